@@ -83,6 +83,15 @@ options:
   assume:
     description:
       - Settings that the snapshot lacks, or that are to be different in the twin, by the names that C(sysctl) has for them.
+      - Values of facts that the snapshot leaves open, by the ids in RV(depends_on[].fact). C(rp_filter:LINK) is V(0), V(1) or
+        V(2). C(chain:FAMILY TABLE CHAIN) is V(returns), V(accepts) or V(drops). C(policy:FAMILY TABLE CHAIN) is V(ACCEPT) or
+        V(DROP). C(set:NAME) is V(with) or V(without) the addresses of the packet. C(routes) is V(pod), V(own) or V(elsewhere),
+        which says where the destination is, and if the node itself sends, V(none) or V(elsewhere). C(routes:TABLE) is
+        V(empty), or the link by which the table leads. C(addresses) is V(own) if the node has the destination, else V(other).
+        C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none).
+      - C(neighbors), C(nft), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN) and
+        C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
+        which has no value.
     type: dict
     default: {}
   changes:
@@ -132,7 +141,7 @@ EXAMPLES = r"""
   kubenode.datapath.datapath_trace:
     dump: "{{ playbook_dir }}/report"
     packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
-    assume: {net.ipv4.conf.eth0.rp_filter: 1}
+    assume: {net.ipv4.conf.eth0.rp_filter: 1, "chain:ip filter MY-POLICY": returns}
   delegate_to: localhost
 
 - name: Show whether loose filtering would help
@@ -146,10 +155,44 @@ RETURN = r"""
 verdict:
   description:
     - V(delivered) if the packet reaches the node itself or a pod, V(forwarded) if it leaves by another link, V(dropped) if it is
-      lost, V(rejected) if the node answers with an error, V(unknown) if a twin cannot tell.
+      lost, V(rejected) if the node answers with an error, V(unknown) if a twin cannot tell, or if the answer depends on a fact
+      that the snapshot leaves open.
   returned: success
   type: str
   sample: forwarded
+certain:
+  description:
+    - Whether the answer is the same in every world that fits the snapshot. V(false) also where the outputs do not show whether
+      there are further rules, with the verdict for the case that there are none.
+  returned: success
+  type: bool
+depends_on:
+  description: The open facts on which the answer depends, the most decisive one first.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    fact:
+      description: The id of the fact, which O(assume) takes.
+      type: str
+    what:
+      description: A sentence that says what is open.
+      type: str
+    ask:
+      description: A command whose output would tell.
+      type: str
+    outcomes:
+      description:
+        - For each value, a clause C(if), and C(verdict), C(reply_verdict) and C(culprit) with the value. Empty if no output names
+          the fact, so that no twin can be built with it.
+      type: list
+      elements: dict
+  sample:
+    - {fact: "rp_filter:eth0", what: The reverse-path filter of eth0 is open.,
+       ask: sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.eth0.rp_filter, outcomes: [
+         {if: rp_filter of eth0 is 0, verdict: forwarded, reply_verdict: delivered, culprit: null},
+         {if: rp_filter of eth0 is 1, verdict: forwarded, reply_verdict: dropped,
+          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}}]}
 interface:
   description: The link by which the packet left; V("") if it did not leave.
   returned: success
@@ -207,8 +250,10 @@ branches:
   elements: dict
 cures:
   description:
-    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin. Empty if nothing is wrong, or
-      if O(changes) or O(commands) were given.
+    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin, and in every world that fits
+      the snapshot. Empty if nothing is wrong, if the verdict is V(unknown), or if O(changes) or O(commands) were given.
+    - A remedy with which a packet or its reply leaves under an address of another link is not among them, unless the packet
+      leaves so without the remedy as well.
   returned: success
   type: list
   elements: dict

@@ -26,6 +26,7 @@ TELLING = (
     "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
     "InDelivers",
 )  # fmt: skip
+_SOLICITED = bytes.fromhex("ff0200000000000000000000000001ff")[:13]
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 
 
@@ -101,6 +102,23 @@ def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
         if one.number in own and one.verdict in DROPS:
             return one
     return None
+
+
+def drop_of_request(events: t.Iterable[Event]) -> Event | None:
+    """The event by which a bridge drops a request for a MAC address; None if there is none."""
+    requests: set[int] = set()
+    for one in events:
+        if one.family == "bridge" and _asks_for_mac(one.network):
+            requests.add(one.number)
+        if one.number in requests and one.verdict in DROPS:
+            return one
+    return None
+
+
+def _asks_for_mac(header: bytes) -> bool:
+    """Whether a network header is that of ARP, or of a neighbour solicitation to many (RFC 4291, section 2.7.1)."""
+    version = header[0] >> 4 if header else 4
+    return version not in (4, 6) or (version == 6 and header[24:37] == _SOLICITED)
 
 
 def ends(header: bytes) -> tuple[bytes, bytes]:

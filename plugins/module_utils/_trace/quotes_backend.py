@@ -20,6 +20,7 @@ _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI])
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 _HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
+_MATCH_SET = re.compile(r"--match-set (\S+) ")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
 ENDING = ("accept", "drop", "goto", "jump")  # verdicts after which the rest of a chain is not met, unless the jump returns
@@ -50,6 +51,15 @@ class Quotes:
         done = self._run([process.find("nft") or "nft", *words], None)
         elements = ELEMENTS.search(done.stdout) if not done.rc else None
         return elements[1] if elements else ""
+
+    def matching_sets(self) -> dict[str, list[str]]:
+        """The names of the sets of ipset that rules match, by family, table and chain."""
+        found: dict[str, list[str]] = {}
+        for family, text in self._texts.items():
+            for table, chains in (_rules(text) if "--match-set" in text else {}).items():
+                for chain, rules in chains.items():
+                    found[f"{family} {table} {chain}"] = [name for rule in rules for name in _MATCH_SET.findall(rule)]
+        return found
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """True if a chain that a packet met has a rule that matches by chance."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 import typing as t
+from functools import partial
 
 from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
-from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers
+from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import changes_backend, cures, verdict
+from . import certainty, changes_backend, cures, verdict
 from .cures import Cure
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
@@ -29,6 +30,8 @@ from .world_backend import World
 
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
+MOST_WORLDS_OF_CURES = 16
+EVIDENCE = ("bridge", "searched", "caveats", "matching", "is_virtual")  # of an answer, which the module does not return
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -54,39 +57,64 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     """The result of the module. Raises DatapathError."""
     if asked.is_own:
         build_backend.refuse_to_load_modules(asked.snapshot)
-    snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, _ends(asked.packet))
+    worlds.check(asked.snapshot)
+    settings, facts = worlds.divided(asked.assume)
+    ports = {asked.packet.source_port, asked.packet.destination_port}
+    opened = worlds.found(worlds.with_settings(asked.snapshot, settings), _ends(asked.packet), ports)
+    snapshot, opened = worlds.applied(asked.snapshot, opened, facts)
     started = time.monotonic()
-    asked = asked._replace(snapshot=snapshot, end=started + SECONDS)
-    found = _in_a_twin(asked, run, checked)
-    found["assumed"] = [*assumed, *found["assumed"]]
+    asked = asked._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
+    ask = _Asking(asked, run, checked, opened)
+    found = ask.in_world(())
+    assert found is not None
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
-    if time.monotonic() < last:
-        found["assumed"] += _if_strict(asked, found, run, checked)
-    is_curable = asked.is_curable and not (asked.calls or asked.lines)
-    found["cures"], untried = _cures(asked, found, run, checked, last) if is_curable else ([], 0)
+    explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
+    found = {**found, **certainty.concluded(explored, ask.opened)}
+    if not explored.is_whole:
+        found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
+    is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN
+    found["cures"], untried = _cures(ask, found, last) if is_curable else ([], 0)
     if untried:
         found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
-    del found["unknown_filters"]
+    return _without_evidence(found)
+
+
+def _without_evidence(found: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The answer without what only certainty is judged by."""
+    ways = [found, found["reply"], *(branch["reply"] for branch in found["branches"])]
+    for way in filter(None, ways):
+        for name in EVIDENCE:
+            way.pop(name, None)
     return found
 
 
-def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked) -> list[str]:
-    """The result with strict reverse-path filtering, if the snapshot does not contain the filter's setting."""
-    if not found["unknown_filters"] or not is_well(found, asked.wants_reply):
-        return []
-    strict = {f"net.ipv4.conf.{name}.rp_filter": 1 for name in found["unknown_filters"]}
-    snapshot, _told = assumptions.complete(asked.snapshot, strict, _ends(asked.packet))
-    after = _in_a_twin(asked._replace(snapshot=snapshot), run, checked)
-    return [] if is_well(after, asked.wants_reply) else [f"With {after['culprit']['text']} instead: {after['reason']}"]
+class _Asking:
+    """The same question in several worlds."""
+
+    def __init__(
+        self, asked: Question, run: process.Runner, checked: changes_backend.Checked, opened: t.Mapping[str, worlds.Open]
+    ) -> None:
+        self.asked, self.opened, self._run, self._checked = asked, opened, run, checked
+
+    def in_world(self, world: certainty.World, calls: Question | None = None) -> certainty.Answer | None:
+        """The answer in a world; None if no twin of it can be built. calls: the same question with changes."""
+        asked = calls or self.asked
+        snapshot: worlds.Snapshot = dict(asked.snapshot)
+        for name, place in world:
+            change = self.opened[name].values[place].change
+            if change is None:
+                return None
+            snapshot = change(snapshot)
+        snapshot, assumed = assumptions.complete(snapshot, asked.assume, _ends(asked.packet))
+        found = _in_a_twin(asked._replace(snapshot=snapshot), self._run, self._checked)
+        return {**found, "assumed": [*assumed, *found["assumed"]]}
 
 
 def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _cures(
-    asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked, last: float
-) -> tuple[list[dict[str, t.Any]], int]:
+def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], int]:
     """The remedies that work, and the number of those that were not tried. Each is tried in a separate twin.
 
     last: when the last twin may begin.
@@ -95,16 +123,21 @@ def _cures(
     if lost is None:
         return [], 0
     working = list[dict[str, t.Any]]()
+    asked = ask.asked
     candidates = list(cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]))
     for number, cure in enumerate(candidates):
         if time.monotonic() > last:
             return working, len(candidates) - number
         try:
             trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
-            after = _in_a_twin(trial, run, checked)
+            after = ask.in_world((), trial)
+            # What a cloud does not drop without the remedy, such as a source of another interface, it does not drop with it.
+            if after is None or not is_well(after, asked.wants_reply) or not {*after["caveats"]} <= {*found["caveats"]}:
+                continue
+            explored = certainty.explore(after, ask.opened, partial(ask.in_world, calls=trial), last, MOST_WORLDS_OF_CURES)
         except DatapathError:  # a remedy that cannot be applied does not work
             continue
-        if is_well(after, asked.wants_reply):
+        if all(answer and is_well(answer, asked.wants_reply) for answer in explored.answers.values()):
             working.append(_shown(cure, after))
     return working, 0
 
@@ -146,6 +179,11 @@ class _Exchange:
         self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
+        self._table_names = {
+            str(one["table"]): str(one["fact"]).partition(":")[2]
+            for one in blueprint.entries(asked.snapshot, "open")
+            if one.get("table")
+        }
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
@@ -154,7 +192,6 @@ class _Exchange:
             self._programs.setdefault(place, []).append(
                 f"{one.get('name') or 'unnamed'} ({one.get('hook')} of {one.get('link')})"
             )
-        self._lacking = _lacking(asked.snapshot)
         self._look()
 
     def result(self) -> dict[str, t.Any]:
@@ -174,7 +211,8 @@ class _Exchange:
         assumed = (
             f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in filters.items()
         )
-        found["unknown_filters"] = [name for name, value in filters.items() if not value]
+        found["matching"] = self._quotes.matching_sets()
+        found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
         found["assumed"] = list(dict.fromkeys([*notes, *assumed]))
         found["unknown"] = self._unknown(found)
         return found
@@ -189,10 +227,16 @@ class _Exchange:
         self._is_by_chance = self._quotes.is_by_chance(events)
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
-        found = {**finding.report(), "came_in_by": packet.interface, "reply": None}
+        found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet.interface, finding)}
+        found["caveats"] = [finding.caveat] if finding.caveat else []
         if reply:
             came_in_by, answer_found = reply
-            found["reply"] = {**answer_found.report(), "came_in_by": came_in_by}
+            found["reply"] = {
+                **answer_found.report(),
+                "came_in_by": came_in_by,
+                **self._evidence(came_in_by, answer_found),
+            }
+            found["caveats"] += [answer_found.caveat] if answer_found.caveat else []
             if answer_found.verdict in (DROPPED, REJECTED):
                 found["reason"] = f"{found['reason']} Its reply is lost: {answer_found.reason}"
                 found["culprit"] = found["reply"]["culprit"]
@@ -259,9 +303,7 @@ class _Exchange:
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
         self._filled_sets = build_backend.filled_sets(self._run) if self._drawn.has_filled_sets or self._asked.lines else {}
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
-        self._scene = Scene(
-            self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden, self._quotes.element
-        )
+        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, hidden, self._quotes.element)
 
     def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""
@@ -307,6 +349,15 @@ class _Exchange:
         culprit = verdict.Culprit("missing", f"no route to {shown}")
         return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
+    def _evidence(self, link: str, finding: Finding) -> dict[str, t.Any]:
+        """The bridge of the link by which a packet came in, and the names of the routing tables that were searched for it."""
+        searched = [self._table_names.get(str(number), str(number)) for number in finding.searched]
+        return {"bridge": self._around.bridge(link), "searched": searched}
+
+    def _is_virtual(self, address: bytes) -> bool:
+        """Whether a link for the addresses of virtual servers has the address."""
+        return self._around.owner(address).startswith("kube-ipvs")
+
     def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> dict[str, int]:
         """Links on the path whose reverse-path filter is not in the snapshot, with the value in the twin."""
         told = (self._asked.snapshot.get("settings") or {}).get("ipv4") or {}
@@ -324,16 +375,6 @@ class _Exchange:
         own = [found["reason"]] if found["verdict"] == UNKNOWN else []
         reply = found["reply"] or {}
         return [*own, *([reply["reason"]] if reply.get("verdict") == UNKNOWN else []), *unread]
-
-
-def _lacking(snapshot: t.Mapping[str, t.Any]) -> set[tuple[str, str, str]]:
-    """Family, table and name of chains whose rules the snapshot lacks."""
-    return {
-        (str(one.get("family")), str(one.get("table")), str(chain))
-        for one in blueprint.entries(snapshot, "iptables")
-        if isinstance(one.get("lacking"), list)
-        for chain in one["lacking"]
-    }
 
 
 def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:

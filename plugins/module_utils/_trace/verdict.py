@@ -17,7 +17,7 @@ from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, ends, of_packet
+from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, of_packet
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
@@ -51,6 +51,7 @@ class Finding(t.NamedTuple):
     leave.
 
     caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
+    searched: the numbers of the routing tables that were searched for it, and for the way back.
     """
 
     verdict: str
@@ -60,6 +61,7 @@ class Finding(t.NamedTuple):
     culprit: Culprit | None
     steps: tuple[Step, ...]
     caveat: str = ""
+    searched: tuple[int, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -79,8 +81,8 @@ class Finding(t.NamedTuple):
 class Scene(t.NamedTuple):
     """The facts that a verdict is based on. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
-    lacking: family, table and name of chains whose rules the snapshot lacks. hidden: of chains, with the handles of rules that
-    only the twin has. element: that of a map in an event's table, by the name of the map and the key.
+    hidden: family, table and name of chains, with the handles of rules that only the twin has. element: that of a map in an
+    event's table, by the name of the map and the key.
     """
 
     surroundings: Surroundings
@@ -88,7 +90,6 @@ class Scene(t.NamedTuple):
     settings: Settings
     quote: t.Callable[[Event], str]
     programs: t.Mapping[tuple[str, str], list[str]] = {}
-    lacking: t.Collection[tuple[str, str, str]] = ()
     hidden: t.Collection[tuple[str, str, str, int]] = ()
     element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
 
@@ -112,7 +113,15 @@ def judge(seen: Observation, scene: Scene) -> Finding:
     else:
         verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    return _with_programs(packet, found, scene)
+    back = Query(query.destination, query.source)
+    searched = (*_searched(query, scene), *(_searched(back, scene) if query.source else ()))
+    return _with_programs(packet, found._replace(searched=searched), scene)
+
+
+def _searched(query: Query, scene: Scene) -> tuple[int, ...]:
+    decision = scene.tables.decide(query)
+    own = (decision.rule.table,) if decision.rule and decision.route else ()
+    return (*decision.tables, *own)
 
 
 def _left(
@@ -240,6 +249,11 @@ def _stopped(
             target, text, where = fields.show(asked.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
             reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
             return verdict, f"{reason}: {text}.{answer}", culprit_of(drop, text)
+    unasked = drop_of_request(seen.events)
+    if unasked:
+        text = quoted(unasked, scene)
+        reason = f"bridge {unasked.table} {unasked.chain} drops the request for the MAC address of the next hop: {text}."
+        return verdict, f"{reason}{answer}", culprit_of(unasked, text)
     told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
@@ -265,14 +279,7 @@ def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], 
     by = marker or sender or drop
     element = _element(by, packet, scene)
     reason += f" The element is {element}." if element else ""
-    return f"{reason}{_unseen(events, scene)}", culprit_of(by, text if by is drop else scene.quote(by))
-
-
-def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
-    """A sentence about chains on the packet's path whose rules are unknown, and may decide otherwise than the verdict."""
-    jumps = ((one.family, one.table, one.verdict.partition(" ")[2]) for one in events if one.handle)
-    chains = [jump[2] for jump in dict.fromkeys(jumps) if jump in scene.lacking]
-    return f" But the dump lacks the rules of {', '.join(chains)}, which the packet meets before." if chains else ""
+    return reason, culprit_of(by, text if by is drop else scene.quote(by))
 
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")

@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
 import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._platform.sysctl_files import DOTTED
+from .._snapshot.open_facts import ADDRESSES, ROUTES
 from .._snapshot.settings import put
 from . import snapshot_form
 from .blueprint import BOTH, LOOPBACK, Entry, is_of_network
@@ -46,12 +48,12 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     told: list[str] = []
     found = dict(snapshot)
     settings = copy.deepcopy(dict(found.get("settings") or {}))
-    given = {str(key): _value(key, value) for key, value in assume.items()}
+    given = checked(assume)
     for key, value in given.items():
         put(settings, key, value)
         told.append(f"{key} = {value}, as the option assume says.")
     for key, family in FORWARDING:
-        if not _is_told(settings, key, family):
+        if not is_told(settings, key, family):
             put(settings, key, 1)
             told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
     found["settings"] = settings
@@ -68,11 +70,18 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     told += _without_effect(given, {str(one.get("name")) for one in links})
     if not interface:
         _assume_address(found, packet, told)
-    if ":" in packet.destination:
-        found["links"] = _with_link_local(links, settings.get("ipv6") or {}, told)
-    if found.get("routes") is None and interface:
+    if interface and lacks_routes(found, packet.destination):
         _assume_routes(found, packet, told)
+    if interface:
+        _assume_addresses_of_cards(found, packet, told)
+    if ":" in packet.destination:
+        found["links"] = _with_link_local(found["links"], settings.get("ipv6") or {}, told)
     return found, told
+
+
+def checked(assume: Entry) -> dict[str, int]:
+    """The settings of the option. Raises Invalid."""
+    return {str(key): _value(key, value) for key, value in assume.items()}
 
 
 def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> list[Entry]:
@@ -87,6 +96,11 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
             told.append(f"The link-local address of {one.get('name')} is not known. It is assumed to be fe80::ff:{number + 1:x}.")
         found.append({**one, "addresses": own})
     return found
+
+
+def given_address(address: str) -> Entry:
+    """An address of a link, in no network."""
+    return {"address": f"{address}/{128 if ':' in address else 32}", "peer": "", "scope": "global", "flags": []}
 
 
 def _addresses(links: t.Iterable[Entry]) -> list[str]:
@@ -105,10 +119,28 @@ def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> N
     ways = [route.get("dev") for route in found.get("routes") or () if route.get("to") == "default"]
     uplink = next((one for one in found["links"] if one.get("name") in ways), None)
     if uplink:
-        added = {"address": f"{address}/{128 if is_ipv6 else 32}", "peer": "", "scope": "global", "flags": []}
-        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), added]}
+        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), given_address(address)]}
         found["links"] = [changed if one is uplink else one for one in found["links"]]
         told.append(f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}.")
+
+
+def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+    """An address on each card, if no output has those of the links: without one, the kernel masquerades nothing, and drops what
+    loose filtering would pass."""
+    is_ipv6 = ":" in packet.destination
+    own = _addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
+    is_known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
+    if is_known or not any(fact.get("fact") == ADDRESSES for fact in found.get("open") or ()):
+        return
+    base = ipaddress.ip_address(BENCHMARK["ipv6" if is_ipv6 else "ipv4"])
+    changed = []
+    for number, one in enumerate(found["links"]):
+        is_card = not one.get("kind") and one.get("name") != LOOPBACK
+        if is_card:
+            told.append(f"The address of {one['name']} is not known. It is assumed to be {base + number}.")
+        added = [given_address(str(base + number))] if is_card else []
+        changed.append({**one, "addresses": [*(one.get("addresses") or ()), *added]})
+    found["links"] = changed
 
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
@@ -117,8 +149,9 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
     pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
+    others = list(found.get("routes") or ())
     if destination in _addresses(found["links"]):
-        found["routes"] = [{"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}]
+        found["routes"] = [*others, {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}]
         told.append(f"The routes are not known. All is assumed to be reached by {back}.")
         return
     if not pods:
@@ -126,11 +159,20 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
         pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]
         found["links"] = [*found["links"], *pods]
     ways = ((destination, pods[0]["name"]), ("default", back))
-    found["routes"] = [{"table": "254", "family": family, "to": to, "dev": dev, "scope": "link"} for to, dev in ways]
+    found["routes"] = [*others, *({"table": "254", "family": family, "to": to, "dev": dev, "scope": "link"} for to, dev in ways)]
     told.append(
         f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
         f" reached by {back}."
     )
+
+
+def lacks_routes(snapshot: Entry, destination: str) -> bool:
+    """Whether no output has routes of the destination's family."""
+    family = "ipv6" if ":" in destination else "ipv4"
+    routes = snapshot.get("routes")
+    opened = {(fact.get("fact"), fact.get("family", family)) for fact in snapshot.get("open") or ()}
+    has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())
+    return routes is None or ((ROUTES, family) in opened and has_none)
 
 
 def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[str]:
@@ -151,6 +193,7 @@ def _value(key: object, value: object) -> int:
         raise Invalid(f"assume.{key}", value, str(unfit)) from None
 
 
-def _is_told(settings: Entry, key: str, family: str) -> bool:
+def is_told(settings: Entry, key: str, family: str) -> bool:
+    """Whether the settings say if the node forwards."""
     every = (settings.get(family) or {}).get("all") or {}
     return key in (settings.get("node") or {}) or "forwarding" in every or settings.get(family) == {}

@@ -59,8 +59,9 @@ table inet {table} {{
 TRACE_BRIDGE = """\
 table bridge {table} {{
   chain prerouting {{ type filter hook prerouting priority -2147483648; meta nftrace set 1; }}
+  chain output {{ type filter hook output priority -2147483648; meta nftrace set 1; }}
 }}
-"""
+"""  # output: requests for MAC addresses, which pass no other family
 
 
 Place = tuple[str, str, str]  # of a chain: family, table and name

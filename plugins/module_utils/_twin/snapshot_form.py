@@ -12,7 +12,7 @@ import typing as t
 from .._core.errors import Invalid
 from .blueprint import Entry, entries
 
-LISTS = ("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "unread")
+LISTS = ("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "unread", "open")
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {"links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",)}
 WORDS = {"links": ("flags",), "ebtables": ("rules",), "iptables": ("lacking",)}

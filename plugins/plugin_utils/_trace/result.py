@@ -99,6 +99,21 @@ class Cure(t.NamedTuple):
     verdicts: list[str]
 
 
+class Outcome(t.NamedTuple):
+    """clause: behind "if"."""
+
+    clause: str
+    verdicts: list[str]
+
+
+class Dependency(t.NamedTuple):
+    """An open fact on which the answer depends. ask: the command whose output would tell. outcomes: empty if nothing names it."""
+
+    what: str
+    ask: str
+    outcomes: list[Outcome]
+
+
 class Trace(t.NamedTuple):
     """asked: the packet that was sent, and where it came in. before: how it was without the changes."""
 
@@ -106,6 +121,7 @@ class Trace(t.NamedTuple):
     way: Way
     branches: list[Branch]
     before: Way | None
+    depends_on: list[Dependency]
     cures: list[Cure]
     unknown: list[str]
     assumed: list[str]
@@ -130,11 +146,23 @@ def from_result(result: object) -> Trace:
         ],
         _way(found["before"], "result.before") if found.get("before") else None,
         [
+            _dependency(one, f"result.depends_on[{number}]")
+            for number, one in enumerate(_dictionaries(found, "depends_on", "result"))
+        ],
+        [
             Cure(printable(one.get("change")), [printable(one[key]) for key in ("verdict", "reply_verdict") if one.get(key)])
             for one in _dictionaries(found, "cures", "result")
         ],
         *(_sentences(found, key) for key in ("unknown", "assumed", "ignored")),
     )
+
+
+def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
+    outcomes = [
+        Outcome(printable(one.get("if")), [printable(one[key]) for key in ("verdict", "reply_verdict") if one.get(key)])
+        for one in _dictionaries(found, "outcomes", place)
+    ]
+    return Dependency(printable(found.get("what")), printable(found.get("ask")), outcomes)
 
 
 def printable(value: object) -> str:

@@ -201,15 +201,15 @@ def test_wrong_options_are_named(node: NamespaceNode, options: dict[str, Any], t
 )
 def test_a_report_may_be_a_text_and_numbers_may_be_strings(node: NamespaceNode, dump: Any) -> None:
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": "80", "interface": "eth0", "mark": "0x1"}
-    found = trace(node, packet, dump=dump, assume='{"net.ipv4.conf.eth7.rp_filter": "1"}', reply="yes")
+    found = trace(node, packet, dump=dump, assume='{"net.ipv4.conf.eth7.rp_filter": "1", "addresses": "other"}', reply="yes")
     assert (found["verdict"], found["reply"]["verdict"], found["interface"]) == ("forwarded", "forwarded", "eth0")
     assert "net.ipv4.conf.eth7.rp_filter has no effect: the node has no link eth7." in found["assumed"]
 
 
 def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -> None:
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "protocol": "gre", "interface": "eth0"}
-    found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"})
-    assert (found["reply"]["verdict"], found["culprit"]) == ("forwarded", None)
+    found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"}, assume={"addresses": "other"})
+    assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("forwarded", "forwarded", None)
 
 
 def test_commands_start_no_program_of_a_stranger(node: NamespaceNode, tmp_path: Path) -> None:
@@ -480,6 +480,7 @@ def test_an_answer_to_a_pod_that_leaves_the_node_is_lost(node: NamespaceNode) ->
         "ip route show table all": "default via 192.0.2.1 dev eth0\n10.1.0.5 dev veth1 scope link\n"
         "default via 10.9.0.1 dev eth1 table 7 onlink\n",
         "ip rule": "0:\tfrom all lookup local\n100:\tfrom 192.0.2.4 lookup 7\n32766:\tfrom all lookup main\n",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 0\nnet.ipv4.conf.veth1.rp_filter = 0\n",
     }
     packet = {"source": "10.1.0.5", "destination": "192.0.2.4", "destination_port": 22, "interface": "veth1"}
     result = trace(node, packet, dump=dump)
@@ -549,7 +550,9 @@ def test_the_way_back_is_told_by_the_rule_for_the_link_by_which_an_answer_comes_
         "2048: from 10.0.1.20 iif cali1 lookup 1003\n32766: from all lookup main\n",
         "ip route show table all": "default via 10.0.1.1 dev eth1 table 1003 onlink\ndefault via 10.0.0.1 dev eth0\n"
         "10.0.1.20 dev cali1 scope link\n",
-        "sysctl": "net.ipv4.conf.all.rp_filter = 1\n",
+        "sysctl": "".join(
+            f"net.ipv4.conf.{name}.rp_filter = {int(name == 'all')}\n" for name in ("all", "eth0", "eth1", "cali1")
+        ),
     }
     packet = {"source": "10.0.9.9", "destination": "10.0.1.20", "destination_port": 80, "interface": "eth0"}
     found = trace(node, packet, dump=dump)
@@ -604,19 +607,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.42.2.0/24 via 10.42.2.0 dev flannel.1 onlink\n",
         {"source": "10.9.9.9", "destination": "10.42.2.7", "destination_port": 80, "interface": "eth0"},
         "ip filter: -P FORWARD DROP",
-        "But the dump lacks the rules of KUBE-FORWARD, which the packet meets before.",
-    ),
-    "https://github.com/projectcalico/calico/issues/9290": (
-        "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.0.3.5 dev cali11239 scope link\n"
-        "iptables -L cali-tw-cali11239 -t filter -n --line-number\nChain cali-tw-cali11239 (1 references)\n"
-        "num  target     prot opt source               destination\n"
-        "1    ACCEPT     all  --  0.0.0.0/0            0.0.0.0/0            /* cali:6 */ ctstate RELATED,ESTABLISHED\n"
-        "2    MARK       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:7 */ /* Start */ MARK and 0xfffdffff\n"
-        "3    cali-pi-_D  all  --  0.0.0.0/0            0.0.0.0/0            /* cali:c */ mark match 0x0/0x20000\n"
-        "4    DROP       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:D */ mark match 0x0/0x20000\n",
-        {"source": "10.9.9.9", "destination": "10.0.3.5", "protocol": "icmp", "interface": "eth0"},
-        "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP",
-        "But the dump lacks the rules of cali-pi-_D, which the packet meets before.",
+        "ip filter FORWARD drops the packet: -P FORWARD DROP.",
     ),
     "https://github.com/Azure/AKS/issues/2225": (
         "$ iptables --list\nChain FORWARD (policy ACCEPT)\ntarget     prot opt source               destination\n"
@@ -678,6 +669,27 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "IPVS has no destination for the virtual server TCP  192.0.2.187:443 rr. The node answers with ICMP type 3 code 3",
     ),
 }
+
+
+def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
+    """https://github.com/projectcalico/calico/issues/9290."""
+    text = (
+        "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.0.3.5 dev cali11239 scope link\n"
+        "iptables -L cali-tw-cali11239 -t filter -n --line-number\nChain cali-tw-cali11239 (1 references)\n"
+        "num  target     prot opt source               destination\n"
+        "1    ACCEPT     all  --  0.0.0.0/0            0.0.0.0/0            /* cali:6 */ ctstate RELATED,ESTABLISHED\n"
+        "2    MARK       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:7 */ /* Start */ MARK and 0xfffdffff\n"
+        "3    cali-pi-_D  all  --  0.0.0.0/0            0.0.0.0/0            /* cali:c */ mark match 0x0/0x20000\n"
+        "4    DROP       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:D */ mark match 0x0/0x20000\n"
+    )
+    packet = {"source": "10.9.9.9", "destination": "10.0.3.5", "protocol": "icmp", "interface": "eth0"}
+    found = trace(node, packet, dump={"report": text})
+    fact, *_others = found["depends_on"]
+    assert (found["verdict"], found["culprit"], found["certain"]) == ("unknown", None, False)
+    assert fact["fact"] == "chain:ip filter cali-pi-_D" and fact["ask"] == "iptables-save -t filter"
+    assert [outcome["verdict"] for outcome in fact["outcomes"]] == ["dropped", "delivered", "dropped"]
+    told = trace(node, packet, dump={"report": text}, assume={fact["fact"]: "returns"})
+    assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
 
 
 @pytest.mark.parametrize(("text", "packet", "culprit", "reason"), REPORTS.values(), ids=REPORTS)
@@ -855,10 +867,11 @@ def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: Names
         "192.168.7.118 dev gw0 scope link\n"
     )
     packet = {"source": "192.168.7.118", "destination": "203.0.113.8", "destination_port": 443, "interface": "gw0"}
-    found = trace(node, packet, dump={"report": text})
+    loose = {"net.ipv4.conf.all.rp_filter": 2}
+    found = trace(node, packet, dump={"report": text}, assume=loose)
     assert (found["verdict"], found["interface"], found["packet"]["source"]) == ("forwarded", "eth1", "192.168.19.187")
     assert "Its source is an address of eth0: a cloud" in found["reason"]
-    marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the remedy in the report
+    marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")}, assume=loose)  # the remedy in the report
     assert (marked["interface"], "a cloud" in marked["reason"]) == ("eth0", False)
 
 

@@ -1,0 +1,211 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Whether an answer holds in every world that fits the snapshot, and on which open facts it depends if it does not."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import typing as t
+
+from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
+from .._twin.worlds import FORWARDS, Open
+from .verdict import ARRIVED, UNKNOWN
+
+Answer = dict[str, t.Any]
+World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
+MOST_WORLDS, SECONDS = 64, 10.0
+MOST_LINES = 3  # that the twin lacks, in the answer
+_REFUSED = re.compile(r": a line is not in the twin|refused a (?:line|table)|has attributes that this collection cannot read")
+
+
+class Explored(t.NamedTuple):
+    """answers: by the values that differ; the first one is that of the snapshot as it is. None where no twin can be built.
+
+    is_whole: whether all worlds were asked. met: the ids of facts that decide in some world, or may do so.
+    """
+
+    answers: dict[World, Answer | None]
+    is_whole: bool
+    met: t.Collection[str]
+
+
+def explore(
+    first: Answer,
+    opened: t.Mapping[str, Open],
+    ask: t.Callable[[World], Answer | None],
+    end: float,
+    most: int = MOST_WORLDS,
+) -> Explored:
+    """Asks in the worlds that differ from the first in one value of a fact that the packet met, then in two, and so on.
+
+    Where one value makes a difference, worlds that differ in more are left out: the answer is unknown already. end: when the last
+    question may begin, by time.monotonic().
+    """
+    answers: dict[World, Answer | None] = {(): first}
+    met = {name: None for name in _met(first, opened)}
+    number = 0
+    while True:
+        number += 1
+        waiting = [world for world in _worlds(met, opened, number) if world not in answers]
+        while waiting:
+            if len(answers) >= most or time.monotonic() > end:
+                return Explored(answers, False, met)
+            world = waiting.pop(0)
+            answer = answers[world] = ask(world)
+            if answer is not None:
+                new = [name for name in _met(answer, opened) if name not in met]
+                met.update(dict.fromkeys(new))
+                if number == 1:
+                    waiting += [one for one in _worlds(dict.fromkeys(new), opened, 1) if one not in answers]
+        if len({_key(answer) for answer in answers.values()}) > 1 or number >= len(met):
+            return Explored(answers, True, met)
+
+
+def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int) -> t.Iterator[World]:
+    for names in itertools.combinations([name for name in met if len(opened[name].values) > 1], number):
+        for places in itertools.product(*(range(1, len(opened[name].values)) for name in names)):
+            yield tuple(zip(names, places))
+
+
+def _key(answer: Answer | None) -> tuple[t.Any, ...]:
+    """What must be the same in every world."""
+    if answer is None:
+        return UNKNOWN, None, None, None
+    reply, packet = answer["reply"] or {}, answer["packet"] or {}
+    to = None if answer["branches"] else packet.get("destination")  # which differs by chance
+    return answer["verdict"], reply.get("verdict"), answer["culprit"] and answer["culprit"]["text"], to
+
+
+def _met(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
+    """The facts with values that may have decided what became of a packet and its reply."""
+    ways = [way for way in (answer, answer["reply"]) if way]
+    steps = [step for way in ways for step in way["steps"]]
+    chains = {step["where"] for step in steps if step["kind"] in ("rule", "policy")}
+    jumped = {
+        " ".join([*step["where"].split(" ")[:2], step["verdict"].split(" ", 1)[1]])
+        for step in steps
+        if step["verdict"].startswith(("jump ", "goto "))
+    }
+    ended = {step["where"] for step in steps if step["kind"] == "policy"}
+    came_in_by = {link for way in ways for link in (way["came_in_by"], way["bridge"])}
+    searched = {table for way in ways for table in way["searched"]}
+    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(steps)
+    for name, one in opened.items():
+        kind, subject = one.fact.kind, one.fact.subject
+        is_met = {
+            RP_FILTER: subject in came_in_by,
+            CHAIN: subject in jumped,
+            POLICY: subject in ended,
+            SET: any(subject in answer["matching"].get(chain, ()) for chain in chains | jumped),
+            ROUTES: not subject or subject in searched,
+            RULES: True,
+            ADDRESSES: is_back,
+            IPVS: bool(answer["is_virtual"]),
+        }
+        if one.values and is_met.get(kind, False):
+            yield name
+
+
+def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:
+    """Whether no route names a gateway to the destination, so that the node itself may have the address."""
+    text = next((step["text"] for step in steps if step["kind"] == "route"), "")
+    return " via " not in text or " default " in text
+
+
+def _may_decide(fact: Fact, has_values: bool, explored: Explored) -> bool:
+    """Whether the answer may depend on what no twin can be built of."""
+    answers = [answer for answer in explored.answers.values() if answer]
+    if fact.fact in FORWARDS:
+        return any(answer["came_in_by"] and (answer["interface"] or fact.fact in _blamed(answer)) for answer in answers)
+    if fact.kind == NEIGHBORS:
+        return any(answer["culprit"] and answer["culprit"]["kind"] == "neighbor" for answer in answers)
+    # Rules may have other actions, links be of other kinds, and routes lead elsewhere than the values that were tried.
+    return not has_values or fact.fact in (ADDRESSES, ROUTES, RULES)
+
+
+def _blamed(answer: Answer) -> str:
+    return str((answer["culprit"] or {}).get("text", ""))
+
+
+def refused_lines(answer: Answer) -> list[str]:
+    """Sentences about lines that the twin lacks."""
+    return [told for told in answer["assumed"] if _REFUSED.search(told)][:MOST_LINES]
+
+
+def concluded(explored: Explored, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
+    """The results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown if it depends."""
+    first = explored.answers[()]
+    assert first is not None
+    keys = {_key(answer) for answer in explored.answers.values()}
+    deciding = [name for name in explored.met if _decides(name, explored)]
+    without = [one for name, one in opened.items() if name not in deciding and _may_decide(one.fact, bool(one.values), explored)]
+    depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
+    depends_on += [{**one.fact._asdict(), "outcomes": []} for one in without]
+    refused = refused_lines(first)
+    depends_on += [{"fact": f"line:{number}", "what": told, "ask": "", "outcomes": []} for number, told in enumerate(refused, 1)]
+    found: dict[str, t.Any] = {
+        "certain": len(keys) == 1 and not (without or refused) and explored.is_whole and first["verdict"] != UNKNOWN,
+        "depends_on": depends_on,
+    }
+    if len({key[:2] for key in keys}) > 1:
+        found.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
+        if first["reply"] and len({key[1] for key in keys}) > 1:
+            found["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
+    return found
+
+
+def _decides(name: str, explored: Explored) -> bool:
+    """Whether the answer changes with a value of the fact alone."""
+    for world, answer in explored.answers.items():
+        without = tuple(part for part in world if part[0] != name)
+        if without != world and without in explored.answers and _key(explored.answers[without]) != _key(answer):
+            return True
+    return False
+
+
+def _weight(name: str, explored: Explored, opened: t.Mapping[str, Open]) -> tuple[int, int]:
+    """The most decisive fact first: one that changes the verdict before one that changes the culprit alone."""
+    verdicts = {_key(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
+    return -len(verdicts), list(opened).index(name)
+
+
+def _entry(one: Open, explored: Explored) -> dict[str, t.Any]:
+    outcomes = []
+    for place, value in enumerate(one.values):
+        world: World = ((one.fact.fact, place),) if place else ()
+        if world in explored.answers:
+            answer = explored.answers[world]
+            outcomes.append({"if": value.words, **_outcome(answer)})
+    return {**one.fact._asdict(), "outcomes": outcomes}
+
+
+def _outcome(answer: Answer | None) -> dict[str, t.Any]:
+    if answer is None:
+        return {"verdict": UNKNOWN, "reply_verdict": "", "culprit": None}
+    reply = answer["reply"] or {}
+    return {"verdict": answer["verdict"], "reply_verdict": reply.get("verdict", ""), "culprit": answer["culprit"]}
+
+
+def _reason(entry: t.Mapping[str, t.Any]) -> str:
+    """A sentence for each outcome of a fact."""
+    alike: dict[str, list[str]] = {}
+    for outcome in entry["outcomes"]:
+        alike.setdefault(_became(outcome), []).append(outcome["if"])
+    sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
+    return " ".join([entry["what"], *sentences])
+
+
+def _became(outcome: t.Mapping[str, t.Any]) -> str:
+    by = f" ({outcome['culprit']['text']})" if outcome["culprit"] else ""
+    if outcome["verdict"] == UNKNOWN:
+        return "a twin cannot tell what becomes of the packet"
+    if outcome["verdict"] not in ARRIVED:
+        return f"the packet is {outcome['verdict']}{by}"
+    if outcome["reply_verdict"] in ("", *ARRIVED):
+        return f"the packet is {outcome['verdict']}{' and its reply arrives' if outcome['reply_verdict'] else ''}"
+    return f"the packet is {outcome['verdict']}, and its reply is {outcome['reply_verdict']}{by}"

@@ -1,0 +1,306 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The worlds that fit a snapshot: for each fact that it leaves open, the values that a packet may meet.
+
+What nothing in the snapshot names, such as a ruleset of nft of which no output shows a line, has no values: no twin of it can be
+built.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+from functools import partial
+
+from .._core.errors import Invalid
+from .._netfilter.rule_words import quote
+from .._snapshot import open_facts
+from .._snapshot.open_facts import (
+    ADDRESSES,
+    CHAIN,
+    CUT,
+    IPVS,
+    JUMP,
+    NEIGHBORS,
+    NFT,
+    POLICY,
+    ROUTES,
+    RP_FILTER,
+    RULES,
+    SET,
+    TABLE,
+    Fact,
+)
+from .._snapshot.settings import put
+from .assumptions import FORWARDING, Ends, checked, given_address, is_told
+from .blueprint import LOOPBACK, Entry, entries
+
+Snapshot = dict[str, t.Any]
+Change = t.Callable[[Snapshot], Snapshot]
+KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP)
+# The order in which a packet's fate usually depends on them.
+FORWARDS = tuple(key for key, _family in FORWARDING)
+DECISIVE = (ROUTES, ADDRESSES, RULES, RP_FILTER, CHAIN, SET, POLICY, IPVS, NEIGHBORS, *FORWARDS, NFT, TABLE, CUT, JUMP)
+SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
+MOST_LINKS = 2  # by which a table that no output has may lead
+_ELSEWHERE = "assumed-link"
+_PORT = re.compile(r"--to-destination \S*:(\d{1,5})(?= |$)", re.MULTILINE)
+MOST_PORTS = 50
+
+
+class Value(t.NamedTuple):
+    """name: as the option assume takes it. words: a clause behind "if". change: None if no twin of it can be built."""
+
+    name: str
+    words: str
+    change: Change | None = None
+
+
+class Open(t.NamedTuple):
+    """A fact and its values, of which the first is the one that the snapshot's twin has without a change."""
+
+    fact: Fact
+    values: tuple[Value, ...] = ()
+
+
+def found(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> dict[str, Open]:
+    """The facts that a snapshot leaves open for a packet, by their ids. ports: of the packet."""
+    is_ipv6 = ":" in packet.destination
+    family = "ip6" if is_ipv6 else "ip"
+    listed = [entry for entry in entries(snapshot, "open") if entry.get("family", "") in ("", "ipv6" if is_ipv6 else "ipv4")]
+    numbers = {str(entry.get("fact")): str(entry.get("table") or "") for entry in listed}
+    without_values = {str(entry.get("fact")) for entry in listed if entry.get("is_cut")}
+    opened = [_fact(entry) for entry in listed]
+    if not is_ipv6:
+        opened += [open_facts.rp_filter(str(link["name"])) for link in entries(snapshot, "links") if link.get("name") != LOOPBACK]
+    settings = snapshot.get("settings") or {}
+    if packet.interface:
+        of_family = [(key, name) for key, name in FORWARDING if (name == "ipv6") == is_ipv6]
+        opened += [open_facts.forwarding(key) for key, name in of_family if not is_told(settings, key, name)]
+    values: dict[str, t.Callable[[Fact], t.Iterable[Value]]] = {
+        RP_FILTER: lambda fact: _filters(snapshot, fact.subject),
+        CHAIN: lambda fact: _chain(*fact.subject.split(" ", 2)),
+        POLICY: lambda fact: _policies(*fact.subject.split(" ", 2)),
+        SET: lambda fact: _elements(snapshot, fact.subject, family, ports),
+        ROUTES: lambda fact: (
+            _table(snapshot, fact.subject, numbers[fact.fact], packet) if fact.subject else _destination(snapshot, packet)
+        ),
+        RULES: lambda _fact: _rules(snapshot, packet),
+        # Of a packet of the node, and where the routes are open, other facts cover the address of the destination.
+        ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
+        IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
+    }
+    known = {str(fact) for fact in snapshot.get("known") or ()}
+    of_facts = (
+        Open(fact, tuple(values[fact.kind](fact)) if fact.kind in values and fact.fact not in without_values else ())
+        for fact in opened
+    )
+    return {
+        one.fact.fact: one
+        for one in sorted(of_facts, key=lambda one: DECISIVE.index(one.fact.kind))
+        if one.fact.fact not in known and (one.values or one.fact.kind != RP_FILTER)
+    }
+
+
+def _fact(entry: Entry) -> Fact:
+    return Fact(*(str(entry.get(key) or "") for key in Fact._fields))
+
+
+def check(snapshot: Entry) -> None:
+    """Raises Invalid if the facts that an operator wrote into a snapshot have another form."""
+    for number, entry in enumerate(entries(snapshot, "open")):
+        fact = _fact(entry)
+        words = 3 if fact.kind in (CHAIN, POLICY, JUMP) else 2 if fact.kind in (TABLE, CUT) else 0
+        if fact.kind not in KINDS or (words and len(fact.subject.split(" ")) != words):
+            raise Invalid(f"snapshot.open[{number}].fact", fact.fact, f"an id that begins with one of {', '.join(KINDS)}")
+
+
+def divided(assume: Entry) -> tuple[dict[str, t.Any], dict[str, str]]:
+    """The option assume: settings, and values of facts by their ids."""
+    facts = {key: str(value) for key, value in assume.items() if str(key).partition(":")[0] in KINDS}
+    return {key: value for key, value in assume.items() if key not in facts}, facts
+
+
+def applied(snapshot: Entry, opened: t.Mapping[str, Open], values: t.Mapping[str, str]) -> tuple[Snapshot, dict[str, Open]]:
+    """The snapshot with values of facts, and the facts that are left open. Raises Invalid."""
+    changed, left = dict(snapshot), dict(opened)
+    for name, value in values.items():
+        if name not in opened:
+            raise Invalid(f"assume.{name}", value, f"a fact that is open: {', '.join(opened) or 'there is none'}")
+        choices = opened[name].values or (Value(SHOWN, "", dict),)
+        choice = next((one for one in choices if one.name.lower() == value.lower()), None)
+        if choice is None or (choice.change is None and choice is not choices[0]):
+            names = ", ".join(one.name for one in choices if one.change or one is choices[0])
+            raise Invalid(f"assume.{name}", value, f"one of {names}")
+        changed = choice.change(changed) if choice.change else changed
+        del left[name]
+    return changed, left
+
+
+def with_settings(snapshot: Entry, assume: Entry) -> Snapshot:
+    """The snapshot with settings of the option assume. Raises Invalid."""
+    settings = copy.deepcopy(dict(snapshot.get("settings") or {}))
+    for key, value in checked(assume).items():
+        put(settings, key, value)
+    return {**snapshot, "settings": settings}
+
+
+def _filters(snapshot: Entry, link: str) -> t.Iterator[Value]:
+    """The values that the filter of a link may have: the larger of its own and that of all counts."""
+    of_family = (snapshot.get("settings") or {}).get("ipv4") or {}
+    told = [int(of_family.get(name, {})["rp_filter"]) for name in ("all", link) if "rp_filter" in of_family.get(name, {})]
+    lowest = max(told, default=0)
+    if len(told) == 2 or lowest >= 2:
+        return
+    key = f"net/ipv4/conf/{link}/rp_filter"
+    for value in range(lowest, 3):
+        yield Value(str(value), f"rp_filter of {link} is {value}", partial(with_settings, assume={key: value}))
+
+
+def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:
+    yield Value("returns", f"chain {name} lets the packet pass")
+    if table == "nat":  # which does not drop
+        yield Value("translates", f"chain {name} translates the packet")
+        return
+    for verb, target in (("accepts", "ACCEPT"), ("drops", "DROP")):
+        rule = f"-A {quote(name)} -j {target}\nCOMMIT"
+        change = partial(_replaced, family=family, table=table, old="COMMIT", new=rule)
+        yield Value(verb, f"chain {name} {verb} the packet", change)
+
+
+def _policies(family: str, table: str, name: str) -> t.Iterator[Value]:
+    yield Value("ACCEPT", f"the policy of {name} ({table}) is ACCEPT")
+    if table != "nat":
+        change = partial(_replaced, family=family, table=table, old=f":{name} ACCEPT", new=f":{name} DROP")
+        yield Value("DROP", f"the policy of {name} ({table}) is DROP", change)
+
+
+def _replaced(snapshot: Snapshot, family: str, table: str, old: str, new: str) -> Snapshot:
+    """The snapshot with another text in a table of iptables."""
+    changed = []
+    for entry in entries(snapshot, "iptables"):
+        is_it = (entry.get("family"), entry.get("table")) == (family, table)
+        changed.append({**entry, "save": str(entry.get("save")).replace(old, new)} if is_it else entry)
+    return {**snapshot, "iptables": changed}
+
+
+def _elements(snapshot: Entry, name: str, family: str, ports: t.Collection[int]) -> t.Iterator[Value]:
+    yield Value("without", f"the set {name} lacks the packet's addresses")
+    known = next((str(entry.get("save")) for entry in entries(snapshot, "ipsets") if entry.get("name") == name), "")
+    halves = ("::/1", "8000::/1") if family == "ip6" else ("0.0.0.0/1", "128.0.0.0/1")
+    dimensions = known.split(" ")[2:3]
+    parts = dimensions[0].partition(":")[2].strip().split(",") if dimensions else ["ip"]
+    translated = _PORT.findall("\n".join(str(entry.get("save")) for entry in entries(snapshot, "iptables")))
+    numbers = sorted({*ports, *map(int, translated[:MOST_PORTS])} - {0})
+    members = [""]
+    for part in parts:
+        of_part = halves if part in ("ip", "net") else [f"{kind}:{port}" for kind in ("tcp", "udp") for port in numbers]
+        members = [f"{begun},{one}".lstrip(",") for begun in members for one in of_part]
+    kind = f"hash:{','.join('net' if part == 'ip' else part for part in parts)}"
+    inet = "inet6" if family == "ip6" else "inet"
+    text = "\n".join([f"create {name} {kind} family {inet}", *(f"add {name} {one}" for one in members), ""])
+
+    def change(given: Snapshot) -> Snapshot:
+        others = [entry for entry in entries(given, "ipsets") if entry.get("name") != name]
+        return {**given, "ipsets": [*others, {"name": name, "save": text}]}
+
+    yield Value("with", f"the set {name} has the packet's addresses", change)
+
+
+def _destination(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
+    """Where the destination is, if no output has routes."""
+    to, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
+    if not packet.interface:
+        yield Value("none", f"there is no route to {to}")
+        yield Value("elsewhere", f"a route to {to} leads to another node", lambda given: _with_way(given, to, family, ""))
+        return
+    is_own = any(
+        str(address.get("address")).partition("/")[0] == to
+        for link in entries(snapshot, "links")
+        for address in link.get("addresses") or ()
+    )
+    if is_own:
+        return
+    yield Value("pod", f"{to} is a pod on the node")
+    yield Value("own", f"{to} is an address of the node", lambda given: _with_own(given, packet))
+    yield Value("elsewhere", f"{to} is behind another link", lambda given: _with_way(given, to, family, packet.interface))
+
+
+def _with_way(snapshot: Snapshot, to: str, family: str, back: str) -> Snapshot:
+    """The snapshot with a route to the destination by a further link, and with one for all else by the link ``back``."""
+    link = {"name": _ELSEWHERE, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []}
+    links = entries(snapshot, "links")
+    near: Entry = next((one for one in links if one.get("name") == back), {})
+    if back:
+        ways = [(to, _ELSEWHERE), ("default", str(near.get("master") or back))]
+        added = [link, *([] if near else [{**link, "name": back}])]
+    else:
+        cards = [str(one["name"]) for one in links if not one.get("kind") and one.get("name") != LOOPBACK]
+        ways, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [link]
+    routes = [{"table": "254", "family": family, "to": goal, "dev": dev, "scope": "link"} for goal, dev in ways]
+    return {**snapshot, "links": [*links, *added], "routes": [*entries(snapshot, "routes"), *routes]}
+
+
+def _addresses(packet: Ends) -> t.Iterator[Value]:
+    """Whether the node has the destination."""
+    yield Value("other", f"{packet.destination} is not an address of the node")
+    yield Value("own", f"{packet.destination} is an address of the node", lambda given: _with_own(given, packet))
+
+
+def _with_own(snapshot: Snapshot, packet: Ends) -> Snapshot:
+    links = [dict(link) for link in entries(snapshot, "links")]
+    near = next((link for link in links if link.get("name") == packet.interface), None)
+    if near is None:
+        near = {"name": packet.interface, "kind": "", "flags": ["UP", "LOWER_UP"]}
+        links.append(near)
+    near["addresses"] = [*(near.get("addresses") or ()), given_address(packet.destination)]
+    return {**snapshot, "links": links}
+
+
+def _table(snapshot: Entry, name: str, number: str, packet: Ends) -> t.Iterator[Value]:
+    """Where a table leads of which no output has the routes."""
+    yield Value("empty", f"table {name} has no route for the packet")
+    of_main = [str(route.get("dev")) for route in entries(snapshot, "routes") if route.get("to") == "default"]
+    links = [
+        str(link["name"])
+        for link in entries(snapshot, "links")
+        if link.get("kind") in ("", None) and link.get("name") != LOOPBACK
+    ]
+    family = "ipv6" if ":" in packet.destination else "ipv4"
+    for dev in list(dict.fromkeys([*of_main, *links]))[:MOST_LINKS]:
+        route = {"table": number, "family": family, "to": "default", "dev": dev, "scope": "link", "protocol": "boot"}
+        yield Value(dev, f"table {name} leads to {dev}", partial(_with_route, route=route))
+
+
+def _with_route(snapshot: Snapshot, route: Entry) -> Snapshot:
+    return {**snapshot, "routes": [*entries(snapshot, "routes"), route]}
+
+
+def _rules(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
+    """The tables to which rules may lead that no output has."""
+    family = "ipv6" if ":" in packet.destination else "ipv4"
+    routes = [route for route in entries(snapshot, "routes") if route.get("family", "ipv4") == family]
+    tables = dict.fromkeys(str(route.get("table")) for route in routes if str(route.get("table")) not in ("253", "254", "255"))
+    if not tables:
+        return
+    kernels = [
+        {"priority": priority, "family": of, "table": table, "protocol": "kernel"}
+        for of in ("ipv4", "ipv6")
+        for priority, table in ((0, "255"), (32766, "254"))
+    ]
+    yield Value("kernel", "there are no rules but the kernel's")
+    for table in tables:
+        rule = {"priority": 100, "family": family, "table": table, "protocol": "boot"}
+        yield Value(table, f"a rule leads to table {table}", partial(_with_rules, added=[*kernels, rule]))
+
+
+def _with_rules(snapshot: Snapshot, added: t.Iterable[Entry]) -> Snapshot:
+    """The snapshot with further rules. Those of the kernel may be there already."""
+    rules = list(entries(snapshot, "rules"))
+    known = {(rule.get("family"), int(str(rule.get("priority")))) for rule in rules}
+    rules += [rule for rule in added if (rule["family"], rule["priority"]) not in known]
+    return {**snapshot, "rules": sorted(rules, key=lambda rule: int(str(rule.get("priority"))))}

@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
+
+FILTER = Open(
+    open_facts.rp_filter("eth0"), tuple(Value(str(number), f"rp_filter of eth0 is {number}", dict) for number in range(3))
+)
+CHAIN = Open(open_facts.chain("ip", "filter", "OWN"), (Value("returns", "it returns"), Value("drops", "it drops", dict)))
+NFT = Open(open_facts.NFT_OPEN)
+
+
+def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {
+        "reply": None, "culprit": None, "packet": None, "steps": [], "came_in_by": "eth0", "interface": "eth1", "bridge": "",
+        "searched": [], "matching": {}, "is_virtual": False, "branches": [], "assumed": [], "reason": "It leaves.",
+    }  # fmt: skip
+    return {**usual, "verdict": verdict, **fields}
+
+
+def explored(first: dict[str, Any], *opened: Open, **verdicts: str) -> tuple[certainty.Explored, dict[str, Open]]:
+    """verdicts: in the worlds in which a fact of a kind has another value than the first."""
+    facts = {one.fact.fact: one for one in opened}
+
+    def ask(world: certainty.World) -> dict[str, Any]:
+        others = [f"{name.partition(':')[0]}_{place}" for name, place in world]
+        return {**first, "verdict": next((verdicts[name] for name in others if name in verdicts), first["verdict"])}
+
+    return certainty.explore(first, facts, ask, time.monotonic() + 60), facts
+
+
+def test_what_is_the_same_in_every_world_is_certain() -> None:
+    found, facts = explored(answer(), FILTER)
+    assert [*found.answers] == [(), (("rp_filter:eth0", 1),), (("rp_filter:eth0", 2),)]
+    assert certainty.concluded(found, facts) == {"certain": True, "depends_on": []}
+
+
+def test_a_value_that_changes_the_verdict_makes_it_unknown_and_is_named() -> None:
+    found, facts = explored(answer(), FILTER, rp_filter_1="dropped")
+    result = certainty.concluded(found, facts)
+    assert (result["verdict"], result["certain"], result["culprit"]) == ("unknown", False, None)
+    assert result["reason"] == (
+        "The reverse-path filter of eth0 is open. If rp_filter of eth0 is 0 or rp_filter of eth0 is 2, the packet is forwarded."
+        " If rp_filter of eth0 is 1, the packet is dropped."
+    )
+    assert [fact["fact"] for fact in result["depends_on"]] == ["rp_filter:eth0"]
+    assert [outcome["verdict"] for outcome in result["depends_on"][0]["outcomes"]] == ["forwarded", "dropped", "forwarded"]
+
+
+def test_a_fact_that_the_packet_does_not_meet_is_not_tried() -> None:
+    found, facts = explored(answer(came_in_by="eth7"), FILTER, CHAIN, rp_filter_1="dropped", chain_1="dropped")
+    assert [*found.answers] == [()] and certainty.concluded(found, facts)["certain"]
+    jump = {"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": "jump OWN"}
+    found, facts = explored(answer(came_in_by="eth7", steps=[jump]), FILTER, CHAIN, chain_1="dropped")
+    assert certainty.concluded(found, facts)["depends_on"][0]["fact"] == "chain:ip filter OWN"
+
+
+def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> None:
+    found, facts = explored(answer(), NFT)
+    result = certainty.concluded(found, facts)
+    assert "verdict" not in result and not result["certain"]
+    assert result["depends_on"] == [{**open_facts.NFT_OPEN._asdict(), "outcomes": []}]
+
+
+def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
+    sentence = "iptables-nft-restore: a line is not in the twin. It must be ...: -A FORWARD -m geoip"
+    found, facts = explored(answer(assumed=[sentence]))
+    result = certainty.concluded(found, facts)
+    assert not result["certain"] and result["depends_on"][0]["what"] == sentence
+
+
+def test_there_is_an_end_to_the_worlds() -> None:
+    many = [Open(open_facts.chain("ip", "filter", f"C{number}"), CHAIN.values) for number in range(40)]
+    steps = [{"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": f"jump C{number}"} for number in range(40)]
+    found, facts = explored(answer(steps=steps), *many)
+    assert len(found.answers) == certainty.MOST_WORLDS and not found.is_whole
+    assert not certainty.concluded(found, facts)["certain"]

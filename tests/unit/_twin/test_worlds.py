@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import worlds
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
+
+TO_POD = Ends("10.1.0.5", "eth0", "192.0.2.1")
+
+
+def snapshot(*facts: open_facts.Fact, **subsets: Any) -> dict[str, Any]:
+    return {"links": [{"name": "eth0"}], "open": [fact._asdict() for fact in facts], **subsets}
+
+
+def rp_filter(**values: dict[str, int]) -> dict[str, Any]:
+    return {"ipv4": {name.replace("_", "."): {"rp_filter": value["is"]} for name, value in values.items()}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, ["0", "1", "2"]),
+        (rp_filter(all={"is": 1}), ["1", "2"]),
+        (rp_filter(eth0={"is": 1}), ["1", "2"]),
+        (rp_filter(all={"is": 2}), None),
+        (rp_filter(all={"is": 0}, eth0={"is": 0}), None),
+    ],
+)
+def test_a_filter_is_open_as_far_as_the_larger_of_two_settings_is(settings: dict[str, Any], names: list[str] | None) -> None:
+    found = worlds.found(snapshot(settings=settings), TO_POD).get("rp_filter:eth0")
+    assert (found and [value.name for value in found.values]) == names
+
+
+def test_a_chain_drops_in_one_world_and_a_policy_in_another() -> None:
+    table = {"family": "ip", "table": "filter", "save": "*filter\n:FORWARD ACCEPT [0:0]\n:OWN - [0:0]\nCOMMIT\n"}
+    facts = open_facts.chain("ip", "filter", "OWN"), open_facts.policy("ip", "filter", "FORWARD")
+    given = snapshot(*facts, iptables=[table])
+    changed, left = worlds.applied(given, worlds.found(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
+    assert changed["iptables"][0]["save"] == "*filter\n:FORWARD DROP [0:0]\n:OWN - [0:0]\n-A OWN -j DROP\nCOMMIT\n"
+    assert [*left] == ["rp_filter:eth0", "net.ipv4.ip_forward"] and given["iptables"] == [table]
+
+
+def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
+    kept = {"name": "S", "save": "create S hash:ip,port family inet\n"}
+    given = snapshot(open_facts.elements("S"), ipsets=[kept])
+    changed, _left = worlds.applied(given, worlds.found(given, TO_POD, {80}), {"set:S": "with"})
+    lines = changed["ipsets"][0]["save"].splitlines()
+    assert lines[0] == "create S hash:net,port family inet" and "add S 128.0.0.0/1,tcp:80" in lines and len(lines) == 5
+
+
+def test_facts_of_the_other_family_are_left_out() -> None:
+    entries = [{**open_facts.table(short, "nat")._asdict(), "family": long} for short, long in (("ip", "ipv4"), ("ip6", "ipv6"))]
+    found = worlds.found({"links": [], "open": entries}, TO_POD)
+    assert "table:ip nat" in found and "table:ip6 nat" not in found
+
+
+@pytest.mark.parametrize(
+    ("assume", "allowed"),
+    [
+        ({"rp_filter:eth0": "7"}, "one of 0, 1, 2"),
+        ({"nft": "nothing"}, "one of shown"),
+        ({"set:none": "with"}, "a fact that is open: rp_filter:eth0"),
+    ],
+)
+def test_a_wrong_value_of_a_fact_is_named_with_what_is_allowed(assume: dict[str, str], allowed: str) -> None:
+    given = snapshot(open_facts.NFT_OPEN)
+    with pytest.raises(Invalid, match=allowed):
+        worlds.applied(given, worlds.found(given, TO_POD), assume)
+
+
+@pytest.mark.parametrize("fact", ["", "what:eth0", "chain:ip filter", "table:nat"])
+def test_a_fact_of_another_form_is_refused(fact: str) -> None:
+    with pytest.raises(Invalid, match=r"snapshot\.open\[0\]\.fact must be an id that begins with one of rp_filter"):
+        worlds.check({"open": [{"fact": fact}]})
