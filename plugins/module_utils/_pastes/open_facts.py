@@ -32,8 +32,8 @@ class Shown:
         self._parts.append(part)
 
     def of(self, *kinds: str, family: str = "") -> list[Part]:
-        """The parts of a kind. family: of which the output is; commands of ip that do not say so print IPv4, or all addresses."""
-        return [part for part in self._parts if part.kind in kinds and family in ("", part.family or "ipv4")]
+        """The parts of these kinds. family: of which the output is. Commands of ip that do not name one print IPv4, or all tables."""
+        return [part for part in self._parts if part.kind in kinds and (not family or family in _families(part))]
 
     def is_whole(self, *kinds: str, family: str = "") -> bool:
         return any(part.is_whole for part in self.of(*kinds, family=family))
@@ -57,6 +57,11 @@ class Shown:
         return self.is_whole(commands.NFT, commands.NFT_JSON) and not any(
             head in line or f'"name": "{name}"' in line for part in parts for line in part.lines
         )
+
+
+def _families(part: Part) -> tuple[str, ...]:
+    """The families that an output has: of all tables, ip prints both."""
+    return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
 def found(
@@ -104,7 +109,7 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
     if not routes and not has_routes:
         yield open_facts.routes()._asdict()
         return
-    if has_routes and not shown.is_whole(commands.ROUTE, commands.ROUTE_N, family=family):
+    if not shown.is_whole(commands.ROUTE, commands.ROUTE_N, family=family):
         yield {**open_facts.routes()._asdict(), "is_cut": True}
     filled = {str(route["table"]) for route in routes}
     for number in dict.fromkeys(["254", *(str(rule["table"]) for rule in rules if rule.get("table"))]):
