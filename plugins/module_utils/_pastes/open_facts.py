@@ -32,7 +32,7 @@ class Shown:
         self._parts.append(part)
 
     def of(self, *kinds: str, family: str = "") -> list[Part]:
-        """The parts of these kinds. family: of which the output is. Commands of ip that do not name one print IPv4, or all tables."""
+        """The parts of these kinds. family: of which the output is; a command that names none prints IPv4, or all tables."""
         return [part for part in self._parts if part.kind in kinds and (not family or family in _families(part))]
 
     def is_whole(self, *kinds: str, family: str = "") -> bool:
