@@ -56,7 +56,7 @@ class Quotes:
         """The names of the sets of ipset that rules match, by family, table and chain."""
         found: dict[str, list[str]] = {}
         for family, text in self._texts.items():
-            for table, chains in (_rules(text) if "--match-set" in text else {}).items():
+            for table, chains in (self._of_family(family) if "--match-set" in text else {}).items():
                 for chain, rules in chains.items():
                     found[f"{family} {table} {chain}"] = [name for rule in rules for name in _MATCH_SET.findall(rule)]
         return found
@@ -100,9 +100,7 @@ class Quotes:
         return self._chains[table]
 
     def _read(self, family: str, table: str) -> Chains:
-        if family not in self._saved:
-            self._saved[family] = _rules(self._texts.get(family, ""))
-        saved = self._saved[family].get(table)
+        saved = self._of_family(family).get(table)
         if saved is not None:
             handles: dict[str, list[int]] = {}
             for rule in nfnetlink.rules(family, table):
@@ -113,6 +111,11 @@ class Quotes:
             if {chain: len(own) for chain, own in handles.items()} == {chain: len(texts) for chain, texts in saved.items()}:
                 return {chain: dict(zip(own, saved[chain])) for chain, own in handles.items()}
         return self._listed(family, table)
+
+    def _of_family(self, family: str) -> dict[str, dict[str, list[str]]]:
+        if family not in self._saved:
+            self._saved[family] = _rules(self._texts.get(family, ""))
+        return self._saved[family]
 
     def _listed(self, family: str, table: str) -> Chains:
         done = self._run([process.find("nft") or "nft", "-a", "-s", "list", "table", family, table], None)

@@ -60,7 +60,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     worlds.check(asked.snapshot)
     settings, facts = worlds.divided(asked.assume)
     ports = {asked.packet.source_port, asked.packet.destination_port}
-    opened = worlds.found(worlds.with_settings(asked.snapshot, settings), _ends(asked.packet), ports)
+    opened = worlds.open_for(assumptions.with_settings(asked.snapshot, settings), _ends(asked.packet), ports)
     snapshot, opened = worlds.applied(asked.snapshot, opened, facts)
     started = time.monotonic()
     asked = asked._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)

@@ -33,6 +33,11 @@ class Ends(t.NamedTuple):
     interface: str
     source: str = ""
 
+    @property
+    def family(self) -> str:
+        """The family as routes and settings name it: ipv4 or ipv6."""
+        return "ipv6" if ":" in self.destination else "ipv4"
+
 
 FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
 
@@ -45,18 +50,14 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     """
     snapshot_form.check(snapshot)
     interface = packet.interface
-    told: list[str] = []
-    found = dict(snapshot)
-    settings = copy.deepcopy(dict(found.get("settings") or {}))
-    given = checked(assume)
-    for key, value in given.items():
-        put(settings, key, value)
-        told.append(f"{key} = {value}, as the option assume says.")
+    given = _checked(assume)
+    told = [f"{key} = {value}, as the option assume says." for key, value in given.items()]
+    found = with_settings(snapshot, assume)
+    settings = found["settings"]
     for key, family in FORWARDING:
         if not is_told(settings, key, family):
             put(settings, key, 1)
             told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
-    found["settings"] = settings
     links = list(found.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
@@ -64,22 +65,45 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
         if found.get("links"):
             names = ", ".join(str(one.get("name")) for one in links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
-        links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
+        links.append(new_card(interface))
         told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
     found["links"] = links
     told += _without_effect(given, {str(one.get("name")) for one in links})
     if not interface:
         _assume_address(found, packet, told)
-    if interface and lacks_routes(found, packet.destination):
+    if interface and _lacks_routes(found, packet.family):
         _assume_routes(found, packet, told)
     if interface:
         _assume_addresses_of_cards(found, packet, told)
-    if ":" in packet.destination:
+    if packet.family == "ipv6":
         found["links"] = _with_link_local(found["links"], settings.get("ipv6") or {}, told)
     return found, told
 
 
-def checked(assume: Entry) -> dict[str, int]:
+def with_settings(snapshot: Entry, assume: Entry) -> dict[str, t.Any]:
+    """Return the snapshot with settings of the option assume. Raises Invalid."""
+    settings = copy.deepcopy(dict(snapshot.get("settings") or {}))
+    for key, value in _checked(assume).items():
+        put(settings, key, value)
+    return {**snapshot, "settings": settings}
+
+
+def new_card(name: str) -> dict[str, t.Any]:
+    """Return a network interface that is up and has no address."""
+    return {"name": name, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []}
+
+
+def is_card(link: Entry) -> bool:
+    """Whether a link is a network interface of the machine, as far as its kind shows."""
+    return not link.get("kind") and link.get("name") != LOOPBACK
+
+
+def link_route(family: str, to: str, dev: str, table: str = "254") -> Entry:
+    """Return a route by a link without a gateway. The default table is main."""
+    return {"table": table, "family": family, "to": to, "dev": dev, "scope": "link"}
+
+
+def _checked(assume: Entry) -> dict[str, int]:
     """The settings of the option. Raises Invalid."""
     return {str(key): _value(key, value) for key, value in assume.items()}
 
@@ -98,28 +122,28 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
     return found
 
 
-def given_address(address: str) -> Entry:
+def host_address(address: str) -> Entry:
     """An address of a link, in no network."""
     return {"address": f"{address}/{128 if ':' in address else 32}", "peer": "", "scope": "global", "flags": []}
 
 
-def _addresses(links: t.Iterable[Entry]) -> list[str]:
+def link_addresses(links: t.Iterable[Entry]) -> list[str]:
     """The links' own addresses, without the lengths of their networks."""
     return [str(address.get("address")).partition("/")[0] for one in links for address in one.get("addresses") or ()]
 
 
 def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
     """The address from which the node sends, if the snapshot has none: on the link by which most packets leave."""
-    is_ipv6 = ":" in packet.destination
-    own = _addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
+    is_ipv6 = packet.family == "ipv6"
+    own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
     known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
     if known or packet.source.startswith(("127.", "::1", "fe80:")):
         return
-    address = packet.source or BENCHMARK["ipv6" if is_ipv6 else "ipv4"]
+    address = packet.source or BENCHMARK[packet.family]
     ways = [route.get("dev") for route in found.get("routes") or () if route.get("to") == "default"]
     uplink = next((one for one in found["links"] if one.get("name") in ways), None)
     if uplink:
-        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), given_address(address)]}
+        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), host_address(address)]}
         found["links"] = [changed if one is uplink else one for one in found["links"]]
         told.append(f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}.")
 
@@ -127,31 +151,29 @@ def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> N
 def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
     """An address on each card, if no output has those of the links: without one, the kernel masquerades nothing, and drops what
     loose filtering would pass."""
-    is_ipv6 = ":" in packet.destination
-    own = _addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
+    is_ipv6 = packet.family == "ipv6"
+    own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
     is_known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
     if is_known or not any(fact.get("fact") == ADDRESSES for fact in found.get("open") or ()):
         return
-    base = ipaddress.ip_address(BENCHMARK["ipv6" if is_ipv6 else "ipv4"])
-    changed = []
-    for number, one in enumerate(found["links"]):
-        is_card = not one.get("kind") and one.get("name") != LOOPBACK
-        if is_card:
-            told.append(f"The address of {one['name']} is not known. It is assumed to be {base + number}.")
-        added = [given_address(str(base + number))] if is_card else []
-        changed.append({**one, "addresses": [*(one.get("addresses") or ()), *added]})
-    found["links"] = changed
+    base = ipaddress.ip_address(BENCHMARK[packet.family])
+    links = list(found["links"])
+    for number, link in enumerate(links):
+        if is_card(link):
+            told.append(f"The address of {link['name']} is not known. It is assumed to be {base + number}.")
+            links[number] = {**link, "addresses": [*(link.get("addresses") or ()), host_address(str(base + number))]}
+    found["links"] = links
 
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
     """Adds a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
-    destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
+    destination, family = packet.destination, packet.family
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
     pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
     others = list(found.get("routes") or ())
-    if destination in _addresses(found["links"]):
-        found["routes"] = [*others, {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}]
+    if destination in link_addresses(found["links"]):
+        found["routes"] = [*others, link_route(family, "default", back)]
         told.append(f"The routes are not known. All is assumed to be reached by {back}.")
         return
     if not pods:
@@ -159,16 +181,15 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
         pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]
         found["links"] = [*found["links"], *pods]
     ways = ((destination, pods[0]["name"]), ("default", back))
-    found["routes"] = [*others, *({"table": "254", "family": family, "to": to, "dev": dev, "scope": "link"} for to, dev in ways)]
+    found["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
     told.append(
         f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
         f" reached by {back}."
     )
 
 
-def lacks_routes(snapshot: Entry, destination: str) -> bool:
-    """Whether no output has routes of the destination's family."""
-    family = "ipv6" if ":" in destination else "ipv4"
+def _lacks_routes(snapshot: Entry, family: str) -> bool:
+    """Whether no output has routes of the family."""
     routes = snapshot.get("routes")
     opened = {(fact.get("fact"), fact.get("family", family)) for fact in snapshot.get("open") or ()}
     has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())

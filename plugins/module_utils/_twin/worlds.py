@@ -11,7 +11,6 @@ built.
 
 from __future__ import annotations
 
-import copy
 import re
 import typing as t
 from functools import partial
@@ -35,15 +34,24 @@ from .._snapshot.open_facts import (
     TABLE,
     Fact,
 )
-from .._snapshot.settings import put
-from .assumptions import FORWARDING, Ends, checked, given_address, is_told
+from .assumptions import (
+    FORWARDING,
+    Ends,
+    host_address,
+    is_card,
+    is_told,
+    link_addresses,
+    link_route,
+    new_card,
+    with_settings,
+)
 from .blueprint import LOOPBACK, Entry, entries
 
 Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
 KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP)
-# The order in which a packet's fate usually depends on them.
 FORWARDS = tuple(key for key, _family in FORWARDING)
+# The order in which a packet's fate usually depends on them.
 DECISIVE = (ROUTES, ADDRESSES, RULES, RP_FILTER, CHAIN, SET, POLICY, IPVS, NEIGHBORS, *FORWARDS, NFT, TABLE, CUT, JUMP)
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
 MOST_LINKS = 2  # by which a table that no output has may lead
@@ -67,25 +75,24 @@ class Open(t.NamedTuple):
     values: tuple[Value, ...] = ()
 
 
-def found(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> dict[str, Open]:
-    """The facts that a snapshot leaves open for a packet, by their ids. ports: of the packet."""
-    is_ipv6 = ":" in packet.destination
-    family = "ip6" if is_ipv6 else "ip"
-    listed = [entry for entry in entries(snapshot, "open") if entry.get("family", "") in ("", "ipv6" if is_ipv6 else "ipv4")]
+def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> dict[str, Open]:
+    """Return the facts that a snapshot leaves open for a packet, by their ids. ports: of the packet."""
+    listed = [entry for entry in entries(snapshot, "open") if entry.get("family", "") in ("", packet.family)]
     numbers = {str(entry.get("fact")): str(entry.get("table") or "") for entry in listed}
     without_values = {str(entry.get("fact")) for entry in listed if entry.get("is_cut")}
-    opened = [_fact(entry) for entry in listed]
-    if not is_ipv6:
-        opened += [open_facts.rp_filter(str(link["name"])) for link in entries(snapshot, "links") if link.get("name") != LOOPBACK]
-    settings = snapshot.get("settings") or {}
+    facts = [_fact(entry) for entry in listed]
+    if packet.family == "ipv4":
+        links = (str(link["name"]) for link in entries(snapshot, "links"))
+        facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
     if packet.interface:
-        of_family = [(key, name) for key, name in FORWARDING if (name == "ipv6") == is_ipv6]
-        opened += [open_facts.forwarding(key) for key, name in of_family if not is_told(settings, key, name)]
+        settings = snapshot.get("settings") or {}
+        keys = (key for key, family in FORWARDING if family == packet.family and not is_told(settings, key, family))
+        facts += map(open_facts.forwarding, keys)
     values: dict[str, t.Callable[[Fact], t.Iterable[Value]]] = {
         RP_FILTER: lambda fact: _filters(snapshot, fact.subject),
         CHAIN: lambda fact: _chain(*fact.subject.split(" ", 2)),
         POLICY: lambda fact: _policies(*fact.subject.split(" ", 2)),
-        SET: lambda fact: _elements(snapshot, fact.subject, family, ports),
+        SET: lambda fact: _elements(snapshot, fact.subject, packet.family, ports),
         ROUTES: lambda fact: (
             _table(snapshot, fact.subject, numbers[fact.fact], packet) if fact.subject else _destination(snapshot, packet)
         ),
@@ -94,16 +101,13 @@ def found(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> dict[
         ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
-    known = {str(fact) for fact in snapshot.get("known") or ()}
-    of_facts = (
-        Open(fact, tuple(values[fact.kind](fact)) if fact.kind in values and fact.fact not in without_values else ())
-        for fact in opened
-    )
-    return {
-        one.fact.fact: one
-        for one in sorted(of_facts, key=lambda one: DECISIVE.index(one.fact.kind))
-        if one.fact.fact not in known and (one.values or one.fact.kind != RP_FILTER)
-    }
+    result = {}
+    for fact in sorted(facts, key=lambda fact: DECISIVE.index(fact.kind)):
+        has_values = fact.kind in values and fact.fact not in without_values
+        choices = tuple(values[fact.kind](fact)) if has_values else ()
+        if choices or fact.kind != RP_FILTER:  # a filter without choices is known
+            result[fact.fact] = Open(fact, choices)
+    return result
 
 
 def _fact(entry: Entry) -> Fact:
@@ -132,29 +136,21 @@ def applied(snapshot: Entry, opened: t.Mapping[str, Open], values: t.Mapping[str
         if name not in opened:
             raise Invalid(f"assume.{name}", value, f"a fact that is open: {', '.join(opened) or 'there is none'}")
         choices = opened[name].values or (Value(SHOWN, "", dict),)
-        choice = next((one for one in choices if one.name.lower() == value.lower()), None)
+        choice = next((each for each in choices if each.name.lower() == value.lower()), None)
         if choice is None or (choice.change is None and choice is not choices[0]):
-            names = ", ".join(one.name for one in choices if one.change or one is choices[0])
+            names = ", ".join(each.name for each in choices if each.change or each is choices[0])
             raise Invalid(f"assume.{name}", value, f"one of {names}")
         changed = choice.change(changed) if choice.change else changed
         del left[name]
     return changed, left
 
 
-def with_settings(snapshot: Entry, assume: Entry) -> Snapshot:
-    """The snapshot with settings of the option assume. Raises Invalid."""
-    settings = copy.deepcopy(dict(snapshot.get("settings") or {}))
-    for key, value in checked(assume).items():
-        put(settings, key, value)
-    return {**snapshot, "settings": settings}
-
-
 def _filters(snapshot: Entry, link: str) -> t.Iterator[Value]:
     """The values that the filter of a link may have: the larger of its own and that of all counts."""
     of_family = (snapshot.get("settings") or {}).get("ipv4") or {}
-    told = [int(of_family.get(name, {})["rp_filter"]) for name in ("all", link) if "rp_filter" in of_family.get(name, {})]
-    lowest = max(told, default=0)
-    if len(told) == 2 or lowest >= 2:
+    known = [int(of_family.get(name, {})["rp_filter"]) for name in ("all", link) if "rp_filter" in of_family.get(name, {})]
+    lowest = max(known, default=0)
+    if len(known) == 2 or lowest >= 2:
         return
     key = f"net/ipv4/conf/{link}/rp_filter"
     for value in range(lowest, 3):
@@ -191,7 +187,7 @@ def _replaced(snapshot: Snapshot, family: str, table: str, old: str, new: str) -
 def _elements(snapshot: Entry, name: str, family: str, ports: t.Collection[int]) -> t.Iterator[Value]:
     yield Value("without", f"the set {name} lacks the packet's addresses")
     known = next((str(entry.get("save")) for entry in entries(snapshot, "ipsets") if entry.get("name") == name), "")
-    halves = ("::/1", "8000::/1") if family == "ip6" else ("0.0.0.0/1", "128.0.0.0/1")
+    halves = ("::/1", "8000::/1") if family == "ipv6" else ("0.0.0.0/1", "128.0.0.0/1")
     dimensions = known.split(" ")[2:3]
     parts = dimensions[0].partition(":")[2].strip().split(",") if dimensions else ["ip"]
     translated = _PORT.findall("\n".join(str(entry.get("save")) for entry in entries(snapshot, "iptables")))
@@ -199,10 +195,10 @@ def _elements(snapshot: Entry, name: str, family: str, ports: t.Collection[int])
     members = [""]
     for part in parts:
         of_part = halves if part in ("ip", "net") else [f"{kind}:{port}" for kind in ("tcp", "udp") for port in numbers]
-        members = [f"{begun},{one}".lstrip(",") for begun in members for one in of_part]
+        members = [f"{member},{value}".lstrip(",") for member in members for value in of_part]
     kind = f"hash:{','.join('net' if part == 'ip' else part for part in parts)}"
-    inet = "inet6" if family == "ip6" else "inet"
-    text = "\n".join([f"create {name} {kind} family {inet}", *(f"add {name} {one}" for one in members), ""])
+    inet = "inet6" if family == "ipv6" else "inet"
+    text = "\n".join([f"create {name} {kind} family {inet}", *(f"add {name} {member}" for member in members), ""])
 
     def change(given: Snapshot) -> Snapshot:
         others = [entry for entry in entries(given, "ipsets") if entry.get("name") != name]
@@ -212,52 +208,45 @@ def _elements(snapshot: Entry, name: str, family: str, ports: t.Collection[int])
 
 
 def _destination(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
-    """Where the destination is, if no output has routes."""
-    to, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
+    """Yield where the destination may be, if no output has routes."""
+    to = packet.destination
+    elsewhere = partial(_with_way, packet=packet)
     if not packet.interface:
         yield Value("none", f"there is no route to {to}")
-        yield Value("elsewhere", f"a route to {to} leads to another node", lambda given: _with_way(given, to, family, ""))
-        return
-    is_own = any(
-        str(address.get("address")).partition("/")[0] == to
-        for link in entries(snapshot, "links")
-        for address in link.get("addresses") or ()
-    )
-    if is_own:
-        return
-    yield Value("pod", f"{to} is a pod on the node")
-    yield Value("own", f"{to} is an address of the node", lambda given: _with_own(given, packet))
-    yield Value("elsewhere", f"{to} is behind another link", lambda given: _with_way(given, to, family, packet.interface))
+        yield Value("elsewhere", f"a route to {to} leads to another node", elsewhere)
+    elif to not in link_addresses(entries(snapshot, "links")):
+        yield Value("pod", f"{to} is a pod on the node")
+        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet))
+        yield Value("elsewhere", f"{to} is behind another link", elsewhere)
 
 
-def _with_way(snapshot: Snapshot, to: str, family: str, back: str) -> Snapshot:
-    """The snapshot with a route to the destination by a further link, and with one for all else by the link ``back``."""
-    link = {"name": _ELSEWHERE, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []}
-    links = entries(snapshot, "links")
-    near: Entry = next((one for one in links if one.get("name") == back), {})
+def _with_way(snapshot: Snapshot, packet: Ends) -> Snapshot:
+    """Return the snapshot with a way to the destination by a further link, and with one for all else by the packet's link."""
+    links, back = entries(snapshot, "links"), packet.interface
+    near: Entry = next((link for link in links if link.get("name") == back), {})
     if back:
-        ways = [(to, _ELSEWHERE), ("default", str(near.get("master") or back))]
-        added = [link, *([] if near else [{**link, "name": back}])]
+        ways = [(packet.destination, _ELSEWHERE), ("default", str(near.get("master") or back))]
+        added = [new_card(_ELSEWHERE), *([] if near else [new_card(back)])]
     else:
-        cards = [str(one["name"]) for one in links if not one.get("kind") and one.get("name") != LOOPBACK]
-        ways, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [link]
-    routes = [{"table": "254", "family": family, "to": goal, "dev": dev, "scope": "link"} for goal, dev in ways]
+        cards = [str(link["name"]) for link in links if is_card(link)]
+        ways, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [new_card(_ELSEWHERE)]
+    routes = [link_route(packet.family, to, dev) for to, dev in ways]
     return {**snapshot, "links": [*links, *added], "routes": [*entries(snapshot, "routes"), *routes]}
 
 
 def _addresses(packet: Ends) -> t.Iterator[Value]:
     """Whether the node has the destination."""
     yield Value("other", f"{packet.destination} is not an address of the node")
-    yield Value("own", f"{packet.destination} is an address of the node", lambda given: _with_own(given, packet))
+    yield Value("own", f"{packet.destination} is an address of the node", partial(_with_own, packet=packet))
 
 
 def _with_own(snapshot: Snapshot, packet: Ends) -> Snapshot:
     links = [dict(link) for link in entries(snapshot, "links")]
     near = next((link for link in links if link.get("name") == packet.interface), None)
     if near is None:
-        near = {"name": packet.interface, "kind": "", "flags": ["UP", "LOWER_UP"]}
+        near = new_card(packet.interface)
         links.append(near)
-    near["addresses"] = [*(near.get("addresses") or ()), given_address(packet.destination)]
+    near["addresses"] = [*(near.get("addresses") or ()), host_address(packet.destination)]
     return {**snapshot, "links": links}
 
 
@@ -265,14 +254,9 @@ def _table(snapshot: Entry, name: str, number: str, packet: Ends) -> t.Iterator[
     """Where a table leads of which no output has the routes."""
     yield Value("empty", f"table {name} has no route for the packet")
     of_main = [str(route.get("dev")) for route in entries(snapshot, "routes") if route.get("to") == "default"]
-    links = [
-        str(link["name"])
-        for link in entries(snapshot, "links")
-        if link.get("kind") in ("", None) and link.get("name") != LOOPBACK
-    ]
-    family = "ipv6" if ":" in packet.destination else "ipv4"
-    for dev in list(dict.fromkeys([*of_main, *links]))[:MOST_LINKS]:
-        route = {"table": number, "family": family, "to": "default", "dev": dev, "scope": "link", "protocol": "boot"}
+    cards = [str(link["name"]) for link in entries(snapshot, "links") if is_card(link)]
+    for dev in list(dict.fromkeys([*of_main, *cards]))[:MOST_LINKS]:
+        route = {**link_route(packet.family, "default", dev, number), "protocol": "boot"}
         yield Value(dev, f"table {name} leads to {dev}", partial(_with_route, route=route))
 
 
@@ -282,7 +266,7 @@ def _with_route(snapshot: Snapshot, route: Entry) -> Snapshot:
 
 def _rules(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
     """The tables to which rules may lead that no output has."""
-    family = "ipv6" if ":" in packet.destination else "ipv4"
+    family = packet.family
     routes = [route for route in entries(snapshot, "routes") if route.get("family", "ipv4") == family]
     tables = dict.fromkeys(str(route.get("table")) for route in routes if str(route.get("table")) not in ("253", "254", "255"))
     if not tables:

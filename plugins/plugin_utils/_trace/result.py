@@ -146,23 +146,22 @@ def from_result(result: object) -> Trace:
         ],
         _way(found["before"], "result.before") if found.get("before") else None,
         [
-            _dependency(one, f"result.depends_on[{number}]")
-            for number, one in enumerate(_dictionaries(found, "depends_on", "result"))
+            _dependency(entry, f"result.depends_on[{number}]")
+            for number, entry in enumerate(_dictionaries(found, "depends_on", "result"))
         ],
-        [
-            Cure(printable(one.get("change")), [printable(one[key]) for key in ("verdict", "reply_verdict") if one.get(key)])
-            for one in _dictionaries(found, "cures", "result")
-        ],
+        [Cure(printable(one.get("change")), _verdicts(one)) for one in _dictionaries(found, "cures", "result")],
         *(_sentences(found, key) for key in ("unknown", "assumed", "ignored")),
     )
 
 
 def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
-    outcomes = [
-        Outcome(printable(one.get("if")), [printable(one[key]) for key in ("verdict", "reply_verdict") if one.get(key)])
-        for one in _dictionaries(found, "outcomes", place)
-    ]
+    outcomes = [Outcome(printable(entry.get("if")), _verdicts(entry)) for entry in _dictionaries(found, "outcomes", place)]
     return Dependency(printable(found.get("what")), printable(found.get("ask")), outcomes)
+
+
+def _verdicts(entry: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the verdict on the packet, and that on its reply if there is one."""
+    return [printable(entry[key]) for key in ("verdict", "reply_verdict") if entry.get(key)]
 
 
 def printable(value: object) -> str:

@@ -34,7 +34,7 @@ def rp_filter(**values: dict[str, int]) -> dict[str, Any]:
     ],
 )
 def test_a_filter_is_open_as_far_as_the_larger_of_two_settings_is(settings: dict[str, Any], names: list[str] | None) -> None:
-    found = worlds.found(snapshot(settings=settings), TO_POD).get("rp_filter:eth0")
+    found = worlds.open_for(snapshot(settings=settings), TO_POD).get("rp_filter:eth0")
     assert (found and [value.name for value in found.values]) == names
 
 
@@ -42,7 +42,7 @@ def test_a_chain_drops_in_one_world_and_a_policy_in_another() -> None:
     table = {"family": "ip", "table": "filter", "save": "*filter\n:FORWARD ACCEPT [0:0]\n:OWN - [0:0]\nCOMMIT\n"}
     facts = open_facts.chain("ip", "filter", "OWN"), open_facts.policy("ip", "filter", "FORWARD")
     given = snapshot(*facts, iptables=[table])
-    changed, left = worlds.applied(given, worlds.found(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
+    changed, left = worlds.applied(given, worlds.open_for(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
     assert changed["iptables"][0]["save"] == "*filter\n:FORWARD DROP [0:0]\n:OWN - [0:0]\n-A OWN -j DROP\nCOMMIT\n"
     assert [*left] == ["rp_filter:eth0", "net.ipv4.ip_forward"] and given["iptables"] == [table]
 
@@ -50,14 +50,14 @@ def test_a_chain_drops_in_one_world_and_a_policy_in_another() -> None:
 def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
     kept = {"name": "S", "save": "create S hash:ip,port family inet\n"}
     given = snapshot(open_facts.elements("S"), ipsets=[kept])
-    changed, _left = worlds.applied(given, worlds.found(given, TO_POD, {80}), {"set:S": "with"})
+    changed, _left = worlds.applied(given, worlds.open_for(given, TO_POD, {80}), {"set:S": "with"})
     lines = changed["ipsets"][0]["save"].splitlines()
     assert lines[0] == "create S hash:net,port family inet" and "add S 128.0.0.0/1,tcp:80" in lines and len(lines) == 5
 
 
 def test_facts_of_the_other_family_are_left_out() -> None:
     entries = [{**open_facts.table(short, "nat")._asdict(), "family": long} for short, long in (("ip", "ipv4"), ("ip6", "ipv6"))]
-    found = worlds.found({"links": [], "open": entries}, TO_POD)
+    found = worlds.open_for({"links": [], "open": entries}, TO_POD)
     assert "table:ip nat" in found and "table:ip6 nat" not in found
 
 
@@ -72,7 +72,7 @@ def test_facts_of_the_other_family_are_left_out() -> None:
 def test_a_wrong_value_of_a_fact_is_named_with_what_is_allowed(assume: dict[str, str], allowed: str) -> None:
     given = snapshot(open_facts.NFT_OPEN)
     with pytest.raises(Invalid, match=allowed):
-        worlds.applied(given, worlds.found(given, TO_POD), assume)
+        worlds.applied(given, worlds.open_for(given, TO_POD), assume)
 
 
 @pytest.mark.parametrize("fact", ["", "what:eth0", "chain:ip filter", "table:nat"])
