@@ -45,7 +45,7 @@ class Part(t.NamedTuple):
         return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
 
 
-_DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # in place of lines that somebody left out
+_DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # stand for omitted lines
 
 
 # A command after a prompt, or on a separate line, where prose may begin with the name of a program. A pod's command follows

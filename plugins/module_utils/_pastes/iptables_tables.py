@@ -98,7 +98,7 @@ _EVIDENCE = (
 )
 _DROPPING = re.compile(r"-j DROP\b")  # which iptables permits in all tables but nat
 _OF_KUBE_PROXY = re.compile(r"KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT-|SVL|XLB|FW)")  # most of their rules are in table nat
-_ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
+ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
 
 
 def settle(tables: Tables, assumed: list[str]) -> None:
@@ -120,7 +120,7 @@ def settle(tables: Tables, assumed: list[str]) -> None:
 
 def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
     """The table that may have these built-in chains, among others."""
-    shown, rules = _ANY_BUILT_IN & {*chains}, [*rules]
+    shown, rules = ANY_BUILT_IN & {*chains}, [*rules]
     drops = any(map(_DROPPING.search, rules))
     may_be = [name for name, own in BUILT_IN.items() if shown <= {*own} and not (drops and name == "nat")]
     only = _evidence(rules)
@@ -140,14 +140,14 @@ def _settled(loose: Table) -> dict[str, str]:
         own.setdefault(chain, []).append(rule)
         for target in _jumps(rule):
             near.setdefault(target, set())
-            if chain not in _ANY_BUILT_IN:
+            if chain not in ANY_BUILT_IN:
                 near.setdefault(chain, set()).add(target)
                 near[target].add(chain)
             elif chain != "OUTPUT":  # which most tables have
                 hints.setdefault(target, set()).add(likely_table([chain], [rule]))
     found: dict[str, str] = {}
     for chain in [*own, *near]:
-        if chain in found or chain in _ANY_BUILT_IN:
+        if chain in found or chain in ANY_BUILT_IN:
             continue
         connected, waiting = {chain}, [chain]
         while waiting:
@@ -168,7 +168,7 @@ def _settled(loose: Table) -> dict[str, str]:
 def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
     """The table of a rule, by its chain, else by its options, else by the chains that it names."""
     jumped = [*_jumps(rule)]
-    if chain not in _ANY_BUILT_IN:
+    if chain not in ANY_BUILT_IN:
         name = of_chain.get(chain, "")
     else:
         name = next((of_chain[one] for one in jumped if chain in BUILT_IN.get(of_chain.get(one, ""), ())), "")
@@ -253,7 +253,7 @@ def _known_jumps(name: str, chain: str) -> tuple[tuple[str, str], ...]:
 def unconnected(table: Table, name: str) -> list[str]:
     """The chains with rules to which no rule jumps."""
     jumped = _jumped(table)
-    return [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in {*jumped, *BUILT_IN[name]}]
+    return [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in (*jumped, *BUILT_IN[name])]
 
 
 def _jumped(table: Table) -> set[str]:

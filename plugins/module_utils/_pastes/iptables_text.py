@@ -12,7 +12,7 @@ import shlex
 
 from . import iptables_list
 from .commands import Ignore, Part
-from .iptables_tables import BUILT_IN, Table, Tables, likely_table
+from .iptables_tables import ANY_BUILT_IN, BUILT_IN, Table, Tables, likely_table
 
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6", "": "ip"}
 HEADER = re.compile(r"\*(\w+)")
@@ -112,7 +112,7 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
 
 def _usual_policy(chain: str) -> str:
     """That of a chain whose head does not show it: a built-in chain has one that is not known, others have none."""
-    return "" if chain in BUILT_IN["mangle"] else "-"
+    return "" if chain in ANY_BUILT_IN else "-"
 
 
 ACCEPT = "-j ACCEPT"

@@ -64,7 +64,7 @@ def _families(part: Part) -> tuple[str, ...]:
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
-def found(
+def of_pastes(
     shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str], has_addresses: bool
 ) -> list[Entry]:
     """The facts, with the family of packets that they are about, and with the number of a routing table.

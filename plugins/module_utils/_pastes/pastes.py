@@ -13,6 +13,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._snapshot import entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.snapshot import FORMAT, SUBSETS
@@ -135,7 +136,10 @@ class _Reader:
         self._show(part, before)
 
     def _show(self, part: Part, before: int) -> None:
-        """Notes which output was read. With a line that was not understood it counts as cut. before: the number of such lines."""
+        """Note which output was read, and take it for cut if a line was not understood.
+
+        before: the number of lines that were not understood before this output.
+        """
         is_understood = sum(self._counts.values()) == before
         self._shown.add(part if is_understood else part._replace(is_cut=True))
         if part.kind in (commands.IPTABLES, commands.IPTABLES_LIST) and not is_understood:
@@ -169,19 +173,12 @@ class _Reader:
 
     def _add_kernels_rules(self) -> set[str]:
         """Adds the kernel's own rules, where outputs have others only: few nodes are without them. Returns their families."""
-        rules, families = self._found.get("rules") or [], set[str]()
-        for family in sorted({rule["family"] for rule in rules}):
-            own = [rule for rule in rules if rule["family"] == family]
-            if not any(not rule["priority"] for rule in own):
-                known = {rule["priority"] for rule in own}
-                kernels = ((0, "255"), (32766, "254"), *([(32767, "253")] if family == "ipv4" else []))
-                added = [
-                    {"priority": priority, "family": family, "table": table, "protocol": "kernel"}
-                    for priority, table in kernels
-                    if priority not in known
-                ]
+        families = set[str]()
+        for family in sorted({rule["family"] for rule in self._found.get("rules") or ()}):
+            rules = self._found["rules"]
+            if all(rule["priority"] for rule in rules if rule["family"] == family):
                 self.assumed.append(f"The output of the {family} rules lacks the first one. The kernel's own are assumed.")
-                self._found["rules"] = rules = sorted([*rules, *added], key=lambda rule: int(rule["priority"]))
+                self._found["rules"] = list(entries.with_kernels_rules(rules, family))
                 families.add(family)
         return families
 
@@ -274,11 +271,12 @@ class _Reader:
                 )
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
-        facts = open_facts.found(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
-        told["open"] = [*facts, *(snapshot_facts.elements(one["name"])._asdict() for one in lacking)]
+        facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
+        facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
-        snapshot["open"] = told["open"]
-        return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
+        return Pasted(
+            {**snapshot, "open": facts, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored
+        )
 
 
 def _printable(text: str) -> str:

@@ -50,7 +50,7 @@ def setting(key: str) -> int | None:
 
 @functools.cache
 def _first_process_start() -> float:
-    """When process 1 started, by the clock of the boot, which nobody sets."""
+    """Return when process 1 started, in seconds of CLOCK_BOOTTIME, which cannot be set."""
     ticks = int(_text("/proc/1/stat").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
     return ticks / os.sysconf("SC_CLK_TCK")
 

@@ -21,6 +21,20 @@ def rule(current: Rule, protocol: int) -> dict[str, t.Any]:
     return {**current.options(), "protocol": rt_names.protocol(protocol), **_unread(current.unread)}
 
 
+def kernels_rules(family: str) -> list[dict[str, t.Any]]:
+    """Return the rules that the kernel adds to a network namespace (net/ipv4/fib_rules.c, net/ipv6/fib6_rules.c)."""
+    tables = {0: "255", 32766: "254", **({32767: "253"} if family == "ipv4" else {})}
+    return [{"priority": priority, "family": family, "table": table, "protocol": "kernel"} for priority, table in tables.items()]
+
+
+def with_kernels_rules(rules: t.Iterable[t.Mapping[str, t.Any]], family: str) -> list[t.Mapping[str, t.Any]]:
+    """Return the rules with those of the kernel for a family whose priorities are free, in order."""
+    known = list(rules)
+    taken = {int(entry["priority"]) for entry in known if entry.get("family") == family}
+    added = (entry for entry in kernels_rules(family) if entry["priority"] not in taken)
+    return sorted([*known, *added], key=lambda entry: int(entry["priority"]))
+
+
 def route(current: Route, protocol: int) -> dict[str, t.Any]:
     tos, source, length = current.beside
     beside = {"tos": tos, "from": fields.show_prefix((source, length), "") if source else ""}

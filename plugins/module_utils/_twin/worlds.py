@@ -18,6 +18,7 @@ from functools import partial
 from .._core.errors import Invalid
 from .._netfilter.rule_words import quote
 from .._snapshot import open_facts
+from .._snapshot.entries import with_kernels_rules
 from .._snapshot.open_facts import (
     ADDRESSES,
     CHAIN,
@@ -271,20 +272,15 @@ def _rules(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
     tables = dict.fromkeys(str(route.get("table")) for route in routes if str(route.get("table")) not in ("253", "254", "255"))
     if not tables:
         return
-    kernels = [
-        {"priority": priority, "family": of, "table": table, "protocol": "kernel"}
-        for of in ("ipv4", "ipv6")
-        for priority, table in ((0, "255"), (32766, "254"))
-    ]
     yield Value("kernel", "there are no rules but the kernel's")
     for table in tables:
         rule = {"priority": 100, "family": family, "table": table, "protocol": "boot"}
-        yield Value(table, f"a rule leads to table {table}", partial(_with_rules, added=[*kernels, rule]))
+        yield Value(table, f"a rule leads to table {table}", partial(_with_rule, rule=rule))
 
 
-def _with_rules(snapshot: Snapshot, added: t.Iterable[Entry]) -> Snapshot:
-    """The snapshot with further rules. Those of the kernel may be there already."""
-    rules = list(entries(snapshot, "rules"))
-    known = {(rule.get("family"), int(str(rule.get("priority")))) for rule in rules}
-    rules += [rule for rule in added if (rule["family"], rule["priority"]) not in known]
-    return {**snapshot, "rules": sorted(rules, key=lambda rule: int(str(rule.get("priority"))))}
+def _with_rule(snapshot: Snapshot, rule: Entry) -> Snapshot:
+    """Return the snapshot with a further rule, and with those of the kernel, which have to be there then."""
+    rules: list[Entry] = [*entries(snapshot, "rules"), rule]
+    for family in ("ipv4", "ipv6"):
+        rules = with_kernels_rules(rules, family)
+    return {**snapshot, "rules": rules}
