@@ -410,7 +410,7 @@ PARTS = {
         quick,
         fuzz,
         mutants,
-    )
+    )  # fmt: skip
 }
 
 

@@ -23,7 +23,7 @@ MOST_LINES = 3  # that the twin lacks, in the answer
 _REFUSED = re.compile(r": a line is not in the twin|refused a (?:line|table)|has attributes that this collection cannot read")
 
 
-class Explored(t.NamedTuple):
+class Exploration(t.NamedTuple):
     """answers: by the values that differ; the first one is that of the snapshot as it is. None where no twin can be built.
 
     is_whole: whether all worlds were asked. met: the ids of facts that decide in some world, or may do so.
@@ -40,30 +40,30 @@ def explore(
     ask: t.Callable[[World], Answer | None],
     end: float,
     most: int = MOST_WORLDS,
-) -> Explored:
+) -> Exploration:
     """Asks in the worlds that differ from the first in one value of a fact that the packet met, then in two, and so on.
 
     Where one value makes a difference, worlds that differ in more are left out: the answer is unknown already. end: when the last
     question may begin, by time.monotonic().
     """
     answers: dict[World, Answer | None] = {(): first}
-    met = {name: None for name in _met(first, opened)}
+    met = {name: None for name in _on_path(first, opened)}
     number = 0
     while True:
         number += 1
         waiting = [world for world in _worlds(met, opened, number) if world not in answers]
         while waiting:
             if len(answers) >= most or time.monotonic() > end:
-                return Explored(answers, False, met)
+                return Exploration(answers, False, met)
             world = waiting.pop(0)
             answer = answers[world] = ask(world)
             if answer is not None:
-                new = [name for name in _met(answer, opened) if name not in met]
+                new = [name for name in _on_path(answer, opened) if name not in met]
                 met.update(dict.fromkeys(new))
                 if number == 1:
                     waiting += [one for one in _worlds(dict.fromkeys(new), opened, 1) if one not in answers]
         if len({_key(answer) for answer in answers.values()}) > 1 or number >= len(met):
-            return Explored(answers, True, met)
+            return Exploration(answers, True, met)
 
 
 def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int) -> t.Iterator[World]:
@@ -81,8 +81,8 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     return answer["verdict"], reply.get("verdict"), answer["culprit"] and answer["culprit"]["text"], to
 
 
-def _met(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
-    """The facts with values that may have decided what became of a packet and its reply."""
+def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
+    """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
     ways = [way for way in (answer, answer["reply"]) if way]
     steps = [step for way in ways for step in way["steps"]]
     chains = {step["where"] for step in steps if step["kind"] in ("rule", "policy")}
@@ -95,8 +95,8 @@ def _met(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     came_in_by = {link for way in ways for link in (way["came_in_by"], way["bridge"])}
     searched = {table for way in ways for table in way["searched"]}
     is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(steps)
-    for name, one in opened.items():
-        kind, subject = one.fact.kind, one.fact.subject
+    for name, fact in opened.items():
+        kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
             RP_FILTER: subject in came_in_by,
             CHAIN: subject in jumped,
@@ -107,7 +107,7 @@ def _met(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             ADDRESSES: is_back,
             IPVS: bool(answer["is_virtual"]),
         }
-        if one.values and is_met.get(kind, False):
+        if fact.values and is_met.get(kind, False):
             yield name
 
 
@@ -117,7 +117,7 @@ def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:
     return " via " not in text or " default " in text
 
 
-def _may_decide(fact: Fact, has_values: bool, explored: Explored) -> bool:
+def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     """Whether the answer may depend on what no twin can be built of."""
     answers = [answer for answer in explored.answers.values() if answer]
     if fact.fact in FORWARDS:
@@ -133,33 +133,34 @@ def _blamed(answer: Answer) -> str:
 
 
 def refused_lines(answer: Answer) -> list[str]:
-    """Sentences about lines that the twin lacks."""
-    return [told for told in answer["assumed"] if _REFUSED.search(told)][:MOST_LINES]
+    """Return the sentences about lines that the twin lacks."""
+    return [sentence for sentence in answer["assumed"] if _REFUSED.search(sentence)][:MOST_LINES]
 
 
-def concluded(explored: Explored, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
-    """The results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown if it depends."""
+def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
+    """Return the results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown then."""
     first = explored.answers[()]
     assert first is not None
     keys = {_key(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
-    without = [one for name, one in opened.items() if name not in deciding and _may_decide(one.fact, bool(one.values), explored)]
+    undecided = (fact for name, fact in opened.items() if name not in deciding)
+    without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
     depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
-    depends_on += [{**one.fact._asdict(), "outcomes": []} for one in without]
+    depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
     refused = refused_lines(first)
-    depends_on += [{"fact": f"line:{number}", "what": told, "ask": "", "outcomes": []} for number, told in enumerate(refused, 1)]
-    found: dict[str, t.Any] = {
+    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(refused, 1)]
+    result: dict[str, t.Any] = {
         "certain": len(keys) == 1 and not (without or refused) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
     }
     if len({key[:2] for key in keys}) > 1:
-        found.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
+        result.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
         if first["reply"] and len({key[1] for key in keys}) > 1:
-            found["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
-    return found
+            result["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
+    return result
 
 
-def _decides(name: str, explored: Explored) -> bool:
+def _decides(name: str, explored: Exploration) -> bool:
     """Whether the answer changes with a value of the fact alone."""
     for world, answer in explored.answers.items():
         without = tuple(part for part in world if part[0] != name)
@@ -168,20 +169,20 @@ def _decides(name: str, explored: Explored) -> bool:
     return False
 
 
-def _weight(name: str, explored: Explored, opened: t.Mapping[str, Open]) -> tuple[int, int]:
+def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> tuple[int, int]:
     """The most decisive fact first: one that changes the verdict before one that changes the culprit alone."""
     verdicts = {_key(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
     return -len(verdicts), list(opened).index(name)
 
 
-def _entry(one: Open, explored: Explored) -> dict[str, t.Any]:
+def _entry(fact: Open, explored: Exploration) -> dict[str, t.Any]:
     outcomes = []
-    for place, value in enumerate(one.values):
-        world: World = ((one.fact.fact, place),) if place else ()
+    for place, value in enumerate(fact.values):
+        world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
             answer = explored.answers[world]
             outcomes.append({"if": value.words, **_outcome(answer)})
-    return {**one.fact._asdict(), "outcomes": outcomes}
+    return {**fact.fact._asdict(), "outcomes": outcomes}
 
 
 def _outcome(answer: Answer | None) -> dict[str, t.Any]:

@@ -105,13 +105,13 @@ def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
 
 
 def drop_of_request(events: t.Iterable[Event]) -> Event | None:
-    """The event by which a bridge drops a request for a MAC address; None if there is none."""
+    """Return the event by which a bridge drops a request for a MAC address; None if there is none."""
     requests: set[int] = set()
-    for one in events:
-        if one.family == "bridge" and _asks_for_mac(one.network):
-            requests.add(one.number)
-        if one.number in requests and one.verdict in DROPS:
-            return one
+    for step in events:
+        if step.family == "bridge" and _asks_for_mac(step.network):
+            requests.add(step.number)
+        if step.number in requests and step.verdict in DROPS:
+            return step
     return None
 
 

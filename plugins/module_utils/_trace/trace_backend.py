@@ -69,7 +69,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     assert found is not None
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
-    found = {**found, **certainty.concluded(explored, ask.opened)}
+    found = {**found, **certainty.conclusion(explored, ask.opened)}
     if not explored.is_whole:
         found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN

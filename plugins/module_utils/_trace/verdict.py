@@ -119,9 +119,9 @@ def judge(seen: Observation, scene: Scene) -> Finding:
 
 
 def _searched(query: Query, scene: Scene) -> tuple[int, ...]:
+    """Return the numbers of the routing tables that are searched, the one with the route last."""
     decision = scene.tables.decide(query)
-    own = (decision.rule.table,) if decision.rule and decision.route else ()
-    return (*decision.tables, *own)
+    return (*decision.tables, decision.rule.table) if decision.rule and decision.route else decision.tables
 
 
 def _left(
@@ -249,11 +249,11 @@ def _stopped(
             target, text, where = fields.show(asked.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
             reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
             return verdict, f"{reason}: {text}.{answer}", culprit_of(drop, text)
-    unasked = drop_of_request(seen.events)
-    if unasked:
-        text = quoted(unasked, scene)
-        reason = f"bridge {unasked.table} {unasked.chain} drops the request for the MAC address of the next hop: {text}."
-        return verdict, f"{reason}{answer}", culprit_of(unasked, text)
+    drop = drop_of_request(seen.events)
+    if drop:
+        text = quoted(drop, scene)
+        reason = f"bridge {drop.table} {drop.chain} drops the request for the MAC address of the next hop: {text}."
+        return verdict, f"{reason}{answer}", culprit_of(drop, text)
     told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
