@@ -24,11 +24,13 @@ _REFUSED = re.compile(r": a line is not in the twin|refused a (?:line|table)|has
 
 
 class Exploration(t.NamedTuple):
-    """answers: by the values that differ; the first one is that of the snapshot as it is. None where no twin can be built.
+    """first: the answer of the snapshot as it is. answers: by the values that differ, the first one among them; None where no
+    twin can be built.
 
     is_whole: whether all worlds were asked. met: the ids of facts that decide in some world, or may do so.
     """
 
+    first: Answer
     answers: dict[World, Answer | None]
     is_whole: bool
     met: t.Collection[str]
@@ -54,7 +56,7 @@ def explore(
         waiting = [world for world in _worlds(met, opened, number) if world not in answers]
         while waiting:
             if len(answers) >= most or time.monotonic() > end:
-                return Exploration(answers, False, met)
+                return Exploration(first, answers, False, met)
             world = waiting.pop(0)
             answer = answers[world] = ask(world)
             if answer is not None:
@@ -63,7 +65,7 @@ def explore(
                 if number == 1:
                     waiting += [one for one in _worlds(dict.fromkeys(new), opened, 1) if one not in answers]
         if len({_key(answer) for answer in answers.values()}) > 1 or number >= len(met):
-            return Exploration(answers, True, met)
+            return Exploration(first, answers, True, met)
 
 
 def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int) -> t.Iterator[World]:
@@ -139,8 +141,7 @@ def refused_lines(answer: Answer) -> list[str]:
 
 def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
     """Return the results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown then."""
-    first = explored.answers[()]
-    assert first is not None
+    first = explored.first
     keys = {_key(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)

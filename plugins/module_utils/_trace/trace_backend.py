@@ -65,8 +65,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     started = time.monotonic()
     asked = asked._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
     ask = _Asking(asked, run, checked, opened)
-    found = ask.in_world(())
-    assert found is not None
+    found = ask.of_snapshot(snapshot)
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
     found = {**found, **certainty.conclusion(explored, ask.opened)}
@@ -105,6 +104,11 @@ class _Asking:
             if change is None:
                 return None
             snapshot = change(snapshot)
+        return self.of_snapshot(snapshot, calls)
+
+    def of_snapshot(self, snapshot: worlds.Snapshot, calls: Question | None = None) -> certainty.Answer:
+        """The answer for a snapshot of one world. calls: as for `in_world`."""
+        asked = calls or self.asked
         snapshot, assumed = assumptions.complete(snapshot, asked.assume, _ends(asked.packet))
         found = _in_a_twin(asked._replace(snapshot=snapshot), self._run, self._checked)
         return {**found, "assumed": [*assumed, *found["assumed"]]}
