@@ -48,6 +48,7 @@ options:
       - ebtables
       - bpf
       - ipvs
+      - pods
       - network_daemons
       - cni
       - units
@@ -248,6 +249,15 @@ snapshot:
           scheduler: rr
           flags: ""
           destinations: [{address: 10.244.0.5, port: 53, method: Masq, weight: 1}]
+    pods:
+      description:
+        - The network namespaces with an end of a veth of the node and with a further interface, such as pods with several networks.
+          C(rules) and C(routes) are theirs, in the form of RV(snapshot.rules) and RV(snapshot.routes). From rtnetlink.
+        - C(namespace) is a name as in RV(snapshot.links[].peer).
+      type: list
+      elements: dict
+      sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
+        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]}]
     network_daemons:
       description: Which programs manage the network. From files and from the states of units.
       type: dict

@@ -29,6 +29,8 @@ notes:
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) says where this
     makes a difference.
   - Outputs from a pod are left out of a twin, except for the pod's links.
+  - A pod with one interface answers by it. Of a pod with several, the answer takes the way of the pod's rules and routes. They are
+    looked up as the kernel does, but not in a twin.
   - The packet passes the kernel of the machine on which the module runs. A node with another kernel may act differently.
   - The time of day and hardware offload have no effect in a twin. A rule that matches by chance may match another packet.
 extends_documentation_fragment:
@@ -88,7 +90,8 @@ options:
         V(DROP). C(set:NAME) is V(with) or V(without) the addresses of the packet. C(routes) is V(pod), V(own) or V(elsewhere),
         which says where the destination is, and if the node itself sends, V(none) or V(elsewhere). C(routes:TABLE) is
         V(empty), or the link by which the table leads. C(addresses) is V(own) if the node has the destination, else V(other).
-        C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none).
+        C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none). C(pod-side:ADDRESS) is the link by which a
+        pod with several links answers.
       - C(neighbors), C(nft), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN) and
         C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
         which has no value.

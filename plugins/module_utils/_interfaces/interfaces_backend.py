@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import socket
 import struct
@@ -69,9 +70,9 @@ def remembering() -> t.Iterator[None]:
 def _others() -> Interfaces:
     found: list[Interface] = []
     unread = []
-    for path, name in _namespaces():
+    for name, opener in openers().items():
         try:
-            found += _of(name, lambda path=path: _open_inside(path))  # type: ignore[misc]
+            found += _of(name, opener)
         except (FileNotFoundError, ProcessLookupError):
             continue
         except (OSError, Failure) as error:
@@ -90,6 +91,11 @@ def numbers() -> dict[int, str]:
             if answer.kind == GETNSID - 2:  # RTM_NEWNSID
                 found[attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID)] = name
     return found
+
+
+def openers() -> dict[str, wire.Opener]:
+    """Return, by the names of other namespaces, as in read(), a function that opens a netlink socket there."""
+    return {name: functools.partial(_open_inside, path) for path, name in _namespaces()}
 
 
 def _namespaces() -> list[tuple[str, str]]:

@@ -244,7 +244,7 @@ _KINDS = (
 
 
 def links(part: Part, ignore: Ignore) -> list[Entry]:
-    """The links, with ``lower``: what stands after the @ of the name, and ``netnsid``, the number of the peer's namespace."""
+    """The links, with ``lower``: what stands after the @ of the name, and ``namespace``, that of its other end."""
     found: list[Entry] = []
     for line in part.lines:
         text = _cut(line)
@@ -320,8 +320,10 @@ def _detail(entry: Entry, words: list[str]) -> None:
     if first.startswith("link/"):
         if len(words) > 1 and words[1].count(":") == 5:
             entry["mac"] = words[1].lower()
-        if "link-netnsid" in words:
-            entry["netnsid"] = words[words.index("link-netnsid") + 1]
+        # The name of the namespace, if /run/netns has it, else its number.
+        key = next((word for word in ("link-netns", "link-netnsid") if word in words), "")
+        if key:
+            entry["namespace"] = f"{key} {words[words.index(key) + 1]}"
         if first not in ("link/ether", "link/loopback"):
             entry["type"] = 65534
     elif first == "ether" and len(words) > 1:

@@ -293,13 +293,15 @@ class _Links:
         self._assumed = assumed
         self._by_name = {str(one["name"]): one for one in self.found}
         self._ends = {str(one["index"]): one for one in self.found if one["index"]}
+        namespaces = [one.get("namespace") for one in self.found]
         for one in self.found:
             self._classify(one)
-            one.pop("netnsid", None)
-            one.pop("lower", None)
+            namespace, lower = one.pop("namespace", ""), one.pop("lower", "")
+            if one["kind"] == "veth" and namespace and namespaces.count(namespace) > 1:
+                one["peer"] = {"namespace": namespace, "name": lower, "mac": "", "addresses": []}
 
     def _classify(self, one: Entry) -> None:
-        lower, is_away = str(one.get("lower") or ""), "netnsid" in one
+        lower, is_away = str(one.get("lower") or ""), "namespace" in one
         name = str(one["name"])
         if not one["kind"] and name != "lo":
             if {"MASTER", "NOARP"} <= {*one["flags"]}:

@@ -130,13 +130,11 @@ class Netlink(UndoBackend):
 
     def rules(self) -> list[Owned]:
         """Rules of both families in the kernel's order."""
-        return [rules.from_message(body) for family in (IPV4, IPV6) for body in dump(GETRULE, family)]
+        return listed_rules()
 
     def routes(self) -> list[Owned]:
         """Routes of both families and all tables. Of several at one key, the first is the one that the kernel would replace."""
-        names = self.links()
-        bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
-        return list(filter(None, (routes.from_message(body, names) for body in bodies)))
+        return listed_routes(self.links())
 
     def neighbours(self) -> list[Neighbour]:
         """Neighbours of both families, without those that the kernel creates itself, as for multicast."""
@@ -345,6 +343,17 @@ def dump(kind: int, family: int, opener: wire.Opener = wire.open_socket) -> list
     # other headers, of which the kernel reads only the family. A kernel without IPv6 answers with another family.
     bodies = wire.dump(kind, bytes([family]) + bytes(11), f"the {LISTED[kind]} of this node", opener)
     return [body for body in bodies if body[0] == family]
+
+
+def listed_rules(opener: wire.Opener = wire.open_socket) -> list[Owned]:
+    """List the rules of both families in the kernel's order. opener: of another network namespace. Raises Failure."""
+    return [rules.from_message(body) for family in (IPV4, IPV6) for body in dump(GETRULE, family, opener)]
+
+
+def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Owned]:
+    """List the routes of both families and all tables. links: names by index. Raises Failure."""
+    bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family, opener)]
+    return list(filter(None, (routes.from_message(body, links) for body in bodies)))
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:

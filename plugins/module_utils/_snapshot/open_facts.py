@@ -12,7 +12,7 @@ import typing as t
 RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
     "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
 )  # fmt: skip
-NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
+NFT, TABLE, CUT, JUMP, NEIGHBORS, POD_SIDE = "nft", "table", "cut", "jump", "neighbors", "pod-side"
 
 
 class Fact(t.NamedTuple):
@@ -81,6 +81,17 @@ def routes(name: str = "") -> Fact:
     if not name:
         return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
     return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
+
+
+def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:
+    """Return the fact about a link to a pod with several links. The subject is the pod's address there, if it is known.
+
+    family: ipv4 or ipv6.
+    """
+    addresses = map(str, (link.get("peer") or {}).get("addresses") or ())
+    subject = next((address for address in addresses if (":" in address) == (family == "ipv6")), str(link.get("name")))
+    what = f"By which of its links the pod at {link.get('name')} answers is open."
+    return Fact(f"{POD_SIDE}:{subject}", what, "kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all")
 
 
 def forwarding(key: str) -> Fact:

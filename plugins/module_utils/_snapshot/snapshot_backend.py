@@ -11,7 +11,7 @@ import typing as t
 
 from .._core.errors import Failure
 from .._platform import process
-from . import bpf_backend, entries_backend, links_backend, netfilter_backend, settings_backend, snapshot
+from . import bpf_backend, entries_backend, links_backend, netfilter_backend, pods_backend, settings_backend, snapshot
 from .snapshot import Notes, Unread
 
 Reader = t.Callable[[process.Runner, Notes], t.Any]
@@ -28,6 +28,7 @@ READERS: dict[str, Reader] = {
     "ebtables": netfilter_backend.ebtables_rules,
     "bpf": bpf_backend.programs,
     "ipvs": netfilter_backend.ipvs,
+    "pods": pods_backend.pods,
 }
 
 

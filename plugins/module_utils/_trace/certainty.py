@@ -12,7 +12,7 @@ import re
 import time
 import typing as t
 
-from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
+from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POD_SIDE, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
 from .._twin.worlds import FORWARDS, Open
 from .verdict import ARRIVED, UNKNOWN
 
@@ -107,6 +107,7 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             ROUTES: not subject or subject in searched,
             RULES: True,
             ADDRESSES: is_back,
+            POD_SIDE: name == answer["pod_side"],
             IPVS: bool(answer["is_virtual"]),
         }
         if fact.values and is_met.get(kind, False):

@@ -16,6 +16,7 @@ from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
 from .lookup import Tables, shown_rule
 from .packet import Packet
+from .pod_side import PodSides
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 POD_KINDS = ("veth", "tun")
@@ -57,6 +58,7 @@ class Surroundings:
             for name, link in self.links.items()
             for one in link.get("addresses") or ()
         }
+        self.pod_sides = PodSides(snapshot, self.links)
         self._far = {
             _packed(str(address).partition("/")[0]): name
             for name, link in self.links.items()
@@ -94,6 +96,10 @@ class Surroundings:
     def tells_hairpin(self, port: str) -> bool:
         """True if it is known whether a bridge sends a frame back by the port that it came in by."""
         return "hairpin" in (self.links.get(port, {}).get("settings") or {})
+
+    def is_uplink(self, link: str) -> bool:
+        """True for a link by which a default route of any table leads, and for a port of such a bridge."""
+        return bool({link, self.bridge(link)} & self._uplinks)
 
     def _is_outside(self, link: str) -> bool:
         """True for an uplink, and for the port by which a bridge leads to an uplink."""
@@ -200,7 +206,7 @@ class Surroundings:
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """The link by which the answer comes in to a packet that has left by ``link``.
 
-        A pod answers by its own link. In the cloud, the answer is sent to the network interface that owns the address.
+        A pod with one interface answers by its link. In the cloud, the answer is sent to the interface that owns the address.
         """
         owner, _told = ("", "") if self.is_pod(link) else self.origin(left.source, tables)
         return self.entrance(owner) if owner else link

@@ -15,6 +15,7 @@ from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
+from .._snapshot import open_facts
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
@@ -31,7 +32,14 @@ from .world_backend import World
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
-EVIDENCE = ("bridge", "searched", "caveats", "matching", "is_virtual")  # of an answer, which the module does not return
+EVIDENCE = (
+    "bridge",
+    "searched",
+    "caveats",
+    "matching",
+    "is_virtual",
+    "pod_side",
+)  # of an answer, which the module does not return
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -216,6 +224,7 @@ class _Exchange:
             f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in filters.items()
         )
         found["matching"] = self._quotes.matching_sets()
+        found["pod_side"] = self._pod_side(found["interface"])
         found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
         found["assumed"] = list(dict.fromkeys([*notes, *assumed]))
         found["unknown"] = self._unknown(found)
@@ -317,6 +326,11 @@ class _Exchange:
             return None
         left = finding.frame.packet
         link = self._around.reply_link(left, finding.interface, self._scene.tables)
+        if self._around.is_pod(finding.interface):
+            way = self._around.pod_sides.way(left, finding.interface)
+            if not way.link:
+                return "", verdict.unanswered(way, left)
+            link = way.link
         packet = left.replied(link)
         _source, destination = self._around.macs(packet)
         source = finding.frame.destination_mac if link == finding.interface else self._around.world_mac(link)
@@ -325,6 +339,7 @@ class _Exchange:
         if reply.frame and reply.frame.packet.flow != expected.flow:
             reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
             reply = reply._replace(verdict=DROPPED, reason=reason)
+        reply = verdict.by_another_uplink(reply, seen.sent.interface, self._scene)
         return link, verdict.at_its_pod(reply, seen.sent.interface, self._scene)
 
     def _own_reply(self, seen: Observation) -> Finding:
@@ -357,6 +372,11 @@ class _Exchange:
         """The bridge of the link by which a packet came in, and the names of the routing tables that were searched for it."""
         searched = [self._table_names.get(str(number), str(number)) for number in finding.searched]
         return {"bridge": self._around.bridge(link), "searched": searched}
+
+    def _pod_side(self, link: str) -> str:
+        """The id of the fact by which of its links a pod answers; empty for a link to no pod."""
+        family = "ipv6" if self._packet.family == fields.IPV6 else "ipv4"
+        return open_facts.pod_side(self._around.links[link], family).fact if self._around.is_pod(link) else ""
 
     def _is_virtual(self, address: bytes) -> bool:
         """Whether a link for the addresses of virtual servers has the address."""

@@ -20,6 +20,7 @@ from .frame import Frame, is_group
 from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, of_packet
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
+from .pod_side import Way
 from .surroundings import Surroundings
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
@@ -151,6 +152,35 @@ def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
     return reply._replace(verdict=DROPPED, reason=reason, culprit=_misled(reply.interface, reply.frame, scene))
+
+
+def unanswered(way: Way, request: Packet) -> Finding:
+    """Return what becomes of a pod's answer that does not come in to the node. request: as it left to the pod."""
+    to = fields.show(request.source)
+    if not way.interface:
+        reason = f"The pod has no route to {to}, so that it does not answer."
+        return Finding(DROPPED, "", None, reason, Culprit("missing", f"no route to {to} in the pod"), ())
+    reason = f"The pod answers {to} by its interface {way.interface}, which does not lead to the node."
+    return Finding(UNKNOWN, "", None, reason, None, ())
+
+
+def by_another_uplink(reply: Finding, came_in_by: str, scene: Scene) -> Finding:
+    """Return the reply with a caveat if it leaves by another uplink than that to which a cloud sends packets for its source.
+
+    came_in_by: the link by which the request came in, which is that uplink.
+    """
+    around = scene.surroundings
+    if reply.verdict != FORWARDED or reply.frame is None or reply.caveat or came_in_by == reply.interface:
+        return reply
+    source = reply.frame.packet.source
+    near = filter(None, (reply.interface, around.bridge(reply.interface)))
+    if around.owner(source) in near or not (around.is_uplink(came_in_by) and around.is_uplink(reply.interface)):
+        return reply
+    caveat = (
+        f"Its source {fields.show(source)} is no address of {reply.interface}, and packets for it come in by {came_in_by}:"
+        " a cloud that checks the sources of an interface would drop it."
+    )
+    return reply._replace(caveat=caveat, reason=f"{reply.reason} {caveat}")
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:

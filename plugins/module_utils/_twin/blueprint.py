@@ -97,7 +97,7 @@ def draw(snapshot: Entry) -> Blueprint:
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.found(entries(snapshot, "links"), notes)
-    desired = list(_routes(snapshot, notes))
+    desired = list(parsed_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += told
     objects = foreign_tables.objects(entries(snapshot, "nftables"), (OWN_TABLE,), sizes, notes)
@@ -254,6 +254,19 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.
                 notes.append(f"{host} on {link['name']} is tentative on the node. In the twin it is usable.")
 
 
+def _parsed_rule(option: str, one: Entry) -> rule.Rule:
+    return rule.from_options(
+        option, {name: value for name, value in one.items() if name not in ("protocol", "unread")}, rt_names.TABLES
+    )
+
+
+def pods_rules(pod: Entry) -> t.Iterator[rule.Rule]:
+    """The rules of a pod that lead to other tables than its own addresses' one, in its kernel's order. Raises Invalid."""
+    for number, one in enumerate(entries(pod, "rules")):
+        if one.get("priority") not in (0, "0") and not one.get("unread"):
+            yield _parsed_rule(f"snapshot.pods.rules[{number}]", one)
+
+
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
@@ -284,8 +297,7 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
         return None
     if one.get("priority") in (0, "0"):
         return str(one.get("family") or "ipv4"), LOCAL_RULE
-    given = {name: value for name, value in one.items() if name not in ("protocol", "unread")}
-    shown = rule.from_options(option, given, rt_names.TABLES).options()
+    shown = _parsed_rule(option, one).options()
     words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
     words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
     if "goto" in shown:
@@ -299,7 +311,7 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
     return shown["family"], " ".join(filter(None, words))
 
 
-def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
+def parsed_routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
     """The routes and their protocols, without those that the kernel adds by itself."""
     for number, one in enumerate(entries(snapshot, "routes")):
         if _is_kernels(one):

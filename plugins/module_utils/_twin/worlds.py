@@ -18,7 +18,7 @@ from functools import partial
 from .._core.errors import Invalid
 from .._netfilter.rule_words import quote
 from .._snapshot import open_facts
-from .._snapshot.entries import with_kernels_rules
+from .._snapshot.entries import kernels_rules, with_kernels_rules
 from .._snapshot.open_facts import (
     ADDRESSES,
     CHAIN,
@@ -27,6 +27,7 @@ from .._snapshot.open_facts import (
     JUMP,
     NEIGHBORS,
     NFT,
+    POD_SIDE,
     POLICY,
     ROUTES,
     RP_FILTER,
@@ -50,10 +51,10 @@ from .blueprint import LOOPBACK, Entry, entries
 
 Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
-KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP)
+KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP, POD_SIDE)
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
-DECISIVE = (ROUTES, ADDRESSES, RULES, RP_FILTER, CHAIN, SET, POLICY, IPVS, NEIGHBORS, *FORWARDS, NFT, TABLE, CUT, JUMP)
+DECISIVE = (ROUTES, ADDRESSES, RULES, RP_FILTER, POD_SIDE, CHAIN, SET, POLICY, IPVS, NEIGHBORS, *FORWARDS, NFT, TABLE, CUT, JUMP)
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
 MOST_LINKS = 2  # by which a table that no output has may lead
 _ELSEWHERE = "assumed-link"
@@ -85,6 +86,8 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     if packet.family == "ipv4":
         links = (str(link["name"]) for link in entries(snapshot, "links"))
         facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
+    sides = _pod_sides(snapshot, packet.family)
+    facts += sides
     if packet.interface:
         settings = snapshot.get("settings") or {}
         keys = (key for key, family in FORWARDING if family == packet.family and not is_told(settings, key, family))
@@ -100,6 +103,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         RULES: lambda _fact: _rules(snapshot, packet),
         # Of a packet of the node, and where the routes are open, other facts cover the address of the destination.
         ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
+        POD_SIDE: lambda fact: _answers(snapshot, sides[fact]),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -156,6 +160,32 @@ def _filters(snapshot: Entry, link: str) -> t.Iterator[Value]:
     key = f"net/ipv4/conf/{link}/rp_filter"
     for value in range(lowest, 3):
         yield Value(str(value), f"rp_filter of {link} is {value}", partial(with_settings, assume={key: value}))
+
+
+def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, Entry]:
+    """The links to pods that have several of them and whose rules and routes are not in the snapshot, by their facts."""
+    links = [link for link in entries(snapshot, "links") if (link.get("peer") or {}).get("namespace")]
+    known = [pod.get("namespace") for pod in entries(snapshot, "pods")]
+    namespaces = [link["peer"]["namespace"] for link in links]
+    several = (link for link in links if namespaces.count(link["peer"]["namespace"]) > 1)
+    return {open_facts.pod_side(link, family): link for link in several if link["peer"]["namespace"] not in known}
+
+
+def _answers(snapshot: Entry, link: Entry) -> t.Iterator[Value]:
+    """The links by which a pod may answer to a packet that has left by one of them."""
+    namespace = link["peer"]["namespace"]
+    yield Value(str(link["name"]), f"the pod answers by {link['name']}")
+    for other in entries(snapshot, "links"):
+        peer = other.get("peer") or {}
+        if peer.get("namespace") == namespace and other is not link:
+            words = f"the pod answers by {other['name']}"
+            yield Value(str(other["name"]), words, partial(_answering_by, namespace=namespace, interface=str(peer.get("name"))))
+
+
+def _answering_by(snapshot: Snapshot, namespace: str, interface: str) -> Snapshot:
+    routes = [link_route(family, "default", interface) for family in ("ipv4", "ipv6")]
+    rules = [rule for family in ("ipv4", "ipv6") for rule in kernels_rules(family)]
+    return {**snapshot, "pods": [*entries(snapshot, "pods"), {"namespace": namespace, "rules": rules, "routes": routes}]}
 
 
 def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:

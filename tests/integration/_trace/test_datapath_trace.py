@@ -508,6 +508,31 @@ def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNo
     assert "Its source is an address of eth0" in found["reason"]
 
 
+@pytest.mark.parametrize("kind", ["kube-ipvs0", "lo", "cni0", ""])
+@pytest.mark.parametrize(("came_in_by", "is_alone"), [("eth0", True), ("eth1", False)])
+def test_a_reply_under_a_services_address_by_another_uplink_is_named(
+    node: NamespaceNode, kind: str, came_in_by: str, is_alone: bool
+) -> None:
+    """The pod answers by its own uplink, eth1, whichever link has the address of the Service, if one has it."""
+    service = f"9: {kind}: <UP,LOWER_UP> mtu 1500\n inet 203.0.113.5/32 scope global {kind}\n" if kind else ""
+    dump = {
+        "ip addr": "2: eth0: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.4/24 scope global eth0\n"
+        "3: eth1: <UP,LOWER_UP> mtu 9001\n inet 10.0.1.4/24 scope global eth1\n"
+        f"7: eniabc@if3: <UP,LOWER_UP> mtu 9001\n{service}",
+        "ip rule": "0: from all lookup local\n1536: from 10.0.1.20 lookup 2\n32766: from all lookup main\n",
+        "ip route show table all": "default via 10.0.1.1 dev eth1 table 2\n10.0.1.1 dev eth1 table 2 scope link\n"
+        "default via 10.0.0.1 dev eth0\n10.0.1.20 dev eniabc scope link\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n"
+        "-A PREROUTING -d 203.0.113.5/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.1.20:80\nCOMMIT\n",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 2\n",
+    }
+    packet = {"source": "192.168.1.1", "destination": "203.0.113.5", "destination_port": 80, "interface": came_in_by}
+    found = trace(node, packet, dump=dump, assume={"ipvs": "none"} if kind == "kube-ipvs0" else {})
+    assert (found["verdict"], found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "forwarded", "eth1")
+    caveat = f"Its source 203.0.113.5 is no address of eth1, and packets for it come in by {came_in_by}"
+    assert (caveat in found["reason"]) == is_alone, found["reason"]
+
+
 def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: NamespaceNode) -> None:
     """A Service's address is not in the VPC: the CNI's rules treat it as the internet's, before kube-proxy translates it.
 

@@ -20,7 +20,8 @@ NFT = Open(open_facts.NFT_OPEN)
 def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "reply": None, "culprit": None, "packet": None, "steps": [], "came_in_by": "eth0", "interface": "eth1", "bridge": "",
-        "searched": [], "matching": {}, "is_virtual": False, "branches": [], "assumed": [], "reason": "It leaves.",
+        "searched": [], "matching": {}, "is_virtual": False, "pod_side": "", "branches": [], "assumed": [],
+        "reason": "It leaves.",
     }  # fmt: skip
     return {**usual, "verdict": verdict, **fields}
 

@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reads by which of its interfaces a pod with several of them answers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.errors import Failure
+from .._interfaces import interfaces_backend
+from .._interfaces.interface import Interface
+from .._platform import process
+from .._routing import routing_backend
+from . import entries
+from .snapshot import Notes
+
+LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the interfaces
+
+
+def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the rules and routes of each network namespace that has an end of a veth of the node, and a further interface."""
+    interfaces = interfaces_backend.read().found
+    openers = interfaces_backend.openers()
+    shown = []
+    for namespace in _with_several_interfaces(interfaces):
+        names = LOOPBACK | {one.number: one.link for one in interfaces if one.namespace == namespace}
+        try:
+            rules = routing_backend.listed_rules(openers[namespace])
+            routes = routing_backend.listed_routes(names, openers[namespace])
+        except (KeyError, OSError, Failure) as error:  # the pod may have ended
+            note(namespace, f"The routes of this network namespace could not be read: {error}.")
+            continue
+        shown.append(
+            {
+                "namespace": namespace,
+                "rules": [entries.rule(*listed) for listed in rules],
+                "routes": [entries.route(*listed) for listed in routes],
+            }
+        )
+    return shown
+
+
+def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:
+    """Return the names of the other namespaces, in the order of the interfaces."""
+    ends = {(one.peer, one.number) for one in interfaces if not one.namespace and one.peer}
+    namespaces = [one.namespace for one in interfaces if one.namespace]
+    joined = (one.namespace for one in interfaces if one.namespace and (one.number, one.peer) in ends)
+    return [namespace for namespace in dict.fromkeys(joined) if namespaces.count(namespace) > 1]
