@@ -251,8 +251,8 @@ snapshot:
           destinations: [{address: 10.244.0.5, port: 53, method: Masq, weight: 1}]
     pods:
       description:
-        - The network namespaces with an end of a veth of the node and with a further interface, such as pods with several networks.
-          C(rules) and C(routes) are theirs, in the form of RV(snapshot.rules) and RV(snapshot.routes). From rtnetlink.
+        - The network namespaces with an end of a veth of the node and with a further interface, such as a pod with several
+          networks. C(rules) and C(routes) are theirs, in the form of RV(snapshot.rules) and RV(snapshot.routes). From rtnetlink.
         - C(namespace) is a name as in RV(snapshot.links[].peer).
       type: list
       elements: dict

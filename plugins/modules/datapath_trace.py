@@ -29,8 +29,8 @@ notes:
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) says where this
     makes a difference.
   - Outputs from a pod are left out of a twin, except for the pod's links.
-  - A pod with one interface answers by it. Of a pod with several, the answer takes the way of the pod's rules and routes. They are
-    looked up as the kernel does, but not in a twin.
+  - A pod with one interface answers by it. Of a pod with several, the answer takes the way of the pod's rules and routes. They
+    are looked up as the kernel does, but not in a twin.
   - The packet passes the kernel of the machine on which the module runs. A node with another kernel may act differently.
   - The time of day and hardware offload have no effect in a twin. A rule that matches by chance may match another packet.
 extends_documentation_fragment:

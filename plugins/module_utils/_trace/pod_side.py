@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._twin import blueprint
+from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, Entry
 from .lookup import Query, Tables
 from .packet import Packet
@@ -28,7 +28,8 @@ class Way(t.NamedTuple):
 class PodSides:
     """The pods of which a snapshot has the rules and the routes."""
 
-    def __init__(self, snapshot: Entry, links: t.Mapping[str, Entry]) -> None:
+    def __init__(self, snapshot: Entry) -> None:
+        links = {str(link["name"]): link for group in pod_links.by_namespace(snapshot).values() for link in group}
         self._tables = {
             str(pod.get("namespace")): Tables(
                 blueprint.pods_rules(pod), (route for route, _protocol in blueprint.parsed_routes(pod, []))
@@ -36,9 +37,7 @@ class PodSides:
             for pod in blueprint.entries(snapshot, "pods")
         }
         self._near = {
-            (str(peer.get("namespace")), str(peer.get("name"))): name
-            for name, link in links.items()
-            if (peer := link.get("peer"))
+            (str(peer.get("namespace")), str(peer.get("name"))): name for name, link in links.items() if (peer := link["peer"])
         }
         self._namespaces = {name: namespace for (namespace, _far), name in self._near.items()}
 

@@ -11,7 +11,7 @@ import ipaddress
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._twin import blueprint
+from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
 from .lookup import Tables, shown_rule
@@ -19,7 +19,6 @@ from .packet import Packet
 from .pod_side import PodSides
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
-POD_KINDS = ("veth", "tun")
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 
 
@@ -42,23 +41,14 @@ class Surroundings:
                 self._unsolved.add(place)
             elif blueprint.is_mac(one.get("mac")):
                 self.known_macs[place] = blueprint.mac_bytes(one["mac"])
-        # The uplink of a node that runs in a container is a veth too.
-        self._uplinks = {
-            hop.get("dev")
-            for route in blueprint.entries(snapshot, "routes")
-            if route.get("to") == "default"
-            for hop in (route, *(route.get("nexthops") or ()))
-        }
-        self._networks = {
-            name: [network for address in link.get("addresses") or () if (network := _network(address))]
-            for name, link in self.links.items()
-        }
+        self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
+        self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._own = {
             _packed(str(one.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
             for one in link.get("addresses") or ()
         }
-        self.pod_sides = PodSides(snapshot, self.links)
+        self.pod_sides = PodSides(snapshot)
         self._far = {
             _packed(str(address).partition("/")[0]): name
             for name, link in self.links.items()
@@ -85,8 +75,7 @@ class Surroundings:
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""
-        # A card of a node that runs in a container has an address in a network. A link to a pod has that of a host alone.
-        return self.kind(link) in POD_KINDS and link not in self._uplinks and not self._networks.get(link)
+        return link in self._to_pods
 
     def bridge(self, link: str) -> str:
         """The bridge that a link is a port of; empty for none."""
@@ -214,16 +203,6 @@ class Surroundings:
     def _assume(self, sentence: str) -> None:
         if sentence not in self._assumed:
             self._assumed.append(sentence)
-
-
-def _network(address: Entry) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The network of a link's address; None for the address of a host alone, such as that of a link to one pod."""
-    try:
-        interface = ipaddress.ip_interface(str(address.get("address")))
-    except ValueError:
-        return None
-    is_alone = bool(address.get("peer")) or interface.network.num_addresses == 1 or interface.ip.is_link_local
-    return None if is_alone else interface.network
 
 
 def _is_link_local(address: bytes) -> bool:

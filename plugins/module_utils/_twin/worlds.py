@@ -36,6 +36,7 @@ from .._snapshot.open_facts import (
     TABLE,
     Fact,
 )
+from . import pod_links
 from .assumptions import (
     FORWARDING,
     Ends,
@@ -103,7 +104,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         RULES: lambda _fact: _rules(snapshot, packet),
         # Of a packet of the node, and where the routes are open, other facts cover the address of the destination.
         ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
-        POD_SIDE: lambda fact: _answers(snapshot, sides[fact]),
+        POD_SIDE: lambda fact: _answers(sides[fact]),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -162,30 +163,32 @@ def _filters(snapshot: Entry, link: str) -> t.Iterator[Value]:
         yield Value(str(value), f"rp_filter of {link} is {value}", partial(with_settings, assume={key: value}))
 
 
-def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, Entry]:
-    """The links to pods that have several of them and whose rules and routes are not in the snapshot, by their facts."""
-    links = [link for link in entries(snapshot, "links") if (link.get("peer") or {}).get("namespace")]
+def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, list[Entry]]:
+    """Return the links to pods that have several of them and whose rules and routes the snapshot lacks, by their facts.
+
+    The first link of each list is that of the fact.
+    """
     known = [pod.get("namespace") for pod in entries(snapshot, "pods")]
-    namespaces = [link["peer"]["namespace"] for link in links]
-    several = (link for link in links if namespaces.count(link["peer"]["namespace"]) > 1)
-    return {open_facts.pod_side(link, family): link for link in several if link["peer"]["namespace"] not in known}
+    groups = (links for namespace, links in pod_links.by_namespace(snapshot).items() if namespace not in known)
+    return {
+        open_facts.pod_side(link, family): [link, *(other for other in links if other is not link)]
+        for links in groups
+        for link in links
+        if len(links) > 1
+    }
 
 
-def _answers(snapshot: Entry, link: Entry) -> t.Iterator[Value]:
-    """The links by which a pod may answer to a packet that has left by one of them."""
-    namespace = link["peer"]["namespace"]
-    yield Value(str(link["name"]), f"the pod answers by {link['name']}")
-    for other in entries(snapshot, "links"):
-        peer = other.get("peer") or {}
-        if peer.get("namespace") == namespace and other is not link:
-            words = f"the pod answers by {other['name']}"
-            yield Value(str(other["name"]), words, partial(_answering_by, namespace=namespace, interface=str(peer.get("name"))))
+def _answers(links: t.Iterable[Entry]) -> t.Iterator[Value]:
+    """Yield the links by which a pod may answer to a packet that has left by the first one."""
+    for number, link in enumerate(links):
+        change = partial(_answering_by, peer=link["peer"]) if number else None
+        yield Value(str(link["name"]), f"the pod answers by {link['name']}", change)
 
 
-def _answering_by(snapshot: Snapshot, namespace: str, interface: str) -> Snapshot:
-    routes = [link_route(family, "default", interface) for family in ("ipv4", "ipv6")]
+def _answering_by(snapshot: Snapshot, peer: Entry) -> Snapshot:
+    routes = [link_route(family, "default", str(peer.get("name"))) for family in ("ipv4", "ipv6")]
     rules = [rule for family in ("ipv4", "ipv6") for rule in kernels_rules(family)]
-    return {**snapshot, "pods": [*entries(snapshot, "pods"), {"namespace": namespace, "rules": rules, "routes": routes}]}
+    return {**snapshot, "pods": [*entries(snapshot, "pods"), {"namespace": peer["namespace"], "rules": rules, "routes": routes}]}
 
 
 def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:

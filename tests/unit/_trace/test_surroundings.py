@@ -55,3 +55,12 @@ def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_
     assert answers(outside, "eth0", "10.240.0.1") and not answers(outside, "veth1", "10.240.0.1")
     inside = around(link("cni0", 4, "bridge"), link("veth1", 3, master="cni0"))
     assert answers(inside, "veth1", "10.244.0.5")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_pod"),
+    [("eth1", False), ("ens6", False), ("enp0s8", False), ("eni7c22dbae71f", True), ("veth1", True), ("ethpod", True)],
+)
+def test_a_veth_with_the_name_of_a_network_interface_leads_to_no_pod(name: str, is_pod: bool) -> None:
+    """The second interface of a node in a container, before it has an address or a route."""
+    assert around(link("eth0", 2), link(name, 3)).is_pod(name) == is_pod
