@@ -25,7 +25,8 @@ class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
     table: of routes or of iptables, as the command names it, or the setting that it asks for. is_pod: True if it ran in a pod.
-    chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep.
+    chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep,
+    or asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     """
 
@@ -44,7 +45,13 @@ class Part(t.NamedTuple):
         """Whether the output has all lines, as far as it shows: no filter in the command, and no dots in place of lines."""
         return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
 
+    @property
+    def shows_ports(self) -> bool:
+        """Whether an output of links shows which ones are ports of a bridge, as the lines of ``ip link`` and ``ip addr`` do."""
+        return any(_LINK_HEAD.match(line) for line in self.lines)
 
+
+_LINK_HEAD = re.compile(r"\s*\d+:\s+\S+:\s+<[^>]*>.*\bmtu ")  # neither of ip -br, nor of ip -o addr, nor of ifconfig
 _DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # stand for omitted lines
 
 
@@ -162,7 +169,8 @@ class _Reader:
             tool = re.split(r"\s*[|>]", command["tool"], maxsplit=1)[0]
             space = _NAMESPACE.match(command["pod"] or "")
             told = _told(tool, is_pod or self._start.is_pod)
-            self._begin(told._replace(is_cut=bool(_CUTTING.search(line)), namespace=space[1] if space else ""))
+            is_cut = bool(_CUTTING.search(line)) or _is_selective(told.kind, tool)
+            self._begin(told._replace(is_cut=is_cut, namespace=space[1] if space else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
             self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod))
@@ -236,6 +244,31 @@ def _told(command: str, is_pod: bool) -> Part:
     if program == "nft":
         return Part(NFT_JSON if re.search(r"(^|[ -])-?-j(son)?\b", command) else NFT, (), "", "", is_pod)
     return Part(simple.get(program, UNKNOWN), (), family, "", is_pod)
+
+
+_LISTING = r"(?:\s+(?:s(?:h(?:ow?)?)?|l(?:i(?:st?)?)?|ls|lst))?"
+# The commands that print all objects of a kind. Of routes, those of a table; of others, one may name a link, for example.
+_WHOLE = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        RULE: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}",
+        ROUTE: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}(?:\s+t(?:able)?\s+\S+)?",
+        LINK: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}",
+        NEIGHBOUR: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}",
+        NFT: r"nft(?:\s+-\S+)*\s+list\s+ruleset",
+        NFT_JSON: r"nft(?:\s+-\S+)*\s+list\s+ruleset",
+        IPSET: r"ipset\s+(?:-L|-S|--?list|--?save|list|save|l|s)(?:\s+-(?:s|o\s+(?:plain|save)))*",
+        IPVS: r"ipvsadm(?:\s+(?:-[LlnSZ]+|--(?:list|save|numeric|stats|rate|exact|sort|nosort)))*",
+        EBTABLES: r"ebtables(?:-\w+)*(?:\s+-c)?",
+        IFCONFIG: r"ifconfig(?:\s+-a)?",
+    }.items()
+}
+
+
+def _is_selective(kind: str, tool: str) -> bool:
+    """Whether a command prints some objects of a kind only. Outputs of iptables say so by their chains."""
+    whole = _WHOLE.get(kind)
+    return whole is not None and not whole.fullmatch(tool.strip())
 
 
 def _looked_at(part: Part) -> list[Part]:

@@ -122,6 +122,9 @@ def _of_node(shown: Shown, told: Entry, has_addresses: bool) -> t.Iterator[Fact]
     links = told.get("links") or ()
     if not has_addresses or not shown.is_whole(commands.LINK, commands.IFCONFIG):
         yield open_facts.ADDRESSES_OPEN
+    elif not any(part.is_whole and part.shows_ports for part in shown.of(commands.LINK)):
+        bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
+        yield from map(open_facts.bridge_ports, bridges or [""])
     if not shown.is_whole(commands.NFT, commands.NFT_JSON):
         yield open_facts.NFT_OPEN
         if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):

@@ -272,7 +272,10 @@ class _Reader:
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
-        facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
+        names = [str(empty["name"]) for empty in lacking]
+        if not self._shown.is_whole(commands.IPSET):
+            names += self._sets
+        facts += [snapshot_facts.elements(name)._asdict() for name in names]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted(
             {**snapshot, "open": facts, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored

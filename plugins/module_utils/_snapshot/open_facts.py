@@ -12,7 +12,8 @@ import typing as t
 RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
     "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
 )  # fmt: skip
-NFT, TABLE, CUT, JUMP, NEIGHBORS, POD_SIDE = "nft", "table", "cut", "jump", "neighbors", "pod-side"
+NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
+POD_SIDE, BRIDGE_PORTS = "pod-side", "bridge-ports"
 
 
 class Fact(t.NamedTuple):
@@ -81,6 +82,13 @@ def routes(name: str = "") -> Fact:
     if not name:
         return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
     return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
+
+
+def bridge_ports(bridge: str = "") -> Fact:
+    """bridge: its name; empty if no output shows which links are bridges."""
+    if not bridge:
+        return Fact(BRIDGE_PORTS, "Which links are bridges, or ports of one, is open.", "ip -d link")
+    return Fact(f"{BRIDGE_PORTS}:{bridge}", f"Which links are ports of the bridge {bridge} is open.", "ip -d link")
 
 
 def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:

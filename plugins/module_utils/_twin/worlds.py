@@ -21,6 +21,7 @@ from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules, with_kernels_rules
 from .._snapshot.open_facts import (
     ADDRESSES,
+    BRIDGE_PORTS,
     CHAIN,
     CUT,
     IPVS,
@@ -52,10 +53,27 @@ from .blueprint import LOOPBACK, Entry, entries
 
 Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
-KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP, POD_SIDE)
+KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP, POD_SIDE, BRIDGE_PORTS)
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
-DECISIVE = (ROUTES, ADDRESSES, RULES, RP_FILTER, POD_SIDE, CHAIN, SET, POLICY, IPVS, NEIGHBORS, *FORWARDS, NFT, TABLE, CUT, JUMP)
+DECISIVE = (
+    ROUTES,
+    ADDRESSES,
+    RULES,
+    RP_FILTER,
+    POD_SIDE,
+    CHAIN,
+    SET,
+    POLICY,
+    IPVS,
+    BRIDGE_PORTS,
+    NEIGHBORS,
+    *FORWARDS,
+    NFT,
+    TABLE,
+    CUT,
+    JUMP,
+)
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
 MOST_LINKS = 2  # by which a table that no output has may lead
 _ELSEWHERE = "assumed-link"

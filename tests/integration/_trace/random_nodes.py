@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
@@ -33,6 +33,27 @@ PASTED = [
     *("ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "ip -d addr", "ip neigh"),
     *("iptables-nft-save", "ip6tables-nft-save", "ipset save", "ebtables-nft-save", "nft list ruleset", "sysctl -a"),
 ]
+# Other commands that an operator may paste in place of one of these, each with a part of its output.
+DIALECTS = {
+    "ip rule": ["ip rule show table 100", "ip rule list"],
+    "ip route show table all": ["ip route", "ip route show table 100"],
+    "ip -6 route show table all": ["ip -6 route", "ip -6 route show table 100"],
+    "ip -d addr": ["ip -br addr", "ip addr show dev eth0", "ip link"],
+    "iptables-nft-save": [
+        *("iptables-nft -S", "iptables-nft -t nat -S", "iptables-nft -t mangle -S", "iptables-nft -S FORWARD"),
+        *("iptables-nft -nvL", "iptables-nft -t nat -nvL", "iptables-nft -t mangle -nL --line-numbers", "iptables-nft -nL OWN"),
+    ],
+    "ip6tables-nft-save": [
+        *("ip6tables-nft -S", "ip6tables-nft -t nat -S", "ip6tables-nft -t mangle -S", "ip6tables-nft -S FORWARD"),
+        *("ip6tables-nft -nvL", "ip6tables-nft -t nat -nvL", "ip6tables-nft -t mangle -nL --line-numbers"),
+    ],
+    "ipset save": ["ipset list"],
+    "ebtables-nft-save": ["ebtables-nft -L", "ebtables-nft -t nat -L"],
+    "nft list ruleset": ["nft list tables", "nft list ruleset ip"],
+    "sysctl -a": ["sysctl net.ipv4.ip_forward", "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.eth0.rp_filter"],
+}
+RULESETS = ("nftables", "iptables", "ipsets", "ebtables")
+FILLED = ("nft list ruleset", "ipset save")
 FAR = {"pod1": "10.1.0.5", "pod2": "10.1.0.6"}
 
 
@@ -44,6 +65,8 @@ WORDS = {
     "meta l4proto icmp reject": "meta l4proto icmpv6 icmpv6 type echo-request reject",
     "icmp-port-unreachable": "icmp6-port-unreachable",
     "family inet": "family inet6",
+    "table ip ": "table ip6 ",
+    "type ipv4_addr": "type ipv6_addr",
 }
 
 
@@ -125,8 +148,38 @@ class Node:
             given["destination_port"] = chance.choice([80, 443, 30080])
         self.packet = given
         self.is_ipv6 = is_ipv6
+        self._add(random.Random(f"further {seed}"))
         if is_ipv6:
             self._become_ipv6()
+
+    def _add(self, chance: random.Random) -> None:
+        """Adds what a node of a cluster may have besides, by another generator, so that the rest stays as the seed makes it."""
+        if chance.random() < 0.4:
+            self.settings.update({f"net/bridge/bridge-nf-call-{name}": 1 for name in ("iptables", "ip6tables")})
+        if chance.random() < 0.3:
+            self.ip.append("route add default via 10.0.1.1 dev eth1 metric 50")
+        if chance.random() < 0.3:
+            self.ip.append("addr add 10.96.0.2/32 dev lo")  # as a virtual server of IPVS has it
+        if chance.random() < 0.4:
+            self.nft += self._affinity(chance)
+        if chance.random() < 0.2 and self.packet["interface"] != "port1":
+            self.packet.update(interface="port1", source=chance.choice(["10.2.0.8", "10.1.0.5"]))
+
+    @staticmethod
+    def _affinity(chance: random.Random) -> str:
+        """A Service whose clients keep their endpoint, in kube-proxy's form."""
+        first, second = chance.sample(["10.1.0.5", "10.1.0.6", "10.0.1.9"], 2)
+        sets = "".join(
+            f"set {name} {{ type ipv4_addr; flags dynamic,timeout; timeout 3h; }}\n"
+            f"chain {name} {{ update @{name} {{ ip saddr }}\n meta l4proto tcp dnat to {address}:8080\n }}\n"
+            for name, address in (("first", first), ("second", second))
+        )
+        return (
+            f"table ip affinity {{\n{sets}chain service {{ ip saddr @first goto first\n ip saddr @second goto second\n"
+            f" goto {chance.choice(['first', 'second'])}\n }}\n"
+            "chain pre { type nat hook prerouting priority -100; policy accept;\n"
+            " ip daddr 10.96.0.1 tcp dport 443 goto service\n }\n}\n"
+        )
 
     def _become_ipv6(self) -> None:
         self.ip = [f"-6 {in_ipv6(line)}" + " nodad" * line.startswith("addr ") for line in self.ip]
@@ -263,19 +316,24 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
     sent = model.from_options(node.packet)
     own = next(link for link in links if link.name == sent.interface)
     macs = _macs(sent, own, links)
+    # Packets fill sets: the node is traced as the first packet meets it.
+    filled = snapshot_backend.read(run, RULESETS)
+    rulesets = {command: run(command.split()).stdout for command in FILLED}
     first = world.send(sent, *macs)
     dropping = _dropping() if node.iptables and not node.is_ipv6 else []
     snapshot = snapshot_backend.read(run, SUBSETS)
     reply = _reply(world, first, snapshot)
     # The neighbours on the reply's path are known only now.
-    found = snapshot_backend.read(run, SUBSETS)
-    return {"first": seen(first), "dropping": dropping, "reply": reply, "snapshot": found, "pastes": _pastes()}
+    found = {**snapshot_backend.read(run, SUBSETS), **{subset: filled[subset] for subset in RULESETS}}
+    pastes, dialects = _pastes(PASTED), _pastes(command for commands in DIALECTS.values() for command in commands)
+    observed = {"first": seen(first), "dropping": dropping, "reply": reply}
+    return {**observed, "snapshot": found, "pastes": {**pastes, **rulesets}, "dialects": dialects}
 
 
-def _pastes() -> dict[str, str]:
+def _pastes(commands: Iterable[str]) -> dict[str, str]:
     """The outputs that an operator would paste. A neighbour whose answer a rule dropped is left out."""
-    pastes = {command: run(command.split()).stdout for command in PASTED}
-    return {**pastes, "ip neigh": re.sub(r"(?m)^.* (?:INCOMPLETE|FAILED) *\n", "", pastes["ip neigh"])}
+    pastes = {command: run(command.split()).stdout for command in commands}
+    return {command: re.sub(r"(?m)^.* (?:INCOMPLETE|FAILED) *\n", "", text) for command, text in pastes.items()}
 
 
 def _dropping() -> list[str]:
