@@ -38,7 +38,11 @@ extends_documentation_fragment:
   - kubenode.datapath._attributes.all_group
 options:
   packet:
-    description: The first packet of the connection.
+    description:
+      - The first packet of the connection.
+      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1), a line of C(tcpdump) or of
+        C(conntrack -L), or one that the C(LOG) target of iptables wrote to the kernel's log. If the line does not say by which
+        link the packet comes in, O(packet.interface) is V(auto).
     type: dict
     required: true
     suboptions:
@@ -60,7 +64,9 @@ options:
         description: Its destination port, for protocols with ports.
         type: int
       interface:
-        description: The link by which the packet comes in. Omit it if the node itself sends the packet.
+        description:
+          - The link by which the packet comes in. Omit it if the node itself sends the packet.
+          - V(auto) is the link behind which the source is, by the addresses of pods and the routes.
         type: str
       mark:
         description: The mark with which the packet comes in or is sent.
@@ -92,7 +98,7 @@ options:
         V(empty), or the link by which the table leads. C(addresses) is V(own) if the node has the destination, else V(other).
         C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none). C(pod-side:ADDRESS) is the link by which a
         pod with several links answers.
-      - C(neighbors), C(nft), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN) and
+      - C(neighbors), C(nft), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN), C(bridge-ports:LINK) and
         C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
         which has no value.
     type: dict
@@ -282,7 +288,7 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, packet, trace_backend
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "packet": {"type": "dict", "required": True, "options": packet.OPTIONS},
@@ -312,7 +318,7 @@ def main() -> None:
         lines = changes_backend.commands(options["commands"])
         found = _of_this_node(module) if is_own else options["snapshot"]
         asked = trace_backend.Question(
-            found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
+            found, entrance.placed(sent, found), options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
         result.update(changed=False, **trace_backend.answer(asked, module.run, checked), ignored=[])
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -14,18 +15,19 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text
 
+_ASSIGNMENTS = re.compile(r"(?:[a-z_]+=\S*,?\s*)+")
 PACKET = {"packet": {"type": "dict", "required": True, "options": packet.OPTIONS}}
 
 
 def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dict[str, t.Any]]) -> dict[str, t.Any]:
     """The result of the module with these arguments. run: runs the module, which gets a snapshot in place of ``dump``."""
-    if arguments.get("dump") is None:
-        return run(arguments)
-    given = dict(arguments)
-    dump = given.pop("dump")
     try:
+        given = {**arguments, "packet": _described(arguments.get("packet"))}
+        if given.get("dump") is None:
+            return run(given)
+        dump = given.pop("dump")
         if given.get("snapshot") is not None:
             raise Invalid("dump", dump, "left out if snapshot is given")
         pasted = pastes.read(pastes_backend.texts(dump), _interface(given.get("packet")))
@@ -37,7 +39,15 @@ def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dic
     return {**result, **all_printable({"assumed": [*pasted.assumed, *result["assumed"]], "ignored": pasted.ignored})}
 
 
+def _described(given: t.Any) -> t.Any:
+    """The option packet, as a dictionary if it is a line of text. Ansible itself reads JSON, and words with "=" alone."""
+    if not isinstance(given, str) or given.lstrip().startswith("{") or _ASSIGNMENTS.fullmatch(given.strip()):
+        return given
+    return packet_text.options(given)
+
+
 def _interface(given: t.Any) -> str:
     """The link by which the packet comes in; empty for a packet that is wrong, which the module says."""
     result = ArgumentSpecValidator(PACKET).validate({"packet": given})
-    return "" if result.error_messages else str(result.validated_parameters["packet"]["interface"] or "")
+    interface = "" if result.error_messages else str(result.validated_parameters["packet"]["interface"] or "")
+    return "" if interface == packet.AUTO else interface

@@ -50,7 +50,13 @@ class Part(t.NamedTuple):
         """Whether an output of links shows which ones are ports of a bridge, as the lines of ``ip link`` and ``ip addr`` do."""
         return any(_LINK_HEAD.match(line) for line in self.lines)
 
+    @property
+    def shows_addresses(self) -> bool:
+        """Whether an output of links has addresses, which that of ``ip link`` has not."""
+        return any(_ADDRESS.search(line) for line in self.lines)
 
+
+_ADDRESS = re.compile(r"\binet6?\b|^\S+ +[A-Z]+ +(?:\S+ +)*[\da-f.:]+/\d")  # the latter of ip -br addr
 _LINK_HEAD = re.compile(r"\s*\d+:\s+\S+:\s+<[^>]*>.*\bmtu ")  # neither of ip -br, nor of ip -o addr, nor of ifconfig
 _DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # stand for omitted lines
 

@@ -64,19 +64,16 @@ def _families(part: Part) -> tuple[str, ...]:
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
-def of_pastes(
-    shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str], has_addresses: bool
-) -> list[Entry]:
+def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[Entry]:
     """The facts, with the family of packets that they are about, and with the number of a routing table.
 
-    told: the subsets of the snapshot. with_kernels: families to whose rules those of the kernel were added. has_addresses:
-    whether outputs have the addresses of the links.
+    told: the subsets of the snapshot. with_kernels: families to whose rules those of the kernel were added.
     """
     facts = list[Entry]()
     for family in FAMILIES:
         of_family = [*_of_tables(shown, told, tables, family), *_of_routing(shown, told, names, family, family in with_kernels)]
         facts += [{**entry, "family": family} for entry in of_family]
-    return facts + [fact._asdict() for fact in _of_node(shown, told, has_addresses)]
+    return facts + [fact._asdict() for fact in _of_node(shown, told)]
 
 
 def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Entry]:
@@ -118,11 +115,12 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
             yield {**open_facts.routes(name)._asdict(), "table": number}
 
 
-def _of_node(shown: Shown, told: Entry, has_addresses: bool) -> t.Iterator[Fact]:
+def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
     links = told.get("links") or ()
-    if not has_addresses or not shown.is_whole(commands.LINK, commands.IFCONFIG):
+    whole = [part for part in shown.of(commands.LINK, commands.IFCONFIG) if part.is_whole]
+    if not any(part.shows_addresses for part in whole):
         yield open_facts.ADDRESSES_OPEN
-    elif not any(part.is_whole and part.shows_ports for part in shown.of(commands.LINK)):
+    elif not any(part.shows_ports for part in whole):
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
     if not shown.is_whole(commands.NFT, commands.NFT_JSON):

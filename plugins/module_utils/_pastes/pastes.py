@@ -251,7 +251,6 @@ class _Reader:
             raise Invalid(
                 "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
             )
-        has_addresses = any(one["addresses"] for one in told.get("links") or ())
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
         for pod in self._pods:
@@ -271,7 +270,7 @@ class _Reader:
                 )
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
-        facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
+        facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels)
         names = [str(empty["name"]) for empty in lacking]
         if not self._shown.is_whole(commands.IPSET):
             names += self._sets

@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "mark": {"type": "str"},
 }
 MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
+AUTO = "auto"  # in place of a link: the one behind which the source is
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
 
 

@@ -32,7 +32,7 @@ class PodSides:
         links = {str(link["name"]): link for group in pod_links.by_namespace(snapshot).values() for link in group}
         self._tables = {
             str(pod.get("namespace")): Tables(
-                blueprint.pods_rules(pod), (route for route, _protocol in blueprint.parsed_routes(pod, []))
+                blueprint.parsed_rules(pod), (route for route, _protocol in blueprint.parsed_routes(pod, []))
             )
             for pod in blueprint.entries(snapshot, "pods")
         }

@@ -22,6 +22,7 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
+from .._snapshot.entries import kernels_rules
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, virtual_servers, vrfs
@@ -260,11 +261,15 @@ def _parsed_rule(option: str, one: Entry) -> rule.Rule:
     )
 
 
-def pods_rules(pod: Entry) -> t.Iterator[rule.Rule]:
-    """The rules of a pod that lead to other tables than its own addresses' one, in its kernel's order. Raises Invalid."""
-    for number, one in enumerate(entries(pod, "rules")):
+def parsed_rules(snapshot: Entry) -> t.Iterator[rule.Rule]:
+    """Yield the rules in the kernel's order, without that for the table of own addresses. Raises Invalid.
+
+    Without rules, the kernel's own lead to table main.
+    """
+    kernels = [entry for family in ("ipv4", "ipv6") for entry in kernels_rules(family)]
+    for number, one in enumerate(entries(snapshot, "rules") or kernels):
         if one.get("priority") not in (0, "0") and not one.get("unread"):
-            yield _parsed_rule(f"snapshot.pods.rules[{number}]", one)
+            yield _parsed_rule(f"snapshot.rules[{number}]", one)
 
 
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")

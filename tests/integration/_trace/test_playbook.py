@@ -29,6 +29,14 @@ def test_a_folder_of_outputs_needs_no_node(tmp_path: Path) -> None:
     assert CULPRIT in page.read_text() and "dropped" in page.read_text()
 
 
+def test_a_line_of_tcpdump_is_a_packet(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text('{"nodes": {"hosts": {}}}')
+    line = "12:34:56.789012 eth0  In  IP 10.240.0.4.40000 > 10.240.0.32.80: Flags [S], seq 1, win 64240, length 0"
+    done = play(inventory, trace_dump=str(CASE), trace_packet=line).well()
+    assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in done.output
+
+
 def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: Lab, tmp_path: Path) -> None:
     for number in (1, 2):
         lab.node(f"node{number}")

@@ -129,9 +129,7 @@ def test_some_outputs_lead_to_the_node_s_answer_or_to_what_is_asked_for(
         if not number:
             said = CERTAIN if result["certain"] else CANNOT_TELL if "unknown" in fate(result) else DEPENDS
             tally[len({*related} - {*dump}), said] += 1
-        context = (
-            f"{node.packet} {sorted(dump)}: {fate(result)} {result['reason']} {result['depends_on']}; right: {fate(right)}"
-        )
+        context = f"{node.packet} {sorted(dump)}: {fate(result)} {result['reason']} {result['depends_on']}; right: {fate(right)}"
         if result["certain"]:
             assert fate(result) == fate(right), context
             break

@@ -46,6 +46,17 @@ def test_the_snapshot_has_the_link_of_the_packet(packet: Any) -> None:
     assert {"eth0", "eth7"} <= {link["name"] for link in node.arguments["snapshot"]["links"]}
 
 
+@pytest.mark.parametrize("dump", [None, {"ip route": "default via 10.0.0.1 dev eth0"}], ids=["of a node", "of pastes"])
+def test_a_line_of_text_is_the_same_packet(dump: Any) -> None:
+    node = Node()
+    _pastes.execute({"packet": "tcp 10.0.0.9 > 192.0.2.1:80 in eth7", "dump": dump}, node.run)
+    assert node.arguments["packet"] == {**PACKET, "protocol": "tcp"}
+    _pastes.execute({"packet": "tcp 10.0.0.9 > 192.0.2.1:80", "dump": dump}, node.run)
+    assert node.arguments["packet"]["interface"] == "auto"
+    result = _pastes.execute({"packet": "my packet", "dump": dump}, Node().run)
+    assert result["failed"] and result["msg"].startswith("datapath_trace: packet must be a line such as tcp 10.0.0.1:40000 > ")
+
+
 def test_the_result_has_the_sentences_of_both() -> None:
     dump = {"ip route": "default via 10.0.0.1 dev eth0\ngarbage\n", "pod-ip-route": "default via 10.0.0.1 dev eth0\n"}
     result = _pastes.execute({"packet": PACKET, "dump": dump}, Node().run)
@@ -53,7 +64,7 @@ def test_the_result_has_the_sentences_of_both() -> None:
     assert len(result["ignored"]) == 1 and "garbage" in result["ignored"][0]
 
 
-@pytest.mark.parametrize("packet", [None, "", {"source": "10.0.0.9"}, {"destination": []}])
+@pytest.mark.parametrize("packet", [None, {"source": "10.0.0.9"}, {"destination": []}])
 def test_the_module_names_what_is_wrong_with_a_packet(packet: Any) -> None:
     node = Node(failed=True, msg="packet is wrong")
     result = _pastes.execute({"packet": packet, "dump": {"ip route": "default via 10.0.0.1 dev eth0"}}, node.run)

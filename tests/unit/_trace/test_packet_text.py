@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A packet as a line of text, and the link by which it comes in where the line does not say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet, packet_text
+
+SYN = "Flags [S], seq 1, win 64240, options [mss 1460], length 0"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "interface"),
+    [
+        ("tcp 10.0.0.1:40001 > 10.96.0.1:443 in eth0", "tcp 10.0.0.1:40001 > 10.96.0.1:443", "eth0"),
+        ("udp 10.0.0.1 -> 10.96.0.10:53", "udp 10.0.0.1:40000 > 10.96.0.10:53", packet.AUTO),
+        ("tcp [fd00::1]:4 > [fd00::2]:443 in veth1", "tcp [fd00::1]:4 > [fd00::2]:443", "veth1"),
+        ("icmp 10.0.0.1 > 10.0.0.2 in eth0", "icmp 10.0.0.1 > 10.0.0.2", "eth0"),
+        ("icmpv6 fe80::1 > fd00::2 in eth0", "ipv6-icmp fe80::1 > fd00::2", "eth0"),
+        (f"IP 10.244.1.7.40000 > 10.96.0.1.443: {SYN}", "tcp 10.244.1.7:40000 > 10.96.0.1:443", packet.AUTO),
+        (f"IP 10.244.1.7.40000 > 10.96.0.1.https: {SYN}", "tcp 10.244.1.7:40000 > 10.96.0.1:443", packet.AUTO),
+        (f"12:34:56.789012 IP6 fd00::1.4 > fd00::2.443: {SYN}", "tcp [fd00::1]:4 > [fd00::2]:443", packet.AUTO),
+        (f"12:34:56.789012 veth1@if2 In  IP 10.0.0.1.4 > 10.0.0.2.80: {SYN}", "tcp 10.0.0.1:4 > 10.0.0.2:80", "veth1"),
+        (f"2026-11-26 12:34:56.7 eth0  Out IP 10.0.0.1.4 > 10.0.0.2.80: {SYN}", "tcp 10.0.0.1:4 > 10.0.0.2:80", packet.AUTO),
+        (
+            "12:34:56.7 02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype IPv4 (0x0800), length 74:"
+            f" 10.0.0.1.4 > 10.0.0.2.80: {SYN}",
+            "tcp 10.0.0.1:4 > 10.0.0.2:80",
+            packet.AUTO,
+        ),
+        (
+            "12:34:56.7 IP (tos 0x0, ttl 64, id 1, offset 0, flags [DF], proto TCP (6), length 60)\n"
+            f"    10.0.0.1.4 > 10.0.0.2.80: {SYN}",
+            "tcp 10.0.0.1:4 > 10.0.0.2:80",
+            packet.AUTO,
+        ),
+        ("IP 10.0.0.1.4 > 10.0.0.10.53: 1234+ A? example.com. (29)", "udp 10.0.0.1:4 > 10.0.0.10:53", packet.AUTO),
+        ("IP 10.0.0.1 > 10.0.0.2: ICMP echo request, id 1, seq 1, length 64", "icmp 10.0.0.1 > 10.0.0.2", packet.AUTO),
+        (
+            "tcp      6 117 SYN_SENT src=10.0.0.1 dst=10.96.0.1 sport=4 dport=443 [UNREPLIED]"
+            " src=10.1.0.5 dst=10.0.0.1 sport=8443 dport=4 mark=0 use=1",
+            "tcp 10.0.0.1:4 > 10.96.0.1:443",
+            packet.AUTO,
+        ),
+        (
+            "ipv4     2 udp      17 29 src=10.0.0.1 dst=10.96.0.10 sport=4 dport=53"
+            " src=10.1.0.5 dst=10.0.0.1 sport=53 dport=4 mark=0",
+            "udp 10.0.0.1:4 > 10.96.0.10:53",
+            packet.AUTO,
+        ),
+        (
+            "[ 12.3] drop: IN=eth0 OUT=veth1 MAC=02:00 SRC=10.0.0.1 DST=10.1.0.5 LEN=60 TTL=63"
+            " PROTO=TCP SPT=4 DPT=80 SYN MARK=0x1",
+            "tcp 10.0.0.1:4 > 10.1.0.5:80",
+            "eth0",
+        ),
+        ("IN= OUT=eth0 SRC=10.0.0.4 DST=10.0.0.1 LEN=84 PROTO=UDP SPT=4 DPT=53 LEN=64", "udp 10.0.0.4:4 > 10.0.0.1:53", ""),
+        (
+            "IN=cni0 OUT=eth0 PHYSIN=veth1 SRC=10.1.0.5 DST=10.0.0.1 LEN=60 PROTO=TCP SPT=4 DPT=80 WINDOW=1 SYN",
+            "tcp 10.1.0.5:4 > 10.0.0.1:80",
+            "veth1",
+        ),
+    ],
+)
+def test_lines_that_people_have_are_packets(line: str, shown: str, interface: str) -> None:
+    sent = packet.from_options(packet_text.options(line))
+    assert (str(sent), sent.interface) == (shown, interface)
+
+
+def test_a_mark_of_the_packet_is_kept_and_that_of_a_connection_is_not() -> None:
+    assert packet.from_options(packet_text.options("tcp 10.0.0.1:4 > 10.0.0.2:80 in eth0 mark 0x80")).mark == 0x80
+    tuples = "src=10.0.0.1 dst=10.0.0.2 sport=4 dport=80 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=4"
+    assert packet.from_options(packet_text.options(f"tcp 6 10 ESTABLISHED {tuples} [ASSURED] mark=128 use=1")).mark == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("what happens to my packet", "packet must be a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0"),
+        ("IP 10.96.0.1.443 > 10.244.1.7.40000: Flags [S.], seq 1, ack 2, length 0", "the first packet of a connection"),
+        ("IP 10.0.0.2 > 10.0.0.1: ICMP echo reply, id 1, seq 1, length 64", "the first packet of a connection"),
+        ("tcp 10.0.0.1:4 > 10.0.0.2:nosuchservice in eth0", "nosuchservice is no service of tcp"),
+    ],
+)
+def test_another_line_is_an_error_that_says_what_is_one(line: str, message: str) -> None:
+    with pytest.raises(Invalid, match=message.replace("[", r"\[")):
+        packet_text.options(line)
+
+
+LINKS = [
+    {"name": "eth0", "kind": "", "addresses": [{"address": "10.0.0.4/24"}]},
+    {"name": "veth1", "kind": "veth", "addresses": [], "peer": {"addresses": ["10.1.0.5"]}},
+    {"name": "cni0", "kind": "bridge", "addresses": [{"address": "10.2.0.1/24"}]},
+    {"name": "veth2", "kind": "veth", "addresses": [], "master": "cni0"},
+]
+ROUTES = [
+    {"table": "254", "family": "ipv4", "to": "default", "via": "10.0.0.1", "dev": "eth0"},
+    {"table": "254", "family": "ipv4", "to": "10.2.0.0/24", "dev": "cni0", "scope": "link"},
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "link"), [("10.0.0.4", ""), ("10.1.0.5", "veth1"), ("10.2.0.9", "veth2"), ("198.51.100.7", "eth0")]
+)
+def test_a_packet_comes_in_by_the_link_behind_which_its_source_is(source: str, link: str) -> None:
+    snapshot: dict[str, Any] = {"links": LINKS, "routes": ROUTES}
+    sent = packet.from_options(packet_text.options(f"tcp {source} > 10.96.0.1:443"))
+    assert entrance.placed(sent, snapshot).interface == link
+
+
+def test_a_source_without_a_way_back_needs_the_link() -> None:
+    sent = packet.from_options(packet_text.options("tcp fd00::7 > [fd00::1]:443"))
+    with pytest.raises(Invalid, match="the link by which the packet comes in: no route leads back to fd00::7"):
+        entrance.placed(sent, {"links": LINKS, "routes": ROUTES})
