@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import time
 import typing as t
 
@@ -20,7 +19,6 @@ Answer = dict[str, t.Any]
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
 MOST_WORLDS, SECONDS = 64, 10.0
 MOST_LINES = 3  # that the twin lacks, in the answer
-_REFUSED = re.compile(r": a line is not in the twin|refused a (?:line|table)|has attributes that this collection cannot read")
 
 
 class Exploration(t.NamedTuple):
@@ -134,9 +132,9 @@ def _blamed(answer: Answer) -> str:
     return str((answer["culprit"] or {}).get("text", ""))
 
 
-def refused_lines(answer: Answer) -> list[str]:
+def gaps(answer: Answer) -> list[str]:
     """Return the sentences about lines that the twin lacks."""
-    return [sentence for sentence in answer["assumed"] if _REFUSED.search(sentence)][:MOST_LINES]
+    return [assumption.sentence for assumption in answer["assumed"] if assumption.is_gap]
 
 
 def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
@@ -148,10 +146,10 @@ def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str,
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
     depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
     depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
-    refused = refused_lines(first)
-    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(refused, 1)]
+    lines = gaps(first)[:MOST_LINES]
+    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
     result: dict[str, t.Any] = {
-        "certain": len(keys) == 1 and not (without or refused) and explored.is_whole and first["verdict"] != UNKNOWN,
+        "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
     }
     if len({key[:2] for key in keys}) > 1:

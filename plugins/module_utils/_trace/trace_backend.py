@@ -15,6 +15,7 @@ from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
+from .._snapshot.assumption import Assumption
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
@@ -75,6 +76,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     found["cures"], untried = _cures(ask, found, last) if is_curable else ([], 0)
     if untried:
         found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
+    found["assumed"] = [assumption.sentence for assumption in found["assumed"]]
     return _without_evidence(found)
 
 
@@ -111,7 +113,8 @@ class _Asking:
         asked = calls or self.asked
         snapshot, assumed = assumptions.complete(snapshot, asked.assume, _ends(asked.packet))
         found = _in_a_twin(asked._replace(snapshot=snapshot), self._run, self._checked)
-        return {**found, "assumed": [*assumed, *found["assumed"]]}
+        in_twin = (Assumption.from_plain(plain) for plain in found["assumed"])
+        return {**found, "assumed": [*map(Assumption, assumed), *in_twin]}
 
 
 def _ends(packet: Packet) -> Ends:
@@ -173,7 +176,7 @@ class _Exchange:
 
     def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
         self._asked, self._run, self._checked = asked, run, checked
-        self._assumed: list[str] = []
+        self._assumed: list[Assumption] = []
         self._drawn = blueprint.draw(asked.snapshot)
         changes_backend.check_sizes(asked.lines, self._drawn.sizes)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
@@ -203,7 +206,7 @@ class _Exchange:
         if self._asked.calls or self._asked.lines:
             before = self._sent()
             self._forget()
-            changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
+            changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._note)
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
@@ -212,12 +215,13 @@ class _Exchange:
         found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
         filters = self._unknown_filters(found)
-        assumed = (
-            f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in filters.items()
+        notes += (
+            Assumption(f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
+            for name, value in filters.items()
         )
         found["matching"] = self._quotes.matching_sets()
         found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
-        found["assumed"] = list(dict.fromkeys([*notes, *assumed]))
+        found["assumed"] = [assumption.plain() for assumption in dict.fromkeys(notes)]
         found["unknown"] = self._unknown(found)
         return found
 
@@ -298,6 +302,9 @@ class _Exchange:
         )
         found_shares = [(round(shares[way], 3), found) for way, found in ways.items()]
         return sorted(found_shares, key=lambda one: -one[0]) if len(ways) > 1 else []
+
+    def _note(self, sentence: str) -> None:
+        self._assumed.append(Assumption(sentence))
 
     def _look(self) -> None:
         """Reads the rules and routes of the twin, which packets do not change."""

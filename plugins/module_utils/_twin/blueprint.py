@@ -22,6 +22,7 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
+from .._snapshot.assumption import Assumption, gap
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, virtual_servers, vrfs
@@ -66,7 +67,7 @@ class Blueprint(t.NamedTuple):
     commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
     the tables whose routes it has. routes: those that the twin must have in the end.
     restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
-    of nft. sizes: of the sets. notes: sentences about what is different in the twin.
+    of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
     links: list[NewLink]
@@ -79,7 +80,7 @@ class Blueprint(t.NamedTuple):
     ruleset_text: str
     servers: dict[str, list[str]]
     sizes: bounds.Sets
-    notes: list[str]
+    notes: list[Assumption]
 
     @property
     def has_filled_sets(self) -> bool:
@@ -93,7 +94,7 @@ def draw(snapshot: Entry) -> Blueprint:
     for subset in (*bounds.MOST, "iptables", "ebtables"):
         entries(snapshot, subset)
     bounds.check(snapshot)
-    notes, sizes = list[str](), bounds.Sets()
+    notes, sizes = list[Assumption](), bounds.Sets()
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.found(entries(snapshot, "links"), notes)
@@ -132,7 +133,7 @@ def entries(snapshot: Entry, subset: str) -> list[Entry]:
     return found
 
 
-def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
+def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
     own = [one for one in entries(snapshot, "links") if one.get("name") != LOOPBACK]
     used, indexes = {1}, dict[str, int]()
     for number, one in enumerate(own):
@@ -150,11 +151,11 @@ def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
     return sorted(found, key=lambda link: (link.kind != "bridge", link.number))
 
 
-def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
+def _link(one: Entry, index: int, master: int, notes: list[Assumption]) -> NewLink:
     name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        notes.append(f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}.")
+        notes.append(Assumption(f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}."))
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     given = (one.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.
@@ -227,7 +228,7 @@ def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
             yield f"link set dev {link['name']} type bridge_slave {' '.join(words)}"
 
 
-def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.Iterator[str]:
+def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]) -> t.Iterator[str]:
     """ports: of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
         for one in link.get("addresses") or ():
@@ -251,13 +252,13 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.
                 line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
                 yield f"-6 {line}" if family == IPV6 else line
             if "tentative" in flags or "dadfailed" in flags:
-                notes.append(f"{host} on {link['name']} is tentative on the node. In the twin it is usable.")
+                notes.append(Assumption(f"{host} on {link['name']} is tentative on the node. In the twin it is usable."))
 
 
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
-def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[str]) -> t.Iterator[str]:
+def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[str]:
     """Lines that replace the kernel's rules by those of the snapshot, in its order."""
     if snapshot.get("rules") is None:
         return
@@ -274,13 +275,12 @@ def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[str]) ->
             yield from (f"{words} rule add {line}" for line in lines if line != LOCAL_RULE)
 
 
-def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
+def _rule(number: int, one: Entry, notes: list[Assumption]) -> tuple[str, str] | None:
     """Family and words of a rule."""
     option = f"snapshot.rules[{number}]"
     if one.get("unread"):
-        notes.append(
-            f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
-        )
+        sentence = f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
+        notes.append(gap(sentence))
         return None
     if one.get("priority") in (0, "0"):
         return str(one.get("family") or "ipv4"), LOCAL_RULE
@@ -299,21 +299,19 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
     return shown["family"], " ".join(filter(None, words))
 
 
-def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
+def _routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[route.Route, str]]:
     """The routes and their protocols, without those that the kernel adds by itself."""
     for number, one in enumerate(entries(snapshot, "routes")):
         if _is_kernels(one):
             continue
         if one.get("type") in TO_MANY:
             if one.get("protocol") != KERNELS:
-                notes.append(f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin.")
+                notes.append(Assumption(f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin."))
             continue
         unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
         if unread or one.get("tos") or one.get("from"):
-            notes.append(
-                f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has"
-                f" {', '.join(unread) or 'a source or a type of service'}."
-            )
+            reason = ", ".join(unread) or "a source or a type of service"
+            notes.append(gap(f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {reason}."))
             continue
         given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
         if given.get("family") == "ipv6":
@@ -344,7 +342,7 @@ def route_line(one: route.Route, protocol: str) -> str:
     return f"{'-6' if one.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
 
 
-def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterator[tuple[str, str]]:
+def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:
     sets = foreign_tables.sets((str(ipset.get("save")) for ipset in entries(snapshot, "ipsets")), sizes, notes)
     if sets:
         yield "ipset", sets
@@ -355,9 +353,8 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterat
             if one.get("family") == family:
                 name = str(one.get("table"))
                 if name in texts:
-                    notes.append(
-                        f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin."
-                    )
+                    sentence = f"Table {name} of {family} is in both backends of iptables."
+                    notes.append(gap(f"{sentence} Only the rules of nft are in the twin."))
                 if name not in texts or one.get("backend") == "nft":
                     texts[name] = foreign_tables.tables(str(one.get("save")), program, IPTABLES, notes)
         if texts:
@@ -367,7 +364,7 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterat
         yield RESTORES["bridge"], text
 
 
-def _ebtables(snapshot: Entry, notes: list[str]) -> str:
+def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
     tables: dict[str, tuple[list[str], list[str]]] = {}
     for one in entries(snapshot, "ebtables"):
         heads, rules = tables.setdefault(str(one.get("table")), ([], []))

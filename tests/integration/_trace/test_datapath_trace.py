@@ -841,7 +841,9 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
     found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
     assert found["culprit"] == {"kind": "rule", "text": text}
-    assert any(one.startswith("nft: line 2 of the ruleset") and one.endswith("object_to_come x {") for one in found["assumed"])
+    (line,) = [one for one in found["assumed"] if one.startswith("nft: line 2 of the ruleset")]
+    assert line.endswith("object_to_come x {")
+    assert line in [fact["what"] for fact in found["depends_on"] if fact["fact"].startswith("line:")]
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:

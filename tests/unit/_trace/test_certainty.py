@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, gap
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
@@ -71,7 +72,7 @@ def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> 
 
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
     sentence = "iptables-nft-restore: a line is not in the twin. It must be ...: -A FORWARD -m geoip"
-    found, facts = explored(answer(assumed=[sentence]))
+    found, facts = explored(answer(assumed=[Assumption("The routes are not known."), gap(sentence)]))
     result = certainty.conclusion(found, facts)
     assert not result["certain"] and result["depends_on"][0]["what"] == sentence
 
