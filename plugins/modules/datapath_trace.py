@@ -259,7 +259,9 @@ cures:
   elements: dict
   sample: [{change: "rp_filter: {interfaces: [eth0], mode: loose}", verdict: forwarded, reply_verdict: delivered}]
 assumed:
-  description: Facts that the snapshot does not contain, and differences between node and twin, in sentences.
+  description:
+    - Facts that the snapshot does not contain, and differences between node and twin, in sentences. Only those about links,
+      chains, routes and other objects that the packet or its reply met, in any of the worlds that were tried.
   returned: success
   type: list
   elements: str

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
 from . import iptables_list
 from .commands import Ignore, Part
 from .iptables_tables import ANY_BUILT_IN, BUILT_IN, Table, Tables, likely_table
@@ -71,7 +73,7 @@ def _is_whole(rule: str) -> bool:
     return not words or words[-1] not in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!") and not words[-1].endswith("...")
 
 
-def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> None:
+def listed(part: Part, tables: Tables, assumed: list[Assumption], ignore: Ignore) -> None:
     """Adds the rules that ``iptables -L`` printed, with or without -v and -n."""
     chain, has_interfaces = part.chain, False
     shown: list[dict[str, list[str]]] = [{}]  # of each table, the rules by chain
@@ -96,12 +98,14 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
                 has_interfaces |= bool(_COUNTED.match(line))
     if not policies[-1]:
         return
-    if not has_interfaces:
-        assumed.append("iptables -L without -v does not show interfaces. Each rule is assumed to match all of them.")
-        shown = [{name: _for_loopback(name, own, assumed) for name, own in chains.items()} for chains in shown]
+    family = FAMILIES[part.family]
     for of_chain, rules in zip(policies, shown):
         name = part.table or likely_table(of_chain, [rule for own in rules.values() for rule in own])
-        found = tables.setdefault((FAMILIES[part.family], name), Table())
+        if not has_interfaces:
+            sentence = "iptables -L without -v does not show interfaces. Each rule is assumed to match all of them."
+            assumed.append(assumption.about(sentence, assumption.CHAIN, *(f"{family} {name} {chain}" for chain in of_chain)))
+            rules = {chain: _for_loopback(f"{family} {name}", chain, own, assumed) for chain, own in rules.items()}
+        found = tables.setdefault((family, name), Table())
         found.policies.update({own: policy for own, policy in of_chain.items() if policy})
         is_all = part.is_whole and not part.chain and {*BUILT_IN.get(name, ())} <= {*of_chain, "INPUT"}
         found.is_complete |= is_all and has_interfaces
@@ -119,14 +123,13 @@ ACCEPT = "-j ACCEPT"
 _LOOPBACK = {"INPUT": "-i lo", "OUTPUT": "-o lo"}
 
 
-def _for_loopback(chain: str, rules: list[str], assumed: list[str]) -> list[str]:
+def _for_loopback(table: str, chain: str, rules: list[str], assumed: list[Assumption]) -> list[str]:
     """Rules of a listing without interfaces. One that would make later ones useless is assumed to be for the loopback."""
     found = []
     for number, rule in enumerate(rules, 1):
         if rule == ACCEPT and chain in _LOOPBACK and number < len(rules):
             rule = f"{_LOOPBACK[chain]} {ACCEPT}"
-            assumed.append(
-                f"Rule {number} of chain {chain} accepts all packets, although others follow. It is assumed to be {rule}."
-            )
+            sentence = f"Rule {number} of chain {chain} accepts all packets, although others follow. It is assumed to be {rule}."
+            assumed.append(assumption.about(sentence, assumption.CHAIN, f"{table} {chain}"))
         found.append(rule)
     return found

@@ -13,9 +13,10 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .._snapshot import entries
+from .._snapshot import assumption, entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
+from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.snapshot import FORMAT, SUBSETS
 from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text, open_facts
 from .commands import Part
@@ -37,14 +38,18 @@ _CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
 class Pasted(t.NamedTuple):
-    """snapshot: in the format of datapath_info; a subset that is in no paste is None.
+    """snapshot: in the format of datapath_info; a subset that is in no paste is None. ``assumed`` has what the pastes lack.
 
-    assumed, ignored: sentences about what the pastes lack, and about lines that were not understood.
+    ignored: sentences about lines that were not understood.
     """
 
     snapshot: Entry
-    assumed: list[str]
     ignored: list[str]
+
+    @property
+    def assumed(self) -> list[str]:
+        """The sentences about what the pastes lack."""
+        return [str(plain["sentence"]) for plain in self.snapshot["assumed"]]
 
 
 def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
@@ -59,7 +64,7 @@ def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
 
 class _Reader:
     def __init__(self, dump: t.Mapping[str, str]) -> None:
-        self.assumed: list[str] = []
+        self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
         self._tables = ip_text.TableNames()
@@ -89,7 +94,7 @@ class _Reader:
             return parts
         if len(names) > 1:
             raise Invalid("dump", f"outputs of the namespaces {', '.join(names)}", "outputs of one of them: leave out the others")
-        self.assumed.append(f"All outputs are of the network namespace {names[0]}, which is taken for the node.")
+        self.assumed.append(Assumption(f"All outputs are of the network namespace {names[0]}, which is taken for the node."))
         return [part._replace(is_pod=False) for part in parts]
 
     def _ignore(self, reason: str, line: str) -> None:
@@ -105,7 +110,7 @@ class _Reader:
                 self._pods.append(ip_text.links(part, self._ignore))
             elif kind:
                 sentence = f"A pod printed an output of {kind}. It is left out: only the links of pods are in the twin."
-                self.assumed += [] if sentence in self.assumed else [sentence]
+                self.assumed.append(Assumption(sentence))
             return
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
@@ -151,7 +156,8 @@ class _Reader:
         key = (subset, part.family, part.table)
         kept = self._found.setdefault(subset, [])
         if key in self._seen and found and self._seen[key] != part.lines:
-            self.assumed.append(f"There are several outputs for {part.kind} {part.table}".rstrip() + ". The last one is taken.")
+            outputs = f"several outputs for {part.kind} {part.table}".rstrip()
+            self.assumed.append(Assumption(f"There are {outputs}. The last one is taken."))
             kept[:] = [one for one in kept if one.get("_place") != key]
         elif key in self._seen:
             return
@@ -177,7 +183,8 @@ class _Reader:
         for family in sorted({rule["family"] for rule in self._found.get("rules") or ()}):
             rules = self._found["rules"]
             if all(rule["priority"] for rule in rules if rule["family"] == family):
-                self.assumed.append(f"The output of the {family} rules lacks the first one. The kernel's own are assumed.")
+                sentence = f"The output of the {family} rules lacks the first one. The kernel's own are assumed."
+                self.assumed.append(assumption.about(sentence, assumption.FAMILY, family))
                 self._found["rules"] = list(entries.with_kernels_rules(rules, family))
                 families.add(family)
         return families
@@ -189,12 +196,13 @@ class _Reader:
         known = {"253", "254", "255"}
         if not rules and filled - known:
             names = ", ".join(map(self._tables.name, sorted(filled - known)))
-            self.assumed.append(
-                f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
-            )
+            sentence = f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
+            families = {str(one["family"]) for one in routes or () if str(one["table"]) not in known}
+            self.assumed.append(assumption.about(sentence, assumption.FAMILY, *families))
         for table in dict.fromkeys(str(one["table"]) for one in rules or () if one.get("table")):
             if routes and table not in filled | known:
-                self.assumed.append(f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty.")
+                sentence = f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty."
+                self.assumed.append(assumption.about(sentence, assumption.ROUTES, self._tables.name(table)))
 
     def _add_martians(self) -> None:
         """Adds strict filtering on links for which the kernel's log or an answer shows it, and no output has the setting."""
@@ -202,10 +210,11 @@ class _Reader:
         for link in dict.fromkeys(self._martians):
             if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
                 self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
-                self.assumed.append(
+                sentence = (
                     f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel drops packets"
                     " that come in there as martian."
                 )
+                self.assumed.append(assumption.about(sentence, assumption.LINK, link))
 
     def _merge_links(self, found: list[Entry]) -> None:
         """Merges the outputs of ``ip link`` and ``ip addr``, which list the same links: values that only the later one has
@@ -237,7 +246,7 @@ class _Reader:
         with_kernels = self._add_kernels_rules()
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
-            self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
+            self.assumed.append(Assumption("No output has the routes. What ip route get answered is assumed to be all of them."))
         self._tell_tables()
         told: Entry = {
             **self._found,
@@ -274,9 +283,8 @@ class _Reader:
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
         facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
-        return Pasted(
-            {**snapshot, "open": facts, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored
-        )
+        snapshot.update({"open": facts, "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]})
+        return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.ignored)
 
 
 def _printable(text: str) -> str:
@@ -287,7 +295,7 @@ def _printable(text: str) -> str:
 class _Links:
     """The links of the pastes, and those that only other outputs name."""
 
-    def __init__(self, found: list[Entry] | None, assumed: list[str]) -> None:
+    def __init__(self, found: list[Entry] | None, assumed: list[Assumption]) -> None:
         self._were_told = bool(found)
         self.found = found or []
         self._assumed = assumed
@@ -328,16 +336,16 @@ class _Links:
             one = self._by_name.get(name)
             if one and bridges and not one["master"] and one["kind"] != "bridge":
                 one["master"] = bridges[0]
-                self._assumed.append(f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it.")
+                sentence = f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it."
+                self._assumed.append(assumption.about(sentence, assumption.LINK, name, bridges[0]))
 
         for one in [bridge for bridge in self.found if bridge["kind"] == "bridge"]:
             has_ports = any(port["master"] == one["name"] for port in self.found)
             if not has_ports and "NO-CARRIER" not in one["flags"]:
                 port = ip_text.blank_link(f"veth-{one['name'][:10]}")
                 self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
-                self._assumed.append(
-                    f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
-                )
+                sentence = f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
+                self._assumed.append(assumption.about(sentence, assumption.LINK, str(one["name"])))
 
     def _make(self, name: str) -> None:
         if name in self._by_name:
@@ -348,7 +356,8 @@ class _Links:
             return
         self._classify(one)
         if name != "lo" and self._were_told:
-            self._assumed.append(f"{name} is not among the links of the paste. It is assumed to be up.")
+            sentence = f"{name} is not among the links of the paste. It is assumed to be up."
+            self._assumed.append(assumption.about(sentence, assumption.LINK, name))
         self.found.append(one)
         self._by_name[name] = one
 
@@ -395,14 +404,15 @@ class _Links:
                 one["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
                 if not is_network:
-                    self._assumed.append(f"{source} is on no link of the paste. It is assumed to be on {one['name']}.")
+                    sentence = f"{source} is on no link of the paste. It is assumed to be on {one['name']}."
+                    concerns = {Concern(assumption.ADDRESS, source), Concern(assumption.LINK, str(one["name"]))}
+                    self._assumed.append(Assumption(sentence, frozenset(concerns)))
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known:
                 self._make("kube-ipvs0")
                 self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{_length(address)}"))
-                self._assumed.append(
-                    f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
-                )
+                sentence = f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
+                self._assumed.append(assumption.about(sentence, assumption.ADDRESS, address))
 
 
 def _unread(links: t.Iterable[Entry]) -> list[Entry]:

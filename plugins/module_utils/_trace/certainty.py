@@ -11,8 +11,10 @@ import itertools
 import time
 import typing as t
 
+from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
 from .._twin.worlds import FORWARDS, Open
+from . import path
 from .verdict import ARRIVED, UNKNOWN
 
 Answer = dict[str, t.Any]
@@ -83,26 +85,16 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    ways = [way for way in (answer, answer["reply"]) if way]
-    steps = [step for way in ways for step in way["steps"]]
-    chains = {step["where"] for step in steps if step["kind"] in ("rule", "policy")}
-    jumped = {
-        " ".join([*step["where"].split(" ")[:2], step["verdict"].split(" ", 1)[1]])
-        for step in steps
-        if step["verdict"].startswith(("jump ", "goto "))
-    }
-    ended = {step["where"] for step in steps if step["kind"] == "policy"}
-    came_in_by = {link for way in ways for link in (way["came_in_by"], way["bridge"])}
-    searched = {table for way in ways for table in way["searched"]}
-    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(steps)
+    taken = path.of(answer)
+    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
-            RP_FILTER: subject in came_in_by,
-            CHAIN: subject in jumped,
-            POLICY: subject in ended,
-            SET: any(subject in answer["matching"].get(chain, ()) for chain in chains | jumped),
-            ROUTES: not subject or subject in searched,
+            RP_FILTER: subject in taken.entrances,
+            CHAIN: any(subject == target for _chain, target in taken.jumps),
+            POLICY: subject in taken.ended,
+            SET: any(subject in answer["matching"].get(chain, ()) for chain in taken.chains),
+            ROUTES: not subject or subject in taken.searched,
             RULES: True,
             ADDRESSES: is_back,
             IPVS: bool(answer["is_virtual"]),
@@ -132,13 +124,16 @@ def _blamed(answer: Answer) -> str:
     return str((answer["culprit"] or {}).get("text", ""))
 
 
-def gaps(answer: Answer) -> list[str]:
-    """Return the sentences about lines that the twin lacks."""
-    return [assumption.sentence for assumption in answer["assumed"] if assumption.is_gap]
+def assumed(explored: Exploration, family: str) -> list[Assumption]:
+    """Return what is assumed about objects that the packet or its reply met in some world. family: of the packet."""
+    met = frozenset[Concern]().union(*(path.met(answer, family) for answer in explored.answers.values() if answer))
+    return [assumption for assumption in explored.first["assumed"] if assumption.matters(met)]
 
 
-def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
-    """Return the results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown then."""
+def conclusion(explored: Exploration, opened: t.Mapping[str, Open], family: str) -> dict[str, t.Any]:
+    """Return the results that differ from those of the first world: ``assumed``, ``certain``, ``depends_on``, and what is unknown
+    then.
+    """
     first = explored.first
     keys = {_key(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
@@ -146,11 +141,13 @@ def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str,
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
     depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
     depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
-    lines = gaps(first)[:MOST_LINES]
+    taken_for_granted = assumed(explored, family)
+    lines = [assumption.sentence for assumption in taken_for_granted if assumption.is_gap][:MOST_LINES]
     depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
     result: dict[str, t.Any] = {
         "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
+        "assumed": [assumption.sentence for assumption in taken_for_granted],
     }
     if len({key[:2] for key in keys}) > 1:
         result.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))

@@ -32,7 +32,15 @@ from .world_backend import World
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
-EVIDENCE = ("bridge", "searched", "caveats", "matching", "is_virtual")  # of an answer, which the module does not return
+EVIDENCE = (
+    "bridge",
+    "links",
+    "addresses",
+    "searched",
+    "caveats",
+    "matching",
+    "is_virtual",
+)  # of an answer, which the module does not return
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -69,23 +77,24 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     found = ask.of_snapshot(snapshot)
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
-    found = {**found, **certainty.conclusion(explored, ask.opened)}
+    found = {**found, **certainty.conclusion(explored, ask.opened, _ends(asked.packet).family)}
     if not explored.is_whole:
         found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN
     found["cures"], untried = _cures(ask, found, last) if is_curable else ([], 0)
     if untried:
         found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
-    found["assumed"] = [assumption.sentence for assumption in found["assumed"]]
     return _without_evidence(found)
 
 
 def _without_evidence(found: dict[str, t.Any]) -> dict[str, t.Any]:
     """The answer without what only certainty is judged by."""
-    ways = [found, found["reply"], *(branch["reply"] for branch in found["branches"])]
-    for way in filter(None, ways):
-        for name in EVIDENCE:
-            way.pop(name, None)
+    for first in (found, *found["branches"]):
+        for way in filter(None, (first, first["reply"])):
+            for name in EVIDENCE:
+                way.pop(name, None)
+    for branch in found["branches"]:
+        del branch["came_in_by"]
     return found
 
 
@@ -114,7 +123,7 @@ class _Asking:
         snapshot, assumed = assumptions.complete(snapshot, asked.assume, _ends(asked.packet))
         found = _in_a_twin(asked._replace(snapshot=snapshot), self._run, self._checked)
         in_twin = (Assumption.from_plain(plain) for plain in found["assumed"])
-        return {**found, "assumed": [*map(Assumption, assumed), *in_twin]}
+        return {**found, "assumed": list(dict.fromkeys([*assumed, *in_twin]))}
 
 
 def _ends(packet: Packet) -> Ends:
@@ -235,14 +244,14 @@ class _Exchange:
         self._is_by_chance = self._quotes.is_by_chance(events)
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
-        found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet.interface, finding)}
+        found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
         found["caveats"] = [finding.caveat] if finding.caveat else []
         if reply:
             came_in_by, answer_found = reply
             found["reply"] = {
                 **answer_found.report(),
                 "came_in_by": came_in_by,
-                **self._evidence(came_in_by, answer_found),
+                **self._evidence(packet._replace(interface=came_in_by), answer_found),
             }
             found["caveats"] += [answer_found.caveat] if answer_found.caveat else []
             if answer_found.verdict in (DROPPED, REJECTED):
@@ -360,10 +369,18 @@ class _Exchange:
         culprit = verdict.Culprit("missing", f"no route to {shown}")
         return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
-    def _evidence(self, link: str, finding: Finding) -> dict[str, t.Any]:
-        """The bridge of the link by which a packet came in, and the names of the routing tables that were searched for it."""
-        searched = [self._table_names.get(str(number), str(number)) for number in finding.searched]
-        return {"bridge": self._around.bridge(link), "searched": searched}
+    def _evidence(self, sent: Packet, finding: Finding) -> dict[str, t.Any]:
+        """What the packet met besides its steps. searched: numbers of routing tables, and the names that facts have for them."""
+        numbers = [str(number) for number in finding.searched]
+        links = {*finding.links, *filter(None, (sent.interface, finding.interface))}
+        packets = (sent, finding.query, finding.frame and finding.frame.packet)
+        addresses = {address for each in packets if each for address in (each.source, each.destination) if address}
+        return {
+            "bridge": self._around.bridge(sent.interface),
+            "links": sorted(links | {bridge for name in links if (bridge := self._around.bridge(name))}),
+            "addresses": sorted(map(fields.show, addresses)),
+            "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
+        }
 
     def _is_virtual(self, address: bytes) -> bool:
         """Whether a link for the addresses of virtual servers has the address."""
@@ -403,7 +420,8 @@ def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 
 
 def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: found[key] for key in ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")}
+    shown = ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")
+    return {key: found[key] for key in (*shown, "came_in_by", "bridge", "links", "addresses", "searched")}
 
 
 def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

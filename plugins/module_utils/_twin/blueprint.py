@@ -22,10 +22,12 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
-from .._snapshot.assumption import Assumption, gap
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption, Concern, gap
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, virtual_servers, vrfs
+from .foreign_tables import RESTORES
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -43,7 +45,6 @@ KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # of a new network n
 TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes that are not built: a packet to one host takes none
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
 FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by which packets fill a set
-RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
@@ -155,7 +156,8 @@ def _link(one: Entry, index: int, master: int, notes: list[Assumption]) -> NewLi
     name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        notes.append(Assumption(f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}."))
+        sentence = f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}."
+        notes.append(assumption.about(sentence, assumption.LINK, name))
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     given = (one.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.
@@ -252,7 +254,9 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]
                 line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
                 yield f"-6 {line}" if family == IPV6 else line
             if "tentative" in flags or "dadfailed" in flags:
-                notes.append(Assumption(f"{host} on {link['name']} is tentative on the node. In the twin it is usable."))
+                sentence = f"{host} on {link['name']} is tentative on the node. In the twin it is usable."
+                concerns = {Concern(assumption.ADDRESS, host), Concern(assumption.LINK, str(link["name"]))}
+                notes.append(Assumption(sentence, frozenset(concerns)))
 
 
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
@@ -280,7 +284,7 @@ def _rule(number: int, one: Entry, notes: list[Assumption]) -> tuple[str, str] |
     option = f"snapshot.rules[{number}]"
     if one.get("unread"):
         sentence = f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
-        notes.append(gap(sentence))
+        notes.append(gap(sentence, Concern(assumption.FAMILY, str(one.get("family") or "ipv4"))))
         return None
     if one.get("priority") in (0, "0"):
         return str(one.get("family") or "ipv4"), LOCAL_RULE
@@ -306,12 +310,14 @@ def _routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[route.
             continue
         if one.get("type") in TO_MANY:
             if one.get("protocol") != KERNELS:
-                notes.append(Assumption(f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin."))
+                sentence = f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin."
+                notes.append(assumption.about(sentence, assumption.ROUTES, str(one.get("table"))))
             continue
         unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
         if unread or one.get("tos") or one.get("from"):
             reason = ", ".join(unread) or "a source or a type of service"
-            notes.append(gap(f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {reason}."))
+            sentence = f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {reason}."
+            notes.append(gap(sentence, Concern(assumption.ROUTES, str(one.get("table")))))
             continue
         given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
         if given.get("family") == "ipv6":
@@ -354,9 +360,10 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
                 name = str(one.get("table"))
                 if name in texts:
                     sentence = f"Table {name} of {family} is in both backends of iptables."
-                    notes.append(gap(f"{sentence} Only the rules of nft are in the twin."))
+                    place = Concern(assumption.TABLE, f"{family} {name}")
+                    notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
                 if name not in texts or one.get("backend") == "nft":
-                    texts[name] = foreign_tables.tables(str(one.get("save")), program, IPTABLES, notes)
+                    texts[name] = foreign_tables.tables(str(one.get("save")), family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
@@ -371,7 +378,7 @@ def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
         heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
-    return foreign_tables.tables("".join(texts), RESTORES["bridge"], EBTABLES, notes) if texts else ""
+    return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
 
 
 def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:

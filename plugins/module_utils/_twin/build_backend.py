@@ -21,7 +21,7 @@ from .._platform import kernel, process
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from .._snapshot.assumption import Assumption, gap
-from . import blueprint, link_messages
+from . import blueprint, foreign_tables, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 
@@ -46,6 +46,7 @@ ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
+FAMILIES = {program: family for family, program in foreign_tables.RESTORES.items()}
 
 # The trace begins before all chains of the snapshot: at the lowest priority, at which the kernel calls the newest chain first.
 TRACE = """\
@@ -126,7 +127,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
 def _has_nat(drawn: Blueprint) -> bool:
     chains = (one.get("chain") for one in drawn.ruleset)
     return (
-        any("*nat\n" in text for program, text in drawn.restores if program != blueprint.RESTORES["bridge"])
+        any("*nat\n" in text for program, text in drawn.restores if program != foreign_tables.RESTORES["bridge"])
         or "type nat hook" in drawn.ruleset_text
         or any(isinstance(one, dict) and one.get("type") == "nat" for one in chains)
     )
@@ -324,16 +325,18 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[Assumptio
         said = next((line for line in told if not line.endswith(":")), str(done.rc))
         if bad is None:
             raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
-        refused = lines.pop(bad)
+        concerns = [concern for _line, concern in foreign_tables.with_chains(FAMILIES.get(program, ""), lines)]
+        refused, chains = lines.pop(bad), concerns.pop(bad)
         extension = next((name for name in _LACKING.findall(done.stderr) if _has(refused, name)), "")
         if not extension:
-            notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]})."))
+            notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).", *chains))
             continue
         # A rule of each Service may have it.
         kept = [line for line in lines if not _has(line, extension)]
         count = len(lines) - len(kept) + 1
         sentence = f"{program} refused {count} lines, which are not in the twin: this kernel lacks {extension}."
-        notes.append(gap(f"{sentence} The first is: {refused}."))
+        chains = chains.union(*(own for line, own in zip(lines, concerns) if _has(line, extension)))
+        notes.append(gap(f"{sentence} The first is: {refused}.", *chains))
         lines = kept
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
 

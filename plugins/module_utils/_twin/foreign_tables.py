@@ -19,14 +19,16 @@ from .._core.fields import Unfit
 from .._netfilter import ipset_text, restore_text, rule_words
 from .._netfilter.rule_words import IPTABLES, Language
 from .._nftables import nft_listing
-from .._snapshot.assumption import Assumption, gap
+from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
 from . import bounds
 
 # Kinds of nft's JSON objects. A hardware offload, a tunnel or a command such as flush is none of them.
 KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
+RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
+_RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
 _STATEFUL = re.compile(r" (?:nfacct|recent) ")
 _NO_RECORDS = Assumption("The records of the match recent are in no snapshot. They are assumed to be empty.")
 _UNTRACED = Assumption("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
@@ -50,11 +52,24 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
     return listing.text
 
 
-def tables(saved: str, program: str, language: Language, notes: list[Assumption]) -> str:
+def tables(saved: str, family: str, language: Language, notes: list[Assumption]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(_stateless(saved, notes), language)
-    notes += _notes(program, found.refused)
+    text = _stateless(saved, notes)
+    found = restore_text.read(text, language)
+    concerns: dict[str, frozenset[Concern]] = {}
+    for line, chains in with_chains(family, text.splitlines() if found.refused else ()):
+        concerns[line] = concerns.get(line, frozenset()) | chains  # two chains may have the same rule
+    notes += _notes(RESTORES[family], found.refused, concerns)
     return found.text
+
+
+def with_chains(family: str, lines: t.Iterable[str]) -> t.Iterator[tuple[str, frozenset[Concern]]]:
+    """Yield each line of an output of iptables-save with the chain whose rule it is; with none if it is no rule."""
+    table = ""
+    for line in map(str.strip, lines):
+        table = line[1:] if line.startswith("*") else table
+        rule = _RULE.match(line) if table else None
+        yield line, frozenset({Concern(CHAIN, f"{family} {table} {rule[1]}")} if rule else ())
 
 
 def _stateless(saved: str, notes: list[Assumption]) -> str:
@@ -110,7 +125,7 @@ def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) ->
         for command in commands:
             sizes.ipset(f"snapshot.ipsets[{number}].save", command)
         lines += map(ipset_text.render, commands)
-        notes += _notes("ipset", refused)
+        notes += _notes("ipset", refused, {})
     return "\n".join([*lines, ""]) if lines else ""
 
 
@@ -196,9 +211,10 @@ def _without_owner(one: Entry) -> Entry:
     return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
 
 
-def _notes(program: str, refused: Refused) -> t.Iterator[Assumption]:
+def _notes(program: str, refused: Refused, concerns: t.Mapping[str, frozenset[Concern]]) -> t.Iterator[Assumption]:
     for line, allowed in refused[:MOST_NOTES]:
         shown = line if line.isprintable() else repr(line)
-        yield gap(f"{program}: a line is not in the twin. It must be {allowed}: {shown[:120]}")
+        sentence = f"{program}: a line is not in the twin. It must be {allowed}: {shown[:120]}"
+        yield gap(sentence, *concerns.get(line, ()))
     if len(refused) > MOST_NOTES:
         yield gap(f"{program}: {len(refused) - MOST_NOTES} further lines are not in the twin.")

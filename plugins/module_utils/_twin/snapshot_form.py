@@ -12,9 +12,12 @@ import typing as t
 from .._core.errors import Invalid
 from .blueprint import Entry, entries
 
-LISTS = ("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "unread", "open")
+LISTS = (
+    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "unread", "open"),
+    "assumed",
+)
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
-DICTIONARIES = {"links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",)}
+DICTIONARIES = {"links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "assumed": ("concerns",)}
 WORDS = {"links": ("flags",), "ebtables": ("rules",), "iptables": ("lacking",)}
 FIELDS = {"links": ("peer", "settings")}
 NUMBERS = {"links": ("mtu",)}

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot.assumption import Assumption, gap
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
 
 Entry = t.Mapping[str, t.Any]
 VRF = "vrf"
@@ -43,10 +44,10 @@ def found(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
                 f"{name} is a VRF. In the twin, rules for its ports look up table {table} in place of the rule that VRFs share"
                 f" (lookup [l3mdev-table]): {', '.join(ports) or 'it has no ports'}."
             )
-            notes.append(Assumption(sentence))
+            notes.append(assumption.about(sentence, assumption.LINK, name, *ports))
         else:
             sentence = f"{name} is a VRF whose table is not known, so that the twin does not look it up. `ip -d link` shows it."
-            notes.append(gap(sentence))
+            notes.append(assumption.gap(sentence, *(assumption.Concern(assumption.LINK, link) for link in (name, *ports))))
     return vrfs
 
 

@@ -692,6 +692,21 @@ def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
 
 
+def test_of_what_the_outputs_lack_only_what_the_packet_met_is_assumed(node: NamespaceNode) -> None:
+    pods = range(1, 8)
+    rules = "".join(f"-A cali-tw-cali{pod} -p tcp -j cali-pri-{pod}\n" for pod in pods)
+    routes = "".join(f"10.1.0.{pod} dev cali{pod} scope link\n" for pod in pods)
+    dump = {"report": f"$ iptables-save -t filter | grep cali\n{rules}$ ip route\ndefault via 192.0.2.1 dev eth0\n{routes}"}
+    packet = {"source": "198.51.100.1", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert [one for one in found["assumed"] if "hain cali" in one] == [
+        "No rule of the paste jumps to chain cali-tw-cali5. `-A FORWARD -o cali5 -j cali-tw-cali5` (ip filter) is assumed.",
+        "Chain cali-pri-5 (ip filter) is not in the paste. It is assumed to be empty.",
+    ]
+    assert "The policy of chain FORWARD (ip filter) is not in the paste. It is assumed to be ACCEPT." in found["assumed"]
+    assert not any("OUTPUT" in one or "ipv6" in one for one in found["assumed"])
+
+
 @pytest.mark.parametrize(("text", "packet", "culprit", "reason"), REPORTS.values(), ids=REPORTS)
 def test_the_culprit_of_a_public_report_is_named(
     node: NamespaceNode, text: str, packet: dict[str, Any], culprit: str, reason: str

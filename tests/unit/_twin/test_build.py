@@ -11,7 +11,12 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, gap
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import (
+    CHAIN,
+    Assumption,
+    Concern,
+    gap,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
 
 
@@ -38,4 +43,5 @@ def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -
     notes: list[Assumption] = []
     kept = build_backend._restore(run, "iptables-nft-restore", "*filter\n-A A\n-A B\nCOMMIT\n", notes)
     assert kept == "*filter\n-A A\nCOMMIT\n"
-    assert notes == [gap("iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed).")]
+    sentence = "iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed)."
+    assert notes == [gap(sentence, Concern(CHAIN, "ip filter B"))]
