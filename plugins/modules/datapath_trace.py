@@ -266,7 +266,9 @@ assumed:
   type: list
   elements: str
 ignored:
-  description: Lines of O(dump) that were not understood, in sentences.
+  description:
+    - Lines of O(dump) that look like the output of a command and were not understood, in sentences. Lines of prose and of other
+      commands are counted in one sentence.
   returned: success
   type: list
   elements: str

@@ -18,7 +18,7 @@ from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text, open_facts
+from . import commands, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts
 from .commands import Part
 from .iptables_tables import Tables
 
@@ -67,6 +67,7 @@ class _Reader:
         self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
+        self._left_out: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
@@ -84,6 +85,7 @@ class _Reader:
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             parts += commands.parts(str(name), str(text))
+        self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
             self._take(part)
 
@@ -100,7 +102,9 @@ class _Reader:
     def _ignore(self, reason: str, line: str) -> None:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
-        if self._counts[kind] <= MOST and line.strip():
+        if nearness.is_prose(line):
+            self._left_out.append(line)
+        elif self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
     def _take(self, part: Part) -> None:
@@ -133,8 +137,11 @@ class _Reader:
             self._ruleset_text.append(part)
             return
         if kind not in readers:
-            for line in part.lines:
-                self._ignore("belongs to no command that is known", line)
+            for line in filter(str.strip, part.lines):
+                if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
+                    self._left_out.append(line)
+                else:
+                    self._ignore("belongs to no command that is known", line)
             return
         before = sum(self._counts.values())
         readers[kind]()
@@ -257,9 +264,7 @@ class _Reader:
             "nftables": self._ruleset,
         }
         if not ruleset_text and not any(value for value in told.values()) and not self._pods:
-            raise Invalid(
-                "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
-            )
+            raise self._nothing_understood()
         has_addresses = any(one["addresses"] for one in told.get("links") or ())
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
@@ -284,7 +289,26 @@ class _Reader:
         facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         snapshot.update({"open": facts, "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]})
-        return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.ignored)
+        return Pasted(
+            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]
+        )
+
+    def _counted(self) -> t.Iterator[str]:
+        """Yield a sentence about the lines of prose, if there are any."""
+        count = len(self._left_out)
+        if count:
+            lines = "1 line is" if count == 1 else f"{count} lines are"
+            yield f"{lines} prose, or the output of another command, and left out."
+
+    def _nothing_understood(self) -> Invalid:
+        """Return the error that names the lines that came nearest to an output."""
+        near = {line.strip(): nearness.of(line) for line in self._lines if line.strip()}
+        nearest = sorted((line for line in near if near[line].signs), key=lambda line: -near[line].signs)[:MOST]
+        named = "; ".join(f"{_printable(line)} ({near[line].command})" for line in nearest)
+        allowed = "outputs of ip, iptables-save and such tools, each whole and with its command"
+        if named:
+            allowed = f"{allowed}. The lines that came nearest, each with the command that it may be of: {named}"
+        return Invalid("dump", "texts in which no command's output was recognised", allowed)
 
 
 def _printable(text: str) -> str:
