@@ -74,6 +74,8 @@ options:
         their outputs. The controller reads it, and the module gets a snapshot.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
+      - All outputs must be of one state of the node. If names differ only in C(before) and C(after), C(old) and C(new), a time or
+        a number, and the outputs differ in more than counters, the error names the files of each state.
       - A text may contain several commands with their prompts, or one output that the module recognises by itself.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
         C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also

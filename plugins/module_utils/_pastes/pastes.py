@@ -18,7 +18,7 @@ from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts
+from . import commands, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
 from .commands import Part
 from .iptables_tables import Tables
 
@@ -81,10 +81,12 @@ class _Reader:
         self._pods: list[list[Entry]] = []
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
-        parts = list[Part]()
+        of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            parts += commands.parts(str(name), str(text))
+            of_names[str(name)] = commands.parts(states.named(str(name)).command, str(text))
+        states.check(of_names)
+        parts = [part for of_name in of_names.values() for part in of_name]
         self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
             self._take(part)
