@@ -78,6 +78,8 @@ class Table:
         self.is_whole = False  # whether a paste has the table's header; the output of a grep has none
         self.is_complete = False  # whether a paste has all of its rules, from the first to COMMIT, or as a listing of all chains
         self.assumed_policies: list[str] = []  # the built-in chains whose policies no paste has
+        # The packets in each paste that shows them, by chain and rule; the rule is empty for the chain's policy.
+        self.counts: dict[tuple[str, str], list[int]] = {}
 
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
@@ -112,7 +114,9 @@ def settle(tables: Tables, assumed: list[Assumption]) -> None:
         for chain, rule in loose.rules:
             name = _table_of(chain, rule, of_chain)
             told[chain, name] = None
-            tables.setdefault((family, name), Table()).add(chain, rule)
+            table = tables.setdefault((family, name), Table())
+            table.add(chain, rule)
+            table.counts.setdefault((chain, rule), []).extend(loose.counts.get((chain, rule), ()))
         for chain, policy in loose.policies.items():
             name = _table_of(chain, "", of_chain)
             told[chain, name] = None

@@ -104,18 +104,16 @@ def _without_comments(line: str) -> str:
     return re.sub(r'xt target "MASQUERADE"', "masquerade", re.sub(r'\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line))
 
 
-_TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
-
-
-_CHAIN = re.compile(r"\s*chain (\S+) \{")
+TABLE_OF_NFT = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
+CHAIN_OF_NFT = re.compile(r"\s*chain (\S+) \{")
 _HOOK = re.compile(r"(?:.*[-_])?(prerouting|input|forward|output|postrouting)", re.IGNORECASE)
 _TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
 
 
 def _within_table(lines: t.Sequence[str], assumed: list[Assumption]) -> list[str]:
     """The lines; chains without their table are put into one, in which the hook that a chain's name contains jumps to it."""
-    chains = [found[1] for line in lines if (found := _CHAIN.match(line))]
-    if not chains or any(_TABLE.match(line.strip()) for line in lines):
+    chains = [found[1] for line in lines if (found := CHAIN_OF_NFT.match(line))]
+    if not chains or any(TABLE_OF_NFT.match(line.strip()) for line in lines):
         return [*lines]
     name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
     family = _family(lines)
@@ -129,7 +127,7 @@ def _within_table(lines: t.Sequence[str], assumed: list[Assumption]) -> list[str
                 bases.append(f"chain {hook[1].lower()}-of-{chain} {{ {base} }}")
                 sentence = f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}."
                 assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
-    first = next(place for place, line in enumerate(lines) if _CHAIN.match(line))
+    first = next(place for place, line in enumerate(lines) if CHAIN_OF_NFT.match(line))
     last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
     return [*lines[:first], f"table {family} {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
 
@@ -147,7 +145,7 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
     depth, is_wanted = 0, True
     for line in _within_table(part.lines, assumed):
         text = line.strip()
-        table = _TABLE.match(text) if not depth else None
+        table = TABLE_OF_NFT.match(text) if not depth else None
         if table:
             is_wanted, own = (table[1] or "ip", table[2]) not in without, []
         if depth or table:

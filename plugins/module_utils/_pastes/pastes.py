@@ -18,7 +18,7 @@ from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
+from . import commands, evidence_text, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
 from .commands import Part
 from .iptables_tables import Tables
 
@@ -67,6 +67,7 @@ class _Reader:
         self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
+        self._traffic = evidence_text.Traffic()
         self._left_out: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
@@ -140,6 +141,8 @@ class _Reader:
             return
         if kind not in readers:
             for line in filter(str.strip, part.lines):
+                if self._traffic.read(line):
+                    continue
                 if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
                     self._left_out.append(line)
                 else:
@@ -290,6 +293,9 @@ class _Reader:
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
         facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
+        evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]
+        evidence += self._traffic.evidence()
+        snapshot["evidence"] = [entry.plain() for entry in evidence]
         snapshot.update({"open": facts, "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]})
         return Pasted(
             {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]

@@ -12,9 +12,10 @@ import time
 import typing as t
 
 from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
 from .._twin.worlds import FORWARDS, Open
-from . import path
+from . import likelihood, path
 from .verdict import ARRIVED, UNKNOWN
 
 Answer = dict[str, t.Any]
@@ -130,16 +131,22 @@ def assumed(explored: Exploration, family: str) -> list[Assumption]:
     return [assumption for assumption in explored.first["assumed"] if assumption.matters(met)]
 
 
-def conclusion(explored: Exploration, opened: t.Mapping[str, Open], family: str) -> dict[str, t.Any]:
+def conclusion(
+    explored: Exploration, opened: t.Mapping[str, Open], family: str, evidence: t.Collection[Evidence] = ()
+) -> dict[str, t.Any]:
     """Return the results that differ from those of the first world: ``assumed``, ``certain``, ``depends_on``, and what is unknown
     then.
+
+    evidence: about the packet.
     """
     first = explored.first
     keys = {_key(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
-    depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
+    depends_on = [
+        _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
+    ]
     depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
     taken_for_granted = assumed(explored, family)
     lines = [assumption.sentence for assumption in taken_for_granted if assumption.is_gap][:MOST_LINES]
@@ -171,13 +178,16 @@ def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> t
     return -len(verdicts), list(opened).index(name)
 
 
-def _entry(fact: Open, explored: Exploration) -> dict[str, t.Any]:
+def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> dict[str, t.Any]:
     outcomes = []
     for place, value in enumerate(fact.values):
         world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
             answer = explored.answers[world]
-            outcomes.append({"if": value.words, **_outcome(answer)})
+            outcome = _outcome(answer)
+            ways = (("evidence", likelihood.FITS), ("contradicted_by", likelihood.CONTRADICTS))
+            outcome.update((key, likelihood.of_kind(evidence, outcome, fitting)) for key, fitting in ways)
+            outcomes.append({"if": value.words, **outcome})
     return {**fact.fact._asdict(), "outcomes": outcomes}
 
 
@@ -194,7 +204,17 @@ def _reason(entry: t.Mapping[str, t.Any]) -> str:
     for outcome in entry["outcomes"]:
         alike.setdefault(_became(outcome), []).append(outcome["if"])
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([entry["what"], *sentences])
+    return " ".join([entry["what"], *sentences, *_favoured(entry["outcomes"])])
+
+
+def _favoured(outcomes: t.Sequence[Answer]) -> t.Iterator[str]:
+    """Yield a sentence about the outcomes that are likelier than others."""
+    likelier = likelihood.favoured(outcomes)
+    if likelier:
+        shown = dict.fromkeys(sentence for outcome in likelier for sentence in outcome["evidence"])
+        shown.update(dict.fromkeys(sentence for outcome in outcomes for sentence in outcome["contradicted_by"]))
+        clauses = dict.fromkeys(outcome["if"] for outcome in likelier)
+        yield f"It is likelier that {' or '.join(clauses)}: {'; '.join(shown)}."
 
 
 def _became(outcome: t.Mapping[str, t.Any]) -> str:

@@ -15,11 +15,13 @@ from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
+from .._routing.rule import protocol_name
 from .._snapshot.assumption import Assumption
+from .._snapshot.evidence import Evidence
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, cures, verdict
+from . import certainty, changes_backend, cures, likelihood, verdict
 from .cures import Cure
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
@@ -77,7 +79,13 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     found = ask.of_snapshot(snapshot)
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
-    found = {**found, **certainty.conclusion(explored, ask.opened, _ends(asked.packet).family)}
+    ends = _ends(asked.packet)
+    evidence = _evidence_about(asked, ends, explored)
+    found = {**found, **certainty.conclusion(explored, ask.opened, ends.family, evidence)}
+    if found["verdict"] != UNKNOWN:
+        outcome = {**found, "reply_verdict": (found["reply"] or {}).get("verdict", "")}
+        against = likelihood.of_kind(evidence, outcome, likelihood.CONTRADICTS)
+        found["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
         found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN
@@ -85,6 +93,12 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     if untried:
         found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
     return _without_evidence(found)
+
+
+def _evidence_about(asked: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:
+    sent = likelihood.Flow(protocol_name(asked.packet.protocol), ends.source, ends.destination, asked.packet.destination_port)
+    entries = map(Evidence.from_plain, blueprint.entries(asked.snapshot, "evidence"))
+    return likelihood.about(entries, likelihood.flows(sent, explored.answers.values()))
 
 
 def _without_evidence(found: dict[str, t.Any]) -> dict[str, t.Any]:

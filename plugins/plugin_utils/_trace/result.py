@@ -100,10 +100,12 @@ class Cure(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """clause: behind "if"."""
+    """clause: behind "if". evidence: sentences that fit the outcome. contradicted_by: sentences that do not."""
 
     clause: str
     verdicts: list[str]
+    evidence: list[str]
+    contradicted_by: list[str]
 
 
 class Dependency(t.NamedTuple):
@@ -155,7 +157,10 @@ def from_result(result: object) -> Trace:
 
 
 def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
-    outcomes = [Outcome(printable(entry.get("if")), _verdicts(entry)) for entry in _dictionaries(found, "outcomes", place)]
+    outcomes = [
+        Outcome(printable(entry.get("if")), _verdicts(entry), _sentences(entry, "evidence"), _sentences(entry, "contradicted_by"))
+        for entry in _dictionaries(found, "outcomes", place)
+    ]
     return Dependency(printable(found.get("what")), printable(found.get("ask")), outcomes)
 
 

@@ -692,6 +692,34 @@ def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
 
 
+COUNTED = """\
+$ iptables -nvL FORWARD
+Chain FORWARD (policy ACCEPT 5 packets, 300 bytes)
+ pkts bytes target     prot opt in     out     source               destination
+    9   540 DROP       0    --  eth0   *       0.0.0.0/0            0.0.0.0/0            match-set blocked src
+$ ip route
+default via 192.0.2.1 dev eth0
+10.1.0.0/24 via 192.0.2.2 dev eth0
+"""
+
+
+def test_a_counter_and_a_capture_make_an_outcome_likelier_and_none_certain(node: NamespaceNode) -> None:
+    packet = {"source": "198.51.100.1", "destination": "10.1.0.9", "destination_port": 80, "interface": "eth0"}
+    segment = "IP 198.51.100.1.40000 > 10.1.0.9.80: Flags [S], seq 1, win 64240, length 0"
+    capture = f"# tcpdump -nni eth0\n12:00:01.000 {segment}\n12:00:02.010 {segment}\n"
+    found = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other"})
+    (fact,) = [fact for fact in found["depends_on"] if fact["fact"] == "set:blocked"]
+    without, included = fact["outcomes"]
+    rule = "ip filter: -A FORWARD -i eth0 -m set --match-set blocked src -j DROP has 9 packets"
+    again = "tcpdump shows the SYN from 198.51.100.1 to 10.1.0.9 port 80 2 times, and no answer"
+    assert (found["verdict"], found["certain"]) == ("unknown", False)
+    assert (included["verdict"], included["evidence"], included["contradicted_by"]) == ("dropped", [rule, again], [])
+    assert (without["verdict"], without["evidence"], without["contradicted_by"]) == ("forwarded", [], [again])
+    assert found["reason"].endswith(f"It is likelier that the set blocked has the packet's addresses: {rule}; {again}.")
+    told = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other", "set:blocked": "without"})
+    assert told["verdict"] == "forwarded" and f"The answer does not fit what an output shows: {again}." in told["unknown"]
+
+
 def test_of_what_the_outputs_lack_only_what_the_packet_met_is_assumed(node: NamespaceNode) -> None:
     pods = range(1, 8)
     rules = "".join(f"-A cali-tw-cali{pod} -p tcp -j cali-pri-{pod}\n" for pod in pods)

@@ -631,7 +631,7 @@ def test_an_article_reads_as_its_outputs_and_its_prose_is_counted() -> None:
     assert ":FORWARD DROP [0:0]" in table(found.snapshot, "filter")
     assert found.ignored == [
         "Not understood, because it belongs to no command that is known: gw 192.0.2.1 dev eth0 src 192.0.2.4",
-        "4 lines are prose, or the output of another command, and left out.",
+        "3 lines are prose, or the output of another command, and left out.",
     ]
 
 
