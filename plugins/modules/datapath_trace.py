@@ -170,7 +170,9 @@ certain:
   returned: success
   type: bool
 depends_on:
-  description: The open facts on which the answer depends, the most decisive one first.
+  description:
+    - The open facts on which the answer depends, the most decisive one first. Those without C(outcomes) are behind the others,
+      and those that one command shows are behind one another.
   returned: success
   type: list
   elements: dict

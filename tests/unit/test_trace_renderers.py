@@ -252,6 +252,16 @@ def test_the_outcomes_of_a_fact_are_listed_with_their_evidence() -> None:
     assert page(given).text.count("fits: A rule met packets") == 1 and "does not fit: A rule met packets" in page(given).text
 
 
+def test_what_one_output_would_show_is_asked_for_once() -> None:
+    asked = (("table:ip raw", "iptables-save"), ("table:ip nat", "iptables-save"), ("nft", "nft list ruleset"), ("line:1", ""))
+    given = lost(None, depends_on=[{"fact": fact, "what": f"{fact}.", "ask": ask, "outcomes": []} for fact, ask in asked])
+    told = lines(given)
+    assert told[told.index("Depends on") + 1 :][:2] == ["  line:1.", ""]
+    expected = ["iptables-save  (table:ip raw, table:ip nat)", "nft list ruleset  (nft)"]
+    assert told[told.index("Certain only with the output of") + 1 :][:3] == [*(f"  {line}" for line in expected), ""]
+    assert "iptables-save (table:ip raw, table:ip nat)" in page(given).text
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -273,7 +283,10 @@ def everywhere(name: str) -> Result:
     return {
         **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": name, "reply": None}],
         "cures": [{"change": name, "verdict": name, "reply_verdict": name}],
-        "depends_on": [{"what": name, "ask": name, "outcomes": [{**outcome, "evidence": [name], "contradicted_by": [name]}]}],
+        "depends_on": [
+            {"fact": name, "what": name, "ask": name, "outcomes": [{**outcome, "evidence": [name], "contradicted_by": [name]}]},
+            {"fact": name, "what": name, "ask": name, "outcomes": []},
+        ],
         "unknown": [name], "assumed": [name], "ignored": [name],
     }  # fmt: skip
 

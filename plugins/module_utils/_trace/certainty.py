@@ -147,10 +147,10 @@ def conclusion(
     depends_on = [
         _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
     ]
-    depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
     taken_for_granted = assumed(explored, family)
     lines = [assumption.sentence for assumption in taken_for_granted if assumption.is_gap][:MOST_LINES]
     depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
+    depends_on += [{**fact._asdict(), "outcomes": []} for fact in _by_command(without)]
     result: dict[str, t.Any] = {
         "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
@@ -161,6 +161,14 @@ def conclusion(
         if first["reply"] and len({key[1] for key in keys}) > 1:
             result["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
     return result
+
+
+def _by_command(facts: t.Iterable[Fact]) -> list[Fact]:
+    """Return the facts that a command shows one behind the other, the command of the first fact first."""
+    of_command: dict[str, list[Fact]] = {}
+    for fact in facts:
+        of_command.setdefault(fact.ask, []).append(fact)
+    return [fact for of_ask in of_command.values() for fact in of_ask]
 
 
 def _decides(name: str, explored: Exploration) -> bool:

@@ -71,6 +71,17 @@ def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> 
     assert result["depends_on"] == [{**open_facts.NFT_OPEN._asdict(), "outcomes": []}]
 
 
+def test_the_facts_that_decide_come_first_and_then_those_that_one_command_shows_together() -> None:
+    tables = [Open(open_facts.table("ip", name)) for name in ("raw", "nat")]
+    first = answer(assumed=[gap("A line is lacking.")])
+    found, facts = explored(first, tables[0], NFT, tables[1], FILTER, rp_filter_1="dropped")
+    result = certainty.conclusion(found, facts, "ipv4")
+    assert [(fact["fact"], fact["ask"]) for fact in result["depends_on"]] == [
+        ("rp_filter:eth0", FILTER.fact.ask), ("line:1", ""), ("table:ip raw", "iptables-save"), ("table:ip nat", "iptables-save"),
+        ("nft", "nft list ruleset"),
+    ]  # fmt: skip
+
+
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
     sentence = "iptables-nft-restore: a line is not in the twin. It must be ...: -A FORWARD -m geoip"
     found, facts = explored(answer(assumed=[Assumption("The routes are not known."), gap(sentence)]))
