@@ -253,13 +253,18 @@ def test_the_outcomes_of_a_fact_are_listed_with_their_evidence() -> None:
 
 
 def test_what_one_output_would_show_is_asked_for_once() -> None:
-    asked = (("table:ip raw", "iptables-save"), ("table:ip nat", "iptables-save"), ("nft", "nft list ruleset"), ("line:1", ""))
+    asked = (
+        ("table:ip raw", "iptables-save"),
+        ("cut:ip nat", "iptables-save -t nat"),
+        ("nft", "nft list ruleset"),
+        ("line:1", ""),
+    )
     given = lost(None, depends_on=[{"fact": fact, "what": f"{fact}.", "ask": ask, "outcomes": []} for fact, ask in asked])
     told = lines(given)
     assert told[told.index("Depends on") + 1 :][:2] == ["  line:1.", ""]
-    expected = ["iptables-save  (table:ip raw, table:ip nat)", "nft list ruleset  (nft)"]
+    expected = ["iptables-save  (table:ip raw, cut:ip nat)", "nft list ruleset  (nft)"]
     assert told[told.index("Certain only with the output of") + 1 :][:3] == [*(f"  {line}" for line in expected), ""]
-    assert "iptables-save (table:ip raw, table:ip nat)" in page(given).text
+    assert "iptables-save (table:ip raw, cut:ip nat)" in page(given).text
 
 
 HOSTILE = [

@@ -185,9 +185,11 @@ def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
 def _lacking(facts: t.Iterable[Dependency]) -> list[Output]:
     """Return the outputs that would show the facts without outcomes, each once."""
     found: dict[str, list[str]] = {}
-    for fact in facts:
-        if fact.ask and not fact.outcomes:
-            found.setdefault(fact.ask, []).append(fact.fact)
+    without = [fact for fact in facts if fact.ask and not fact.outcomes]
+    commands = {fact.ask for fact in without}
+    for fact in without:
+        whole = fact.ask.partition(" -t ")[0]  # prints all tables
+        found.setdefault(whole if whole in commands else fact.ask, []).append(fact.fact)
     return [Output(command, of_command) for command, of_command in found.items()]
 
 
