@@ -17,6 +17,7 @@ from .._snapshot import assumption, entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, SUBSETS
 from . import commands, evidence_text, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
 from .commands import Part
@@ -291,12 +292,14 @@ class _Reader:
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
-        facts += [snapshot_facts.elements(str(empty["name"]))._asdict() for empty in lacking]
+        facts += [OpenFact(snapshot_facts.elements(str(empty["name"]))) for empty in lacking]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()
         snapshot["evidence"] = [entry.plain() for entry in evidence]
-        snapshot.update({"open": facts, "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]})
+        snapshot.update(
+            {"open": [fact.plain() for fact in facts], "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]}
+        )
         return Pasted(
             {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]
         )

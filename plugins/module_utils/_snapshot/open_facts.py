@@ -35,6 +35,29 @@ class Fact(t.NamedTuple):
 _SAVE = {"ip": "iptables-save", "ip6": "ip6tables-save", "bridge": "ebtables-save"}
 
 
+class OpenFact(t.NamedTuple):
+    """A fact that a snapshot leaves open.
+
+    family: of the packets that it is about, ipv4 or ipv6; empty for both. table: the number of a routing table whose routes are
+    open. is_cut: whether an output shows a part, so that no world stands for the rest.
+    """
+
+    fact: Fact
+    family: str = ""
+    table: str = ""
+    is_cut: bool = False
+
+    def plain(self) -> dict[str, t.Any]:
+        """Return the entry of the snapshot."""
+        about = {"family": self.family, "table": self.table, "is_cut": self.is_cut}
+        return {**self.fact._asdict(), **{key: value for key, value in about.items() if value}}
+
+    @classmethod
+    def from_plain(cls, plain: t.Mapping[str, t.Any]) -> OpenFact:
+        fact, what, ask, family, table_number = (str(plain.get(key) or "") for key in (*Fact._fields, "family", "table"))
+        return cls(Fact(fact, what, ask), family, table_number, bool(plain.get("is_cut")))
+
+
 def save(family: str, table: str) -> str:
     """The command that prints a table of iptables, or of ebtables."""
     return f"{_SAVE[family]} -t {table}"

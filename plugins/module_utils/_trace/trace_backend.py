@@ -18,6 +18,7 @@ from .._routing.routing_backend import Netlink
 from .._routing.rule import protocol_name
 from .._snapshot.assumption import Assumption
 from .._snapshot.evidence import Evidence
+from .._snapshot.open_facts import OpenFact
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
@@ -209,11 +210,8 @@ class _Exchange:
         self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
-        self._table_names = {
-            str(one["table"]): str(one["fact"]).partition(":")[2]
-            for one in blueprint.entries(asked.snapshot, "open")
-            if one.get("table")
-        }
+        facts = map(OpenFact.from_plain, blueprint.entries(asked.snapshot, "open"))
+        self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}

@@ -17,7 +17,7 @@ from .._core.fields import Unfit
 from .._platform.sysctl_files import DOTTED
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
-from .._snapshot.open_facts import ADDRESSES, ROUTES
+from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
 from . import snapshot_form
 from .blueprint import BOTH, LOOPBACK, Entry, entries, is_of_network
@@ -160,7 +160,7 @@ def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list
     is_ipv6 = packet.family == "ipv6"
     own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
     is_known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
-    if is_known or not any(fact.get("fact") == ADDRESSES for fact in found.get("open") or ()):
+    if is_known or not any(entry.fact.fact == ADDRESSES for entry in _open_facts(found)):
         return
     base = ipaddress.ip_address(BENCHMARK[packet.family])
     links = list(found["links"])
@@ -196,9 +196,13 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[Assumption]
 def _lacks_routes(snapshot: Entry, family: str) -> bool:
     """Whether no output has routes of the family."""
     routes = snapshot.get("routes")
-    opened = {(fact.get("fact"), fact.get("family", family)) for fact in snapshot.get("open") or ()}
+    is_open = any(entry.fact.fact == ROUTES and entry.family in ("", family) for entry in _open_facts(snapshot))
     has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())
-    return routes is None or ((ROUTES, family) in opened and has_none)
+    return routes is None or (is_open and has_none)
+
+
+def _open_facts(snapshot: Entry) -> t.Iterator[OpenFact]:
+    return map(OpenFact.from_plain, entries(snapshot, "open"))
 
 
 def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[Assumption]:
