@@ -82,10 +82,13 @@ options:
         their outputs. The controller reads it, and the module gets a snapshot.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
+      - All outputs must be of one state of the node. If names differ only in C(before) and C(after), C(old) and C(new), a time or
+        a number, and the outputs differ in more than counters, the error names the files of each state.
       - A text may contain several commands with their prompts, or one output that the module recognises by itself.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
         C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
-        as JSON, C(ipvsadm -Ln) and C(sysctl). C(ip route get) is used only if no other output has the routes. RV(ignored) lists
+        as JSON, C(ipvsadm -Ln) and C(sysctl). C(conntrack -L), C(tcpdump -n) and counters of rules are evidence, which makes
+        an outcome of an open fact likelier. C(ip route get) is used only if no other output has the routes. RV(ignored) lists
         the lines that the module did not understand.
     type: raw
   assume:
@@ -176,7 +179,9 @@ certain:
   returned: success
   type: bool
 depends_on:
-  description: The open facts on which the answer depends, the most decisive one first.
+  description:
+    - The open facts on which the answer depends, the most decisive one first. Those without C(outcomes) are behind the others,
+      and those that one command shows are behind one another.
   returned: success
   type: list
   elements: dict
@@ -194,14 +199,18 @@ depends_on:
       description:
         - For each value, a clause C(if), and C(verdict), C(reply_verdict) and C(culprit) with the value. Empty if no output names
           the fact, so that no twin can be built with it.
+        - C(evidence) has sentences about what outputs show that fits the outcome, and C(contradicted_by) about what does not.
+          They make an outcome likelier or less likely, and none certain.
       type: list
       elements: dict
   sample:
     - {fact: "rp_filter:eth0", what: The reverse-path filter of eth0 is open.,
        ask: sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.eth0.rp_filter, outcomes: [
-         {if: rp_filter of eth0 is 0, verdict: forwarded, reply_verdict: delivered, culprit: null},
+         {if: rp_filter of eth0 is 0, verdict: forwarded, reply_verdict: delivered, culprit: null,
+          evidence: [], contradicted_by: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]},
          {if: rp_filter of eth0 is 1, verdict: forwarded, reply_verdict: dropped,
-          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}}]}
+          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}, contradicted_by: [],
+          evidence: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]}]}
 interface:
   description: The link by which the packet left; V("") if it did not leave.
   returned: success
@@ -268,17 +277,22 @@ cures:
   elements: dict
   sample: [{change: "rp_filter: {interfaces: [eth0], mode: loose}", verdict: forwarded, reply_verdict: delivered}]
 assumed:
-  description: Facts that the snapshot does not contain, and differences between node and twin, in sentences.
+  description:
+    - Facts that the snapshot does not contain, and differences between node and twin, in sentences. Only those about links,
+      chains, routes and other objects that the packet or its reply met, in any of the worlds that were tried.
   returned: success
   type: list
   elements: str
 ignored:
-  description: Lines of O(dump) that were not understood, in sentences.
+  description:
+    - Lines of O(dump) that look like the output of a command and were not understood, in sentences. Lines of prose and of other
+      commands are counted in one sentence.
   returned: success
   type: list
   elements: str
 unknown:
-  description: What a twin cannot show, and what could not be read from the node, in sentences.
+  description:
+    - What a twin cannot show, what could not be read from the node, and evidence that does not fit the answer, in sentences.
   returned: success
   type: list
   elements: str

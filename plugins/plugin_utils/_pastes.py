@@ -36,7 +36,7 @@ def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dic
     result = run({**given, "snapshot": pasted.snapshot})
     if result.get("failed"):
         return result
-    return {**result, **all_printable({"assumed": [*pasted.assumed, *result["assumed"]], "ignored": pasted.ignored})}
+    return {**result, **all_printable({"ignored": pasted.ignored})}
 
 
 def _described(given: t.Any) -> t.Any:

@@ -227,6 +227,46 @@ def test_cures_and_sentences_are_listed_only_if_there_are_some() -> None:
         assert title not in bare and title in page(given).text and title not in page(lost(None)).text
 
 
+OUTCOMES = [
+    {
+        "if": "it is 0",
+        "verdict": "forwarded",
+        "reply_verdict": "delivered",
+        "evidence": [],
+        "contradicted_by": ["A rule met packets"],
+    },
+    {"if": "it is 1", "verdict": "dropped", "reply_verdict": "", "evidence": ["A rule met packets"], "contradicted_by": []},
+]
+
+
+def test_the_outcomes_of_a_fact_are_listed_with_their_evidence() -> None:
+    given = lost(None, depends_on=[{"fact": "x:y", "what": "It is open.", "ask": "ip x", "outcomes": OUTCOMES}])
+    told = lines(given)
+    assert told[told.index("Depends on") + 1 :][:5] == [
+        "  It is open. Ask for: ip x",
+        "    if it is 0: forwarded, reply delivered",
+        "      does not fit: A rule met packets",
+        "    if it is 1: dropped",
+        "      fits: A rule met packets",
+    ]
+    assert page(given).text.count("fits: A rule met packets") == 1 and "does not fit: A rule met packets" in page(given).text
+
+
+def test_what_one_output_would_show_is_asked_for_once() -> None:
+    asked = (
+        ("table:ip raw", "iptables-save"),
+        ("cut:ip nat", "iptables-save -t nat"),
+        ("nft", "nft list ruleset"),
+        ("line:1", ""),
+    )
+    given = lost(None, depends_on=[{"fact": fact, "what": f"{fact}.", "ask": ask, "outcomes": []} for fact, ask in asked])
+    told = lines(given)
+    assert told[told.index("Depends on") + 1 :][:2] == ["  line:1.", ""]
+    expected = ["iptables-save  (table:ip raw, cut:ip nat)", "nft list ruleset  (nft)"]
+    assert told[told.index("Certain only with the output of") + 1 :][:3] == [*(f"  {line}" for line in expected), ""]
+    assert "iptables-save (table:ip raw, cut:ip nat)" in page(given).text
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -244,9 +284,14 @@ def everywhere(name: str) -> Result:
     way: Result = {"verdict": "dropped", "interface": name, "packet": packet, "reason": name, "culprit": culprit}
     way["steps"] = [{**IN, "where": name, "text": name}, step, {**step, "kind": "rule"}, {**step, "kind": "route"}]
     reply = {**way, "verdict": name}
+    outcome = {"if": name, "verdict": name, "reply_verdict": name}
     return {
         **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": name, "reply": None}],
         "cures": [{"change": name, "verdict": name, "reply_verdict": name}],
+        "depends_on": [
+            {"fact": name, "what": name, "ask": name, "outcomes": [{**outcome, "evidence": [name], "contradicted_by": [name]}]},
+            {"fact": name, "what": name, "ask": name, "outcomes": []},
+        ],
         "unknown": [name], "assumed": [name], "ignored": [name],
     }  # fmt: skip
 

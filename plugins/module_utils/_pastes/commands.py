@@ -98,7 +98,8 @@ _OF_THE_NODE = re.compile(
 )
 _CUTTING = re.compile(r"\|\s*(?:sudo\s+)?(?:[efz]?grep|rg|head|tail|awk|sed|cut)\b")
 END = "```"  # of a fence, which may stand behind the last line
-_FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|pre|code|p|br)\b.*)\s*")  # of Markdown and HTML
+_FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|p|br)\b.*)\s*")  # of Markdown and HTML
+_TAG = re.compile(r"</?(?:pre|code|span)(?: [^<>]*)?>")  # of HTML, before or behind an output's line
 _MARKS = "`*: "  # around a command that a text names
 _REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190|//\s).*")  # an arrow to a line, or a remark behind it
 _QUOTE = re.compile(r"^(?:> ?)+")
@@ -154,13 +155,22 @@ class _Reader:
             if line.endswith(END) and not _FENCE.fullmatch(line):
                 self._lines.append(line[: -len(END)])
                 line = END
-            if _FENCE.fullmatch(line):
-                if any(map(str.strip, self._lines)):  # otherwise the command that stands before the fence is in it
-                    self._begin(self._start)
-            elif not (len(line) < LONGEST and self._is_command(line.strip())):
-                self._lines.append(line)
+            words = _TAG.sub("", line)
+            has_tags = words != line
+            if _FENCE.fullmatch(line) or (has_tags and _TAG.match(line.lstrip())):
+                self._end_block()
+            if _FENCE.fullmatch(line) or (has_tags and not words.strip()):
+                continue
+            if not (len(words) < LONGEST and self._is_command(words.strip())):
+                self._lines.append(words)
+            if line.endswith(("</code>", "</pre>")):
+                self._end_block()
         self._begin(self._start)
         return self._found
+
+    def _end_block(self) -> None:
+        if any(map(str.strip, self._lines)):  # otherwise the command that stands before the block is in it
+            self._begin(self._start)
 
     def _is_command(self, line: str) -> bool:
         command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
 from .commands import Ignore
 
 # Built-in chains by table. Of the tables that have a chain, the first is the likeliest.
@@ -76,6 +78,8 @@ class Table:
         self.is_whole = False  # whether a paste has the table's header; the output of a grep has none
         self.is_complete = False  # whether a paste has all of its rules, from the first to COMMIT, or as a listing of all chains
         self.assumed_policies: list[str] = []  # the built-in chains whose policies no paste has
+        # The packets in each paste that shows them, by chain and rule; the rule is empty for the chain's policy.
+        self.counts: dict[tuple[str, str], list[int]] = {}
 
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
@@ -101,7 +105,7 @@ _OF_KUBE_PROXY = re.compile(r"KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT-|SVL|X
 ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
 
 
-def settle(tables: Tables, assumed: list[str]) -> None:
+def settle(tables: Tables, assumed: list[Assumption]) -> None:
     """Puts the rules of an unknown table where their chains belong: chains that jump to each other are in one table."""
     for family, loose in [(family, table) for (family, name), table in tables.items() if not name]:
         del tables[family, ""]
@@ -110,12 +114,16 @@ def settle(tables: Tables, assumed: list[str]) -> None:
         for chain, rule in loose.rules:
             name = _table_of(chain, rule, of_chain)
             told[chain, name] = None
-            tables.setdefault((family, name), Table()).add(chain, rule)
+            table = tables.setdefault((family, name), Table())
+            table.add(chain, rule)
+            table.counts.setdefault((chain, rule), []).extend(loose.counts.get((chain, rule), ()))
         for chain, policy in loose.policies.items():
             name = _table_of(chain, "", of_chain)
             told[chain, name] = None
             tables.setdefault((family, name), Table()).policies[chain] = policy
-        assumed += [f"The table of chain {chain} is not in the paste. It is assumed to be {name}." for chain, name in told]
+        for chain, name in told:
+            sentence = f"The table of chain {chain} is not in the paste. It is assumed to be {name}."
+            assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
 
 
 def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
@@ -180,7 +188,7 @@ def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
     return "nat" if is_of_nat and chain not in ("INPUT", "FORWARD") else likely_table([chain], [rule])
 
 
-def entries(tables: Tables, assumed: list[str], ignore: Ignore) -> list[dict[str, t.Any]]:
+def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore) -> list[dict[str, t.Any]]:
     """The tables as texts that iptables-restore takes. Chains that the paste lacks are added, and are empty if ``lacking``."""
     found: list[dict[str, t.Any]] = []
     _suppose_firewall(tables, assumed)
@@ -205,14 +213,15 @@ def entries(tables: Tables, assumed: list[str], ignore: Ignore) -> list[dict[str
     return found
 
 
-def _suppose_firewall(tables: Tables, assumed: list[str]) -> None:
+def _suppose_firewall(tables: Tables, assumed: list[Assumption]) -> None:
     """Adds the rule that drops what kube-proxy marks, where a paste shows only the rules that mark."""
     for family in sorted({family for family, _name in tables}):
         nat, own = tables.get((family, "nat")), tables.get((family, "filter"), Table())
         is_marked = nat is not None and "KUBE-MARK-DROP" in _jumped(nat)
         if is_marked and not own.is_whole and "KUBE-FIREWALL" not in {chain for chain, _rule in own.rules}:
             tables.setdefault((family, "filter"), own).add("KUBE-FIREWALL", FIREWALL)
-            assumed.append(f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be: {FIREWALL}.")
+            sentence = f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be: {FIREWALL}."
+            assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} filter KUBE-FIREWALL"))
 
 
 def _jumps(rule: str) -> t.Iterator[str]:
@@ -221,7 +230,7 @@ def _jumps(rule: str) -> t.Iterator[str]:
             yield target
 
 
-def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
+def _connect(table: Table, family: str, name: str, assumed: list[Assumption]) -> None:
     """Adds the jumps to chains of known programs that a grep has removed."""
     chains = [*dict.fromkeys(chain for chain, _rule in table.rules)]
     connected = _jumped(table)
@@ -229,7 +238,8 @@ def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
         for rule in MASQUERADING:
             table.add("KUBE-POSTROUTING", rule)
         chains.append("KUBE-POSTROUTING")
-        assumed.append("Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's.")
+        sentence = "Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's."
+        assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} nat KUBE-POSTROUTING"))
     for chain in chains:
         if chain in connected or chain in BUILT_IN[name]:
             continue
@@ -238,7 +248,8 @@ def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
         for place, rule in _known_jumps(name, chain) or (((base, f"-j {chain}"),) if base else ()):
             table.add(place, rule)
             chains.append(place)  # this chain may have to be connected, too
-            assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+            sentence = f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed."
+            assumed.append(assumption.about(sentence, assumption.JUMP, f"{family} {name} {place} {chain}"))
 
 
 def _known_jumps(name: str, chain: str) -> tuple[tuple[str, str], ...]:
@@ -260,26 +271,28 @@ def _jumped(table: Table) -> set[str]:
     return {target for _chain, rule in table.rules for target in _jumps(rule)}
 
 
-def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:
+def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[Assumption]) -> None:
     if chain in BUILT_IN[name]:
         table.policies[chain] = "ACCEPT"
         table.assumed_policies.append(chain)
-        assumed.append(f"The policy of chain {chain} ({family} {name}) is not in the paste. It is assumed to be ACCEPT.")
+        sentence = f"The policy of chain {chain} ({family} {name}) is not in the paste. It is assumed to be ACCEPT."
+        assumed.append(assumption.about(sentence, assumption.POLICY, f"{family} {name} {chain}"))
         return
     table.policies[chain] = "-"
-    if not has_rules and chain in HELPERS:
-        for rule in HELPERS[chain]:
-            table.add(chain, rule)
-        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be: {'; '.join(HELPERS[chain])}.")
-    elif not has_rules:
-        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be empty.")
+    if has_rules:
+        return
+    for rule in HELPERS.get(chain, ()):
+        table.add(chain, rule)
+    usual = f"be: {'; '.join(HELPERS[chain])}" if chain in HELPERS else "be empty"
+    sentence = f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to {usual}."
+    assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
 
 
 SET_TYPES = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}
 _MATCH_SET = re.compile(r"--(?:match|add|del)-set (\S+) (\S+)")
 
 
-def lacking_sets(tables: Tables, known: t.Collection[str], assumed: list[str]) -> list[dict[str, str]]:
+def lacking_sets(tables: Tables, known: t.Collection[str], assumed: list[Assumption]) -> list[dict[str, str]]:
     """Empty sets for those that rules name and no paste has."""
     found: dict[str, str] = {}
     for (family, _name), table in tables.items():
@@ -288,5 +301,6 @@ def lacking_sets(tables: Tables, known: t.Collection[str], assumed: list[str]) -
                 if name not in known and name not in found and len(name) < 32:
                     kind = SET_TYPES.get(flags.count(",") + 1, "hash:ip")
                     found[name] = f"create {name} {kind} family {'inet6' if family == 'ip6' else 'inet'}\n"
-                    assumed.append(f"Set {name} is not in the paste. It is assumed to be empty.")
+                    sentence = f"Set {name} is not in the paste. It is assumed to be empty."
+                    assumed.append(assumption.about(sentence, assumption.SET, name))
     return [{"name": name, "save": text} for name, text in found.items()]

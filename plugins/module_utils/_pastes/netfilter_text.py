@@ -13,6 +13,8 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
 from .._snapshot.settings import decides, put
 from .commands import Ignore, Part
 from .iptables_tables import Table, Tables
@@ -102,32 +104,30 @@ def _without_comments(line: str) -> str:
     return re.sub(r'xt target "MASQUERADE"', "masquerade", re.sub(r'\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line))
 
 
-_TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
-
-
-_CHAIN = re.compile(r"\s*chain (\S+) \{")
+TABLE_OF_NFT = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
+CHAIN_OF_NFT = re.compile(r"\s*chain (\S+) \{")
 _HOOK = re.compile(r"(?:.*[-_])?(prerouting|input|forward|output|postrouting)", re.IGNORECASE)
 _TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
 
 
-def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
+def _within_table(lines: t.Sequence[str], assumed: list[Assumption]) -> list[str]:
     """The lines; chains without their table are put into one, in which the hook that a chain's name contains jumps to it."""
-    chains = [found[1] for line in lines if (found := _CHAIN.match(line))]
-    if not chains or any(_TABLE.match(line.strip()) for line in lines):
+    chains = [found[1] for line in lines if (found := CHAIN_OF_NFT.match(line))]
+    if not chains or any(TABLE_OF_NFT.match(line.strip()) for line in lines):
         return [*lines]
     name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
     family = _family(lines)
-    assumed.append(
-        f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be {family} {name}."
-    )
+    sentence = f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be {family} {name}."
+    assumed.append(assumption.about(sentence, assumption.TABLE, f"{family} {name}"))
     bases = []
     if not any(" hook " in line for line in lines):
         for chain, hook in ((chain, _HOOK.fullmatch(chain)) for chain in chains):
             if hook:
                 base = f"type {name} hook {hook[1].lower()} priority 0; jump {chain};"
                 bases.append(f"chain {hook[1].lower()}-of-{chain} {{ {base} }}")
-                assumed.append(f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}.")
-    first = next(place for place, line in enumerate(lines) if _CHAIN.match(line))
+                sentence = f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}."
+                assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
+    first = next(place for place, line in enumerate(lines) if CHAIN_OF_NFT.match(line))
     last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
     return [*lines[:first], f"table {family} {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
 
@@ -138,14 +138,14 @@ def _family(lines: t.Iterable[str]) -> str:
     return "inet" if "nfproto" in words or {"ip", "ip6"} <= words else "ip6" if {"ip6", "icmpv6"} & words else "ip"
 
 
-def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[str], ignore: Ignore) -> str:
+def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[Assumption], ignore: Ignore) -> str:
     """The tables of a ruleset. without: family and name of those that other pastes have."""
     found: list[str] = []
     own: list[str] = []
     depth, is_wanted = 0, True
     for line in _within_table(part.lines, assumed):
         text = line.strip()
-        table = _TABLE.match(text) if not depth else None
+        table = TABLE_OF_NFT.match(text) if not depth else None
         if table:
             is_wanted, own = (table[1] or "ip", table[2]) not in without, []
         if depth or table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._snapshot import open_facts
-from .._snapshot.open_facts import Fact
+from .._snapshot.open_facts import Fact, OpenFact
 from . import commands, iptables_text
 from .commands import Part
 from .ip_text import TableNames
@@ -64,24 +64,24 @@ def _families(part: Part) -> tuple[str, ...]:
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
-def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[Entry]:
-    """The facts, with the family of packets that they are about, and with the number of a routing table.
+def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[OpenFact]:
+    """The facts that the outputs leave open.
 
     told: the subsets of the snapshot. with_kernels: families to whose rules those of the kernel were added.
     """
-    facts = list[Entry]()
+    facts = list[OpenFact]()
     for family in FAMILIES:
-        of_family = [*_of_tables(shown, told, tables, family), *_of_routing(shown, told, names, family, family in with_kernels)]
-        facts += [{**entry, "family": family} for entry in of_family]
-    return facts + [fact._asdict() for fact in _of_node(shown, told)]
+        facts += (OpenFact(fact, family) for fact in _of_tables(shown, told, tables, family))
+        facts += _of_routing(shown, told, names, family, family in with_kernels)
+    return facts + [OpenFact(fact) for fact in _of_node(shown, told)]
 
 
-def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Entry]:
+def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Fact]:
     """The rules of iptables."""
     family = FAMILIES[long_family]
     for entry in told["iptables"] or ():
         if entry["family"] == family:
-            yield from (open_facts.chain(family, entry["table"], name)._asdict() for name in entry["lacking"])
+            yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
     if shown.has_all_tables(long_family):
         return
     for name in BUILT_IN:
@@ -89,30 +89,30 @@ def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t
         if table is None:
             # Few nodes have rules in table security, which is for SELinux.
             if not shown.lacks_table_of_nft(family, name) and name != "security":
-                yield open_facts.table(family, name)._asdict()
+                yield open_facts.table(family, name)
             continue
-        yield from (open_facts.policy(family, name, chain)._asdict() for chain in table.assumed_policies)
+        yield from (open_facts.policy(family, name, chain) for chain in table.assumed_policies)
         if not table.is_complete:
-            yield from (open_facts.jump(family, name, chain)._asdict() for chain in unconnected(table, name))
-            yield open_facts.cut(family, name)._asdict()
+            yield from (open_facts.jump(family, name, chain) for chain in unconnected(table, name))
+            yield open_facts.cut(family, name)
 
 
-def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[Entry]:
+def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
     rules = [rule for rule in told.get("rules") or () if rule["family"] == family]
     routes = [route for route in told.get("routes") or () if route["family"] == family]
     if is_completed or not shown.is_whole(commands.RULE, family=family):
-        yield {**open_facts.RULES_OPEN._asdict(), "is_cut": bool(rules)}
+        yield OpenFact(open_facts.RULES_OPEN, family, is_cut=bool(rules))
     has_routes = bool(shown.of(commands.ROUTE, commands.ROUTE_N, commands.ROUTE_GET, family=family))
     if not routes and not has_routes:
-        yield open_facts.routes()._asdict()
+        yield OpenFact(open_facts.routes(), family)
         return
     if not shown.is_whole(commands.ROUTE, commands.ROUTE_N, family=family):
-        yield {**open_facts.routes()._asdict(), "is_cut": True}
+        yield OpenFact(open_facts.routes(), family, is_cut=True)
     filled = {str(route["table"]) for route in routes}
     for number in dict.fromkeys(["254", *(str(rule["table"]) for rule in rules if rule.get("table"))]):
         name = names.name(number)
         if number not in (*filled, "253", "255") and not shown.has_table(family, name):
-            yield {**open_facts.routes(name)._asdict(), "table": number}
+            yield OpenFact(open_facts.routes(name), family, number)
 
 
 def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
@@ -123,11 +123,13 @@ def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
     elif not any(part.shows_ports for part in whole):
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
-    if not shown.is_whole(commands.NFT, commands.NFT_JSON):
+    has_ruleset = shown.is_whole(commands.NFT, commands.NFT_JSON)  # with the tables of ebtables that no output of it shows
+    if not has_ruleset:
         yield open_facts.NFT_OPEN
-        if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):
-            known = {entry["table"] for entry in told["ebtables"] or ()}
-            yield from (open_facts.cut("bridge", name) if name in known else open_facts.table("bridge", name) for name in BRIDGED)
+    if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):
+        known = {entry["table"] for entry in told["ebtables"] or ()}
+        yield from (open_facts.cut("bridge", name) for name in BRIDGED if name in known)
+        yield from (open_facts.table("bridge", name) for name in BRIDGED if not (name in known or has_ruleset))
     if not shown.is_whole(commands.NEIGHBOUR):
         yield open_facts.NEIGHBORS_OPEN
     if told.get("ipvs") is None and any(link["name"].startswith("kube-ipvs") for link in links):

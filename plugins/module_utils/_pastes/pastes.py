@@ -13,11 +13,13 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .._snapshot import entries
+from .._snapshot import assumption, entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
+from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text, open_facts
+from . import commands, evidence_text, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
 from .commands import Part
 from .iptables_tables import Tables
 
@@ -37,14 +39,18 @@ _CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
 class Pasted(t.NamedTuple):
-    """snapshot: in the format of datapath_info; a subset that is in no paste is None.
+    """snapshot: in the format of datapath_info; a subset that is in no paste is None. ``assumed`` has what the pastes lack.
 
-    assumed, ignored: sentences about what the pastes lack, and about lines that were not understood.
+    ignored: sentences about lines that were not understood.
     """
 
     snapshot: Entry
-    assumed: list[str]
     ignored: list[str]
+
+    @property
+    def assumed(self) -> list[str]:
+        """The sentences about what the pastes lack."""
+        return [str(plain["sentence"]) for plain in self.snapshot["assumed"]]
 
 
 def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
@@ -59,9 +65,11 @@ def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
 
 class _Reader:
     def __init__(self, dump: t.Mapping[str, str]) -> None:
-        self.assumed: list[str] = []
+        self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
+        self._traffic = evidence_text.Traffic()
+        self._left_out: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
@@ -75,10 +83,13 @@ class _Reader:
         self._pods: list[list[Entry]] = []
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
-        parts = list[Part]()
+        of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            parts += commands.parts(str(name), str(text))
+            of_names[str(name)] = commands.parts(states.named(str(name)).command, str(text))
+        states.check(of_names)
+        parts = [part for of_name in of_names.values() for part in of_name]
+        self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
             self._take(part)
 
@@ -89,13 +100,15 @@ class _Reader:
             return parts
         if len(names) > 1:
             raise Invalid("dump", f"outputs of the namespaces {', '.join(names)}", "outputs of one of them: leave out the others")
-        self.assumed.append(f"All outputs are of the network namespace {names[0]}, which is taken for the node.")
+        self.assumed.append(Assumption(f"All outputs are of the network namespace {names[0]}, which is taken for the node."))
         return [part._replace(is_pod=False) for part in parts]
 
     def _ignore(self, reason: str, line: str) -> None:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
-        if self._counts[kind] <= MOST and line.strip():
+        if nearness.is_prose(line):
+            self._left_out.append(line)
+        elif self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
     def _take(self, part: Part) -> None:
@@ -105,7 +118,7 @@ class _Reader:
                 self._pods.append(ip_text.links(part, self._ignore))
             elif kind:
                 sentence = f"A pod printed an output of {kind}. It is left out: only the links of pods are in the twin."
-                self.assumed += [] if sentence in self.assumed else [sentence]
+                self.assumed.append(Assumption(sentence))
             return
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
@@ -128,8 +141,13 @@ class _Reader:
             self._ruleset_text.append(part)
             return
         if kind not in readers:
-            for line in part.lines:
-                self._ignore("belongs to no command that is known", line)
+            for line in filter(str.strip, part.lines):
+                if self._traffic.read(line):
+                    continue
+                if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
+                    self._left_out.append(line)
+                else:
+                    self._ignore("belongs to no command that is known", line)
             return
         before = sum(self._counts.values())
         readers[kind]()
@@ -151,7 +169,8 @@ class _Reader:
         key = (subset, part.family, part.table)
         kept = self._found.setdefault(subset, [])
         if key in self._seen and found and self._seen[key] != part.lines:
-            self.assumed.append(f"There are several outputs for {part.kind} {part.table}".rstrip() + ". The last one is taken.")
+            outputs = f"several outputs for {part.kind} {part.table}".rstrip()
+            self.assumed.append(Assumption(f"There are {outputs}. The last one is taken."))
             kept[:] = [one for one in kept if one.get("_place") != key]
         elif key in self._seen:
             return
@@ -177,7 +196,8 @@ class _Reader:
         for family in sorted({rule["family"] for rule in self._found.get("rules") or ()}):
             rules = self._found["rules"]
             if all(rule["priority"] for rule in rules if rule["family"] == family):
-                self.assumed.append(f"The output of the {family} rules lacks the first one. The kernel's own are assumed.")
+                sentence = f"The output of the {family} rules lacks the first one. The kernel's own are assumed."
+                self.assumed.append(assumption.about(sentence, assumption.FAMILY, family))
                 self._found["rules"] = list(entries.with_kernels_rules(rules, family))
                 families.add(family)
         return families
@@ -189,12 +209,13 @@ class _Reader:
         known = {"253", "254", "255"}
         if not rules and filled - known:
             names = ", ".join(map(self._tables.name, sorted(filled - known)))
-            self.assumed.append(
-                f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
-            )
+            sentence = f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
+            families = {str(one["family"]) for one in routes or () if str(one["table"]) not in known}
+            self.assumed.append(assumption.about(sentence, assumption.FAMILY, *families))
         for table in dict.fromkeys(str(one["table"]) for one in rules or () if one.get("table")):
             if routes and table not in filled | known:
-                self.assumed.append(f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty.")
+                sentence = f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty."
+                self.assumed.append(assumption.about(sentence, assumption.ROUTES, self._tables.name(table)))
 
     def _add_martians(self) -> None:
         """Adds strict filtering on links for which the kernel's log or an answer shows it, and no output has the setting."""
@@ -202,10 +223,11 @@ class _Reader:
         for link in dict.fromkeys(self._martians):
             if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
                 self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
-                self.assumed.append(
+                sentence = (
                     f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel drops packets"
                     " that come in there as martian."
                 )
+                self.assumed.append(assumption.about(sentence, assumption.LINK, link))
 
     def _merge_links(self, found: list[Entry]) -> None:
         """Merges the outputs of ``ip link`` and ``ip addr``, which list the same links: values that only the later one has
@@ -237,7 +259,7 @@ class _Reader:
         with_kernels = self._add_kernels_rules()
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
-            self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
+            self.assumed.append(Assumption("No output has the routes. What ip route get answered is assumed to be all of them."))
         self._tell_tables()
         told: Entry = {
             **self._found,
@@ -248,9 +270,7 @@ class _Reader:
             "nftables": self._ruleset,
         }
         if not ruleset_text and not any(value for value in told.values()) and not self._pods:
-            raise Invalid(
-                "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
-            )
+            raise self._nothing_understood()
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
         for pod in self._pods:
@@ -274,11 +294,34 @@ class _Reader:
         names = [str(empty["name"]) for empty in lacking]
         if not self._shown.is_whole(commands.IPSET):
             names += self._sets
-        facts += [snapshot_facts.elements(name)._asdict() for name in names]
+        facts += [OpenFact(snapshot_facts.elements(name)) for name in names]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
-        return Pasted(
-            {**snapshot, "open": facts, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored
+        evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]
+        evidence += self._traffic.evidence()
+        snapshot["evidence"] = [entry.plain() for entry in evidence]
+        snapshot.update(
+            {"open": [fact.plain() for fact in facts], "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]}
         )
+        return Pasted(
+            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]
+        )
+
+    def _counted(self) -> t.Iterator[str]:
+        """Yield a sentence about the lines of prose, if there are any."""
+        count = len(self._left_out)
+        if count:
+            lines = "1 line is" if count == 1 else f"{count} lines are"
+            yield f"{lines} prose, or the output of another command, and left out."
+
+    def _nothing_understood(self) -> Invalid:
+        """Return the error that names the lines that came nearest to an output."""
+        near = {line.strip(): nearness.of(line) for line in self._lines if line.strip()}
+        nearest = sorted((line for line in near if near[line].signs), key=lambda line: -near[line].signs)[:MOST]
+        named = "; ".join(f"{_printable(line)} ({near[line].command})" for line in nearest)
+        allowed = "outputs of ip, iptables-save and such tools, each whole and with its command"
+        if named:
+            allowed = f"{allowed}. The lines that came nearest, each with the command that it may be of: {named}"
+        return Invalid("dump", "texts in which no command's output was recognised", allowed)
 
 
 def _printable(text: str) -> str:
@@ -289,7 +332,7 @@ def _printable(text: str) -> str:
 class _Links:
     """The links of the pastes, and those that only other outputs name."""
 
-    def __init__(self, found: list[Entry] | None, assumed: list[str]) -> None:
+    def __init__(self, found: list[Entry] | None, assumed: list[Assumption]) -> None:
         self._were_told = bool(found)
         self.found = found or []
         self._assumed = assumed
@@ -332,16 +375,16 @@ class _Links:
             one = self._by_name.get(name)
             if one and bridges and not one["master"] and one["kind"] != "bridge":
                 one["master"] = bridges[0]
-                self._assumed.append(f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it.")
+                sentence = f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it."
+                self._assumed.append(assumption.about(sentence, assumption.LINK, name, bridges[0]))
 
         for one in [bridge for bridge in self.found if bridge["kind"] == "bridge"]:
             has_ports = any(port["master"] == one["name"] for port in self.found)
             if not has_ports and "NO-CARRIER" not in one["flags"]:
                 port = ip_text.blank_link(f"veth-{one['name'][:10]}")
                 self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
-                self._assumed.append(
-                    f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
-                )
+                sentence = f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
+                self._assumed.append(assumption.about(sentence, assumption.LINK, str(one["name"])))
 
     def _make(self, name: str) -> None:
         if name in self._by_name:
@@ -352,7 +395,8 @@ class _Links:
             return
         self._classify(one)
         if name != "lo" and self._were_told:
-            self._assumed.append(f"{name} is not among the links of the paste. It is assumed to be up.")
+            sentence = f"{name} is not among the links of the paste. It is assumed to be up."
+            self._assumed.append(assumption.about(sentence, assumption.LINK, name))
         self.found.append(one)
         self._by_name[name] = one
 
@@ -399,14 +443,15 @@ class _Links:
                 one["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
                 if not is_network:
-                    self._assumed.append(f"{source} is on no link of the paste. It is assumed to be on {one['name']}.")
+                    sentence = f"{source} is on no link of the paste. It is assumed to be on {one['name']}."
+                    concerns = {Concern(assumption.ADDRESS, source), Concern(assumption.LINK, str(one["name"]))}
+                    self._assumed.append(Assumption(sentence, frozenset(concerns)))
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known:
                 self._make("kube-ipvs0")
                 self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{_length(address)}"))
-                self._assumed.append(
-                    f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
-                )
+                sentence = f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
+                self._assumed.append(assumption.about(sentence, assumption.ADDRESS, address))
 
 
 def _unread(links: t.Iterable[Entry]) -> list[Entry]:

@@ -38,7 +38,7 @@ def texts(given: t.Any) -> dict[str, str]:
         paths = {
             name: os.path.join(given, name)
             for name in names
-            if name.endswith((".txt", ".log", ".json", ".out")) or "." not in name
+            if name.endswith((".txt", ".log", ".json", ".out", ".old", ".new")) or "." not in name
         }
         return {name: _read(path, os.path.realpath(given)) for name, path in paths.items() if os.path.isfile(path)}
     except OSError as error:

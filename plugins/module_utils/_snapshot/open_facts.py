@@ -33,11 +33,35 @@ class Fact(t.NamedTuple):
         return self.fact.partition(":")[2]
 
 
+_SAVE = {"ip": "iptables-save", "ip6": "ip6tables-save", "bridge": "ebtables-save"}
+
+
+class OpenFact(t.NamedTuple):
+    """A fact that a snapshot leaves open.
+
+    family: of the packets that it is about, ipv4 or ipv6; empty for both. table: the number of a routing table whose routes are
+    open. is_cut: whether an output shows a part, so that no world stands for the rest.
+    """
+
+    fact: Fact
+    family: str = ""
+    table: str = ""
+    is_cut: bool = False
+
+    def plain(self) -> dict[str, t.Any]:
+        """Return the entry of the snapshot."""
+        about = {"family": self.family, "table": self.table, "is_cut": self.is_cut}
+        return {**self.fact._asdict(), **{key: value for key, value in about.items() if value}}
+
+    @classmethod
+    def from_plain(cls, plain: t.Mapping[str, t.Any]) -> OpenFact:
+        fact, what, ask, family, table_number = (str(plain.get(key) or "") for key in (*Fact._fields, "family", "table"))
+        return cls(Fact(fact, what, ask), family, table_number, bool(plain.get("is_cut")))
+
+
 def save(family: str, table: str) -> str:
     """The command that prints a table of iptables, or of ebtables."""
-    if family == "bridge":
-        return f"ebtables-save -t {table}"
-    return f"{'ip6tables' if family == 'ip6' else 'iptables'}-save -t {table}"
+    return f"{_SAVE[family]} -t {table}"
 
 
 def chain(family: str, table: str, name: str) -> Fact:
@@ -56,7 +80,8 @@ def elements(name: str) -> Fact:
 
 
 def table(family: str, name: str) -> Fact:
-    return Fact(f"{TABLE}:{family} {name}", f"Whether table {name} ({family}) has rules is open.", save(family, name))
+    # One command shows each table that has no line in the outputs.
+    return Fact(f"{TABLE}:{family} {name}", f"Whether table {name} ({family}) has rules is open.", _SAVE[family])
 
 
 def cut(family: str, name: str) -> Fact:

@@ -8,19 +8,20 @@
 from __future__ import annotations
 
 import itertools
-import re
 import time
 import typing as t
 
+from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POD_SIDE, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
 from .._twin.worlds import FORWARDS, Open
+from . import likelihood, path
 from .verdict import ARRIVED, UNKNOWN
 
 Answer = dict[str, t.Any]
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
 MOST_WORLDS, SECONDS = 64, 10.0
 MOST_LINES = 3  # that the twin lacks, in the answer
-_REFUSED = re.compile(r": a line is not in the twin|refused a (?:line|table)|has attributes that this collection cannot read")
 
 
 class Exploration(t.NamedTuple):
@@ -85,26 +86,16 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    ways = [way for way in (answer, answer["reply"]) if way]
-    steps = [step for way in ways for step in way["steps"]]
-    chains = {step["where"] for step in steps if step["kind"] in ("rule", "policy")}
-    jumped = {
-        " ".join([*step["where"].split(" ")[:2], step["verdict"].split(" ", 1)[1]])
-        for step in steps
-        if step["verdict"].startswith(("jump ", "goto "))
-    }
-    ended = {step["where"] for step in steps if step["kind"] == "policy"}
-    came_in_by = {link for way in ways for link in (way["came_in_by"], way["bridge"])}
-    searched = {table for way in ways for table in way["searched"]}
-    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(steps)
+    taken = path.of(answer)
+    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
-            RP_FILTER: subject in came_in_by,
-            CHAIN: subject in jumped,
-            POLICY: subject in ended,
-            SET: any(subject in answer["matching"].get(chain, ()) for chain in chains | jumped),
-            ROUTES: not subject or subject in searched,
+            RP_FILTER: subject in taken.entrances,
+            CHAIN: any(subject == target for _chain, target in taken.jumps),
+            POLICY: subject in taken.ended,
+            SET: any(subject in answer["matching"].get(chain, ()) for chain in taken.chains),
+            ROUTES: not subject or subject in taken.searched,
             RULES: True,
             ADDRESSES: is_back,
             POD_SIDE: name == answer["pod_side"],
@@ -135,31 +126,50 @@ def _blamed(answer: Answer) -> str:
     return str((answer["culprit"] or {}).get("text", ""))
 
 
-def refused_lines(answer: Answer) -> list[str]:
-    """Return the sentences about lines that the twin lacks."""
-    return [sentence for sentence in answer["assumed"] if _REFUSED.search(sentence)][:MOST_LINES]
+def assumed(explored: Exploration, family: str) -> list[Assumption]:
+    """Return what is assumed about objects that the packet or its reply met in some world. family: of the packet."""
+    met = frozenset[Concern]().union(*(path.met(answer, family) for answer in explored.answers.values() if answer))
+    return [assumption for assumption in explored.first["assumed"] if assumption.matters(met)]
 
 
-def conclusion(explored: Exploration, opened: t.Mapping[str, Open]) -> dict[str, t.Any]:
-    """Return the results that differ from those of the first world: ``certain``, ``depends_on``, and what is unknown then."""
+def conclusion(
+    explored: Exploration, opened: t.Mapping[str, Open], family: str, evidence: t.Collection[Evidence] = ()
+) -> dict[str, t.Any]:
+    """Return the results that differ from those of the first world: ``assumed``, ``certain``, ``depends_on``, and what is unknown
+    then.
+
+    evidence: about the packet.
+    """
     first = explored.first
     keys = {_key(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
-    depends_on = [_entry(opened[name], explored) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))]
-    depends_on += [{**fact._asdict(), "outcomes": []} for fact in without]
-    refused = refused_lines(first)
-    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(refused, 1)]
+    depends_on = [
+        _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
+    ]
+    taken_for_granted = assumed(explored, family)
+    lines = [assumption.sentence for assumption in taken_for_granted if assumption.is_gap][:MOST_LINES]
+    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
+    depends_on += [{**fact._asdict(), "outcomes": []} for fact in _by_command(without)]
     result: dict[str, t.Any] = {
-        "certain": len(keys) == 1 and not (without or refused) and explored.is_whole and first["verdict"] != UNKNOWN,
+        "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
+        "assumed": [assumption.sentence for assumption in taken_for_granted],
     }
     if len({key[:2] for key in keys}) > 1:
         result.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
         if first["reply"] and len({key[1] for key in keys}) > 1:
             result["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
     return result
+
+
+def _by_command(facts: t.Iterable[Fact]) -> list[Fact]:
+    """Return the facts that a command shows one behind the other, the command of the first fact first."""
+    of_command: dict[str, list[Fact]] = {}
+    for fact in facts:
+        of_command.setdefault(fact.ask, []).append(fact)
+    return [fact for of_ask in of_command.values() for fact in of_ask]
 
 
 def _decides(name: str, explored: Exploration) -> bool:
@@ -177,13 +187,16 @@ def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> t
     return -len(verdicts), list(opened).index(name)
 
 
-def _entry(fact: Open, explored: Exploration) -> dict[str, t.Any]:
+def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> dict[str, t.Any]:
     outcomes = []
     for place, value in enumerate(fact.values):
         world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
             answer = explored.answers[world]
-            outcomes.append({"if": value.words, **_outcome(answer)})
+            outcome = _outcome(answer)
+            ways = (("evidence", likelihood.FITS), ("contradicted_by", likelihood.CONTRADICTS))
+            outcome.update((key, likelihood.of_kind(evidence, outcome, fitting)) for key, fitting in ways)
+            outcomes.append({"if": value.words, **outcome})
     return {**fact.fact._asdict(), "outcomes": outcomes}
 
 
@@ -200,7 +213,17 @@ def _reason(entry: t.Mapping[str, t.Any]) -> str:
     for outcome in entry["outcomes"]:
         alike.setdefault(_became(outcome), []).append(outcome["if"])
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([entry["what"], *sentences])
+    return " ".join([entry["what"], *sentences, *_favoured(entry["outcomes"])])
+
+
+def _favoured(outcomes: t.Sequence[Answer]) -> t.Iterator[str]:
+    """Yield a sentence about the outcomes that are likelier than others."""
+    likelier = likelihood.favoured(outcomes)
+    if likelier:
+        shown = dict.fromkeys(sentence for outcome in likelier for sentence in outcome["evidence"])
+        shown.update(dict.fromkeys(sentence for outcome in outcomes for sentence in outcome["contradicted_by"]))
+        clauses = dict.fromkeys(outcome["if"] for outcome in likelier)
+        yield f"It is likelier that {' or '.join(clauses)}: {'; '.join(shown)}."
 
 
 def _became(outcome: t.Mapping[str, t.Any]) -> str:

@@ -12,8 +12,9 @@ import typing as t
 
 from .._netlink import nfnetlink
 from .._platform import process
-from .._twin.blueprint import OWN_TABLE, RESTORES
+from .._twin.blueprint import OWN_TABLE
 from .._twin.build_backend import ELEMENTS, Place
+from .._twin.foreign_tables import RESTORES
 from .kernel_events import Event
 
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")

@@ -11,6 +11,7 @@ import ipaddress
 
 from .._core import fields
 from .._core.fields import Unfit
+from .._snapshot.assumption import Assumption
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
@@ -23,9 +24,9 @@ ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each o
 
 
 class Surroundings:
-    """tables: the rules and routes of the twin. assumed: collects sentences."""
+    """tables: the rules and routes of the twin. assumed: collects what is taken for granted."""
 
-    def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[str]) -> None:
+    def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
         self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
@@ -123,7 +124,8 @@ class Surroundings:
             return None  # the node also asks at the port that leads outside, where the address answers
         if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
             if not self.is_pod(link):
-                self._assume(f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours.")
+                sentence = f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours."
+                self._assume(Assumption(sentence))
             return self._peer_mac(link) or self.world_mac(link)
         return None
 
@@ -200,9 +202,9 @@ class Surroundings:
         owner, _told = ("", "") if self.is_pod(link) else self.origin(left.source, tables)
         return self.entrance(owner) if owner else link
 
-    def _assume(self, sentence: str) -> None:
-        if sentence not in self._assumed:
-            self._assumed.append(sentence)
+    def _assume(self, assumption: Assumption) -> None:
+        if assumption not in self._assumed:
+            self._assumed.append(assumption)
 
 
 def _is_link_local(address: bytes) -> bool:

@@ -15,11 +15,15 @@ from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
+from .._routing.rule import protocol_name
 from .._snapshot import open_facts
+from .._snapshot.assumption import Assumption
+from .._snapshot.evidence import Evidence
+from .._snapshot.open_facts import OpenFact
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, cures, verdict
+from . import certainty, changes_backend, cures, likelihood, verdict
 from .cures import Cure
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
@@ -34,6 +38,8 @@ AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way befo
 MOST_WORLDS_OF_CURES = 16
 EVIDENCE = (
     "bridge",
+    "links",
+    "addresses",
     "searched",
     "caveats",
     "matching",
@@ -76,7 +82,13 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     found = ask.of_snapshot(snapshot)
     last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(found, ask.opened, ask.in_world, min(last, time.monotonic() + certainty.SECONDS))
-    found = {**found, **certainty.conclusion(explored, ask.opened)}
+    ends = _ends(asked.packet)
+    evidence = _evidence_about(asked, ends, explored)
+    found = {**found, **certainty.conclusion(explored, ask.opened, ends.family, evidence)}
+    if found["verdict"] != UNKNOWN:
+        outcome = {**found, "reply_verdict": (found["reply"] or {}).get("verdict", "")}
+        against = likelihood.of_kind(evidence, outcome, likelihood.CONTRADICTS)
+        found["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
         found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN
@@ -86,12 +98,20 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     return _without_evidence(found)
 
 
+def _evidence_about(asked: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:
+    sent = likelihood.Flow(protocol_name(asked.packet.protocol), ends.source, ends.destination, asked.packet.destination_port)
+    entries = map(Evidence.from_plain, blueprint.entries(asked.snapshot, "evidence"))
+    return likelihood.about(entries, likelihood.flows(sent, explored.answers.values()))
+
+
 def _without_evidence(found: dict[str, t.Any]) -> dict[str, t.Any]:
     """The answer without what only certainty is judged by."""
-    ways = [found, found["reply"], *(branch["reply"] for branch in found["branches"])]
-    for way in filter(None, ways):
-        for name in EVIDENCE:
-            way.pop(name, None)
+    for first in (found, *found["branches"]):
+        for way in filter(None, (first, first["reply"])):
+            for name in EVIDENCE:
+                way.pop(name, None)
+    for branch in found["branches"]:
+        del branch["came_in_by"]
     return found
 
 
@@ -119,7 +139,8 @@ class _Asking:
         asked = calls or self.asked
         snapshot, assumed = assumptions.complete(snapshot, asked.assume, _ends(asked.packet))
         found = _in_a_twin(asked._replace(snapshot=snapshot), self._run, self._checked)
-        return {**found, "assumed": [*assumed, *found["assumed"]]}
+        in_twin = (Assumption.from_plain(plain) for plain in found["assumed"])
+        return {**found, "assumed": list(dict.fromkeys([*assumed, *in_twin]))}
 
 
 def _ends(packet: Packet) -> Ends:
@@ -181,7 +202,7 @@ class _Exchange:
 
     def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
         self._asked, self._run, self._checked = asked, run, checked
-        self._assumed: list[str] = []
+        self._assumed: list[Assumption] = []
         self._drawn = blueprint.draw(asked.snapshot)
         changes_backend.check_sizes(asked.lines, self._drawn.sizes)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
@@ -191,11 +212,8 @@ class _Exchange:
         self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
-        self._table_names = {
-            str(one["table"]): str(one["fact"]).partition(":")[2]
-            for one in blueprint.entries(asked.snapshot, "open")
-            if one.get("table")
-        }
+        facts = map(OpenFact.from_plain, blueprint.entries(asked.snapshot, "open"))
+        self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
@@ -211,7 +229,7 @@ class _Exchange:
         if self._asked.calls or self._asked.lines:
             before = self._sent()
             self._forget()
-            changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
+            changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._note)
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
@@ -220,13 +238,14 @@ class _Exchange:
         found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
         filters = self._unknown_filters(found)
-        assumed = (
-            f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in filters.items()
+        notes += (
+            Assumption(f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
+            for name, value in filters.items()
         )
         found["matching"] = self._quotes.matching_sets()
         found["pod_side"] = self._pod_side(found["interface"])
         found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
-        found["assumed"] = list(dict.fromkeys([*notes, *assumed]))
+        found["assumed"] = [assumption.plain() for assumption in dict.fromkeys(notes)]
         found["unknown"] = self._unknown(found)
         return found
 
@@ -240,14 +259,14 @@ class _Exchange:
         self._is_by_chance = self._quotes.is_by_chance(events)
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
-        found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet.interface, finding)}
+        found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
         found["caveats"] = [finding.caveat] if finding.caveat else []
         if reply:
             came_in_by, answer_found = reply
             found["reply"] = {
                 **answer_found.report(),
                 "came_in_by": came_in_by,
-                **self._evidence(came_in_by, answer_found),
+                **self._evidence(packet._replace(interface=came_in_by), answer_found),
             }
             found["caveats"] += [answer_found.caveat] if answer_found.caveat else []
             if answer_found.verdict in (DROPPED, REJECTED):
@@ -307,6 +326,9 @@ class _Exchange:
         )
         found_shares = [(round(shares[way], 3), found) for way, found in ways.items()]
         return sorted(found_shares, key=lambda one: -one[0]) if len(ways) > 1 else []
+
+    def _note(self, sentence: str) -> None:
+        self._assumed.append(Assumption(sentence))
 
     def _look(self) -> None:
         """Reads the rules and routes of the twin, which packets do not change."""
@@ -368,10 +390,18 @@ class _Exchange:
         culprit = verdict.Culprit("missing", f"no route to {shown}")
         return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
-    def _evidence(self, link: str, finding: Finding) -> dict[str, t.Any]:
-        """The bridge of the link by which a packet came in, and the names of the routing tables that were searched for it."""
-        searched = [self._table_names.get(str(number), str(number)) for number in finding.searched]
-        return {"bridge": self._around.bridge(link), "searched": searched}
+    def _evidence(self, sent: Packet, finding: Finding) -> dict[str, t.Any]:
+        """What the packet met besides its steps. searched: numbers of routing tables, and the names that facts have for them."""
+        numbers = [str(number) for number in finding.searched]
+        links = {*finding.links, *filter(None, (sent.interface, finding.interface))}
+        packets = (sent, finding.query, finding.frame and finding.frame.packet)
+        addresses = {address for each in packets if each for address in (each.source, each.destination) if address}
+        return {
+            "bridge": self._around.bridge(sent.interface),
+            "links": sorted(links | {bridge for name in links if (bridge := self._around.bridge(name))}),
+            "addresses": sorted(map(fields.show, addresses)),
+            "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
+        }
 
     def _pod_side(self, link: str) -> str:
         """The id of the fact by which of its links a pod answers; empty for a link to no pod."""
@@ -416,7 +446,8 @@ def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 
 
 def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: found[key] for key in ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")}
+    shown = ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")
+    return {key: found[key] for key in (*shown, "came_in_by", "bridge", "links", "addresses", "searched")}
 
 
 def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

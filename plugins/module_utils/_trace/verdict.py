@@ -52,7 +52,8 @@ class Finding(t.NamedTuple):
     leave.
 
     caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
-    searched: the numbers of the routing tables that were searched for it, and for the way back.
+    searched: the numbers of the routing tables that were searched for it, and for the way back. links: of these routes. query: by
+    which it was routed.
     """
 
     verdict: str
@@ -63,6 +64,8 @@ class Finding(t.NamedTuple):
     steps: tuple[Step, ...]
     caveat: str = ""
     searched: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+    query: Query | None = None
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -114,14 +117,14 @@ def judge(seen: Observation, scene: Scene) -> Finding:
     else:
         verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    back = Query(query.destination, query.source)
-    searched = (*_searched(query, scene), *(_searched(back, scene) if query.source else ()))
-    return _with_programs(packet, found._replace(searched=searched), scene)
+    lookups = [scene.tables.decide(each) for each in (query, Query(query.destination, query.source)) if each.destination]
+    searched = tuple(table for decision in lookups for table in _searched(decision))
+    links = tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links))
+    return _with_programs(packet, found._replace(searched=searched, links=links, query=query), scene)
 
 
-def _searched(query: Query, scene: Scene) -> tuple[int, ...]:
-    """Return the numbers of the routing tables that are searched, the one with the route last."""
-    decision = scene.tables.decide(query)
+def _searched(decision: Decision) -> tuple[int, ...]:
+    """Return the numbers of the routing tables that were searched, the one with the route last."""
     return (*decision.tables, decision.rule.table) if decision.rule and decision.route else decision.tables
 
 

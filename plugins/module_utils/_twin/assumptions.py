@@ -15,10 +15,12 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._platform.sysctl_files import DOTTED
-from .._snapshot.open_facts import ADDRESSES, ROUTES
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
+from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
 from . import snapshot_form
-from .blueprint import BOTH, LOOPBACK, Entry, is_of_network
+from .blueprint import BOTH, LOOPBACK, Entry, entries, is_of_network
 
 _POD = "assumed-pod"
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
@@ -42,22 +44,23 @@ class Ends(t.NamedTuple):
 FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
 
 
-def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[str]]:
-    """The snapshot with the settings of ``assume``, with forwarding on, and with routes for the packet; and sentences about
-    these.
+def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[Assumption]]:
+    """The snapshot with the settings of ``assume``, with forwarding on, and with routes for the packet; and what is assumed.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
     snapshot_form.check(snapshot)
     interface = packet.interface
     given = _checked(assume)
-    told = [f"{key} = {value}, as the option assume says." for key, value in given.items()]
+    told = [Assumption.from_plain(plain) for plain in entries(snapshot, "assumed")]
+    told += (Assumption(f"{key} = {value}, as the option assume says.") for key, value in given.items())
     found = with_settings(snapshot, assume)
     settings = found["settings"]
     for key, family in FORWARDING:
         if not is_told(settings, key, family):
             put(settings, key, 1)
-            told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
+            sentence = f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards."
+            told.append(assumption.about(sentence, assumption.SETTING, key))
     links = list(found.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
@@ -66,7 +69,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
             names = ", ".join(str(one.get("name")) for one in links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         links.append(new_card(interface))
-        told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
+        told.append(Assumption(f"{interface} is not known. It is assumed to be a network interface that is up."))
     found["links"] = links
     told += _without_effect(given, {str(one.get("name")) for one in links})
     if not interface:
@@ -108,7 +111,7 @@ def _checked(assume: Entry) -> dict[str, int]:
     return {str(key): _value(key, value) for key, value in assume.items()}
 
 
-def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> list[Entry]:
+def _with_link_local(links: list[Entry], settings: Entry, told: list[Assumption]) -> list[Entry]:
     """Adds the link-local address from which the kernel asks for neighbours to every link that is up, unless IPv6 is off
     there."""
     found: list[Entry] = []
@@ -117,7 +120,9 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
         is_told = str(one.get("name")) in settings or one.get("name") == LOOPBACK or "UP" not in (one.get("flags") or ())
         if not is_told and not any(str(address.get("address")).startswith("fe80:") for address in own):
             own.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
-            told.append(f"The link-local address of {one.get('name')} is not known. It is assumed to be fe80::ff:{number + 1:x}.")
+            name, address = str(one.get("name")), f"fe80::ff:{number + 1:x}"
+            sentence = f"The link-local address of {name} is not known. It is assumed to be {address}."
+            told.append(assumption.about(sentence, assumption.LINK, name))
         found.append({**one, "addresses": own})
     return found
 
@@ -132,7 +137,7 @@ def link_addresses(links: t.Iterable[Entry]) -> list[str]:
     return [str(address.get("address")).partition("/")[0] for one in links for address in one.get("addresses") or ()]
 
 
-def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
     """The address from which the node sends, if the snapshot has none: on the link by which most packets leave."""
     is_ipv6 = packet.family == "ipv6"
     own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
@@ -145,27 +150,29 @@ def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> N
     if uplink:
         changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), host_address(address)]}
         found["links"] = [changed if one is uplink else one for one in found["links"]]
-        told.append(f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}.")
+        sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}."
+        told.append(Assumption(sentence))
 
 
-def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
     """An address on each card, if no output has those of the links: without one, the kernel masquerades nothing, and drops what
     loose filtering would pass."""
     is_ipv6 = packet.family == "ipv6"
     own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
     is_known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
-    if is_known or not any(fact.get("fact") == ADDRESSES for fact in found.get("open") or ()):
+    if is_known or not any(entry.fact.fact == ADDRESSES for entry in _open_facts(found)):
         return
     base = ipaddress.ip_address(BENCHMARK[packet.family])
     links = list(found["links"])
     for number, link in enumerate(links):
         if is_card(link):
-            told.append(f"The address of {link['name']} is not known. It is assumed to be {base + number}.")
+            sentence = f"The address of {link['name']} is not known. It is assumed to be {base + number}."
+            told.append(assumption.about(sentence, assumption.LINK, str(link["name"])))
             links[number] = {**link, "addresses": [*(link.get("addresses") or ()), host_address(str(base + number))]}
     found["links"] = links
 
 
-def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
     """Adds a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
     destination, family = packet.destination, packet.family
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
@@ -174,7 +181,7 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     others = list(found.get("routes") or ())
     if destination in link_addresses(found["links"]):
         found["routes"] = [*others, link_route(family, "default", back)]
-        told.append(f"The routes are not known. All is assumed to be reached by {back}.")
+        told.append(Assumption(f"The routes are not known. All is assumed to be reached by {back}."))
         return
     if not pods:
         peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
@@ -182,27 +189,29 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
         found["links"] = [*found["links"], *pods]
     ways = ((destination, pods[0]["name"]), ("default", back))
     found["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
-    told.append(
-        f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
-        f" reached by {back}."
-    )
+    sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
+    told.append(Assumption(f"{sentence} reached by {back}."))
 
 
 def _lacks_routes(snapshot: Entry, family: str) -> bool:
     """Whether no output has routes of the family."""
     routes = snapshot.get("routes")
-    opened = {(fact.get("fact"), fact.get("family", family)) for fact in snapshot.get("open") or ()}
+    is_open = any(entry.fact.fact == ROUTES and entry.family in ("", family) for entry in _open_facts(snapshot))
     has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())
-    return routes is None or ((ROUTES, family) in opened and has_none)
+    return routes is None or (is_open and has_none)
 
 
-def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[str]:
-    """Sentences about settings of links that the node does not have."""
+def _open_facts(snapshot: Entry) -> t.Iterator[OpenFact]:
+    return map(OpenFact.from_plain, entries(snapshot, "open"))
+
+
+def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[Assumption]:
+    """Name settings of links that the node does not have."""
     for key, value in given.items():
         of_family: dict[str, t.Any] = {}
         put(of_family, key, value)
         for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
-            yield f"{key} has no effect: the node has no link {link}."
+            yield Assumption(f"{key} has no effect: the node has no link {link}.")
 
 
 def _value(key: object, value: object) -> int:

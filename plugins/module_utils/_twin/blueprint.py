@@ -22,10 +22,13 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption, Concern, gap
 from .._snapshot.entries import kernels_rules
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, virtual_servers, vrfs
+from .foreign_tables import RESTORES
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -43,7 +46,6 @@ KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # of a new network n
 TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes that are not built: a packet to one host takes none
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
 FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by which packets fill a set
-RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
@@ -67,7 +69,7 @@ class Blueprint(t.NamedTuple):
     commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
     the tables whose routes it has. routes: those that the twin must have in the end.
     restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
-    of nft. sizes: of the sets. notes: sentences about what is different in the twin.
+    of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
     links: list[NewLink]
@@ -80,7 +82,7 @@ class Blueprint(t.NamedTuple):
     ruleset_text: str
     servers: dict[str, list[str]]
     sizes: bounds.Sets
-    notes: list[str]
+    notes: list[Assumption]
 
     @property
     def has_filled_sets(self) -> bool:
@@ -94,7 +96,7 @@ def draw(snapshot: Entry) -> Blueprint:
     for subset in (*bounds.MOST, "iptables", "ebtables"):
         entries(snapshot, subset)
     bounds.check(snapshot)
-    notes, sizes = list[str](), bounds.Sets()
+    notes, sizes = list[Assumption](), bounds.Sets()
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.found(entries(snapshot, "links"), notes)
@@ -133,7 +135,7 @@ def entries(snapshot: Entry, subset: str) -> list[Entry]:
     return found
 
 
-def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
+def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
     own = [one for one in entries(snapshot, "links") if one.get("name") != LOOPBACK]
     used, indexes = {1}, dict[str, int]()
     for number, one in enumerate(own):
@@ -151,11 +153,12 @@ def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
     return sorted(found, key=lambda link: (link.kind != "bridge", link.number))
 
 
-def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
+def _link(one: Entry, index: int, master: int, notes: list[Assumption]) -> NewLink:
     name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        notes.append(f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}.")
+        sentence = f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}."
+        notes.append(assumption.about(sentence, assumption.LINK, name))
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     given = (one.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.
@@ -228,7 +231,7 @@ def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
             yield f"link set dev {link['name']} type bridge_slave {' '.join(words)}"
 
 
-def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.Iterator[str]:
+def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]) -> t.Iterator[str]:
     """ports: of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
         for one in link.get("addresses") or ():
@@ -252,7 +255,9 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.
                 line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
                 yield f"-6 {line}" if family == IPV6 else line
             if "tentative" in flags or "dadfailed" in flags:
-                notes.append(f"{host} on {link['name']} is tentative on the node. In the twin it is usable.")
+                sentence = f"{host} on {link['name']} is tentative on the node. In the twin it is usable."
+                concerns = {Concern(assumption.ADDRESS, host), Concern(assumption.LINK, str(link["name"]))}
+                notes.append(Assumption(sentence, frozenset(concerns)))
 
 
 def _parsed_rule(option: str, one: Entry) -> rule.Rule:
@@ -275,7 +280,7 @@ def parsed_rules(snapshot: Entry) -> t.Iterator[rule.Rule]:
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
-def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[str]) -> t.Iterator[str]:
+def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[str]:
     """Lines that replace the kernel's rules by those of the snapshot, in its order."""
     if snapshot.get("rules") is None:
         return
@@ -292,13 +297,12 @@ def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[str]) ->
             yield from (f"{words} rule add {line}" for line in lines if line != LOCAL_RULE)
 
 
-def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
+def _rule(number: int, one: Entry, notes: list[Assumption]) -> tuple[str, str] | None:
     """Family and words of a rule."""
     option = f"snapshot.rules[{number}]"
     if one.get("unread"):
-        notes.append(
-            f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
-        )
+        sentence = f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
+        notes.append(gap(sentence, Concern(assumption.FAMILY, str(one.get("family") or "ipv4"))))
         return None
     if one.get("priority") in (0, "0"):
         return str(one.get("family") or "ipv4"), LOCAL_RULE
@@ -316,21 +320,21 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
     return shown["family"], " ".join(filter(None, words))
 
 
-def parsed_routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
+def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[route.Route, str]]:
     """The routes and their protocols, without those that the kernel adds by itself."""
     for number, one in enumerate(entries(snapshot, "routes")):
         if _is_kernels(one):
             continue
         if one.get("type") in TO_MANY:
             if one.get("protocol") != KERNELS:
-                notes.append(f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin.")
+                sentence = f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin."
+                notes.append(assumption.about(sentence, assumption.ROUTES, str(one.get("table"))))
             continue
         unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
         if unread or one.get("tos") or one.get("from"):
-            notes.append(
-                f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has"
-                f" {', '.join(unread) or 'a source or a type of service'}."
-            )
+            reason = ", ".join(unread) or "a source or a type of service"
+            sentence = f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {reason}."
+            notes.append(gap(sentence, Concern(assumption.ROUTES, str(one.get("table")))))
             continue
         given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
         if given.get("family") == "ipv6":
@@ -361,7 +365,7 @@ def route_line(one: route.Route, protocol: str) -> str:
     return f"{'-6' if one.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
 
 
-def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterator[tuple[str, str]]:
+def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:
     sets = foreign_tables.sets((str(ipset.get("save")) for ipset in entries(snapshot, "ipsets")), sizes, notes)
     if sets:
         yield "ipset", sets
@@ -372,11 +376,11 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterat
             if one.get("family") == family:
                 name = str(one.get("table"))
                 if name in texts:
-                    notes.append(
-                        f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin."
-                    )
+                    sentence = f"Table {name} of {family} is in both backends of iptables."
+                    place = Concern(assumption.TABLE, f"{family} {name}")
+                    notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
                 if name not in texts or one.get("backend") == "nft":
-                    texts[name] = foreign_tables.tables(str(one.get("save")), program, IPTABLES, notes)
+                    texts[name] = foreign_tables.tables(str(one.get("save")), family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
@@ -384,14 +388,14 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterat
         yield RESTORES["bridge"], text
 
 
-def _ebtables(snapshot: Entry, notes: list[str]) -> str:
+def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
     tables: dict[str, tuple[list[str], list[str]]] = {}
     for one in entries(snapshot, "ebtables"):
         heads, rules = tables.setdefault(str(one.get("table")), ([], []))
         heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
-    return foreign_tables.tables("".join(texts), RESTORES["bridge"], EBTABLES, notes) if texts else ""
+    return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
 
 
 def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:

@@ -20,7 +20,8 @@ from .._netlink import nfnetlink, wire
 from .._platform import kernel, process
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
-from . import blueprint, link_messages
+from .._snapshot.assumption import Assumption, gap
+from . import blueprint, foreign_tables, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 
@@ -45,6 +46,7 @@ ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
+FAMILIES = {program: family for family, program in foreign_tables.RESTORES.items()}
 
 # The trace begins before all chains of the snapshot: at the lowest priority, at which the kernel calls the newest chain first.
 TRACE = """\
@@ -75,7 +77,7 @@ class Twin(t.NamedTuple):
 
     texts: dict[str, str]
     bypassed: dict[Place, int]
-    notes: list[str]
+    notes: list[Assumption]
 
 
 def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
@@ -98,7 +100,7 @@ def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
 
 def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:
     """Builds everything. mark: set on each packet that comes in. Raises Failure."""
-    notes: list[str] = []
+    notes: list[Assumption] = []
     isolated.tell(f"create {len(drawn.links)} links")
     for path, value in FIRST:
         _set(path, value)
@@ -125,7 +127,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
 def _has_nat(drawn: Blueprint) -> bool:
     chains = (one.get("chain") for one in drawn.ruleset)
     return (
-        any("*nat\n" in text for program, text in drawn.restores if program != blueprint.RESTORES["bridge"])
+        any("*nat\n" in text for program, text in drawn.restores if program != foreign_tables.RESTORES["bridge"])
         or "type nat hook" in drawn.ruleset_text
         or any(isinstance(one, dict) and one.get("type") == "nat" for one in chains)
     )
@@ -207,7 +209,7 @@ def remove_links(isolated: Isolated, count: int) -> None:
             wire.exchange([link_messages.delete_group(group, group) for group in groups], isolated.netlink.dup)
 
 
-def _settings(drawn: Blueprint, notes: list[str]) -> None:
+def _settings(drawn: Blueprint, notes: list[Assumption]) -> None:
     """Writes the settings that differ. All links of a new network namespace have the same values, except the loopback."""
     usual: dict[str, str] = {}
     for path, value in drawn.settings:
@@ -220,9 +222,9 @@ def _settings(drawn: Blueprint, notes: list[str]) -> None:
             continue
         if not usual[place]:
             if value:
-                notes.append(f"{path.replace('/', '.')} = {value} is not in the twin: this kernel lacks it.")
+                notes.append(Assumption(f"{path.replace('/', '.')} = {value} is not in the twin: this kernel lacks it."))
         elif not _set(path, value):
-            notes.append(f"{path.replace('/', '.')} = {value} is not in the twin: the kernel refused it.")
+            notes.append(Assumption(f"{path.replace('/', '.')} = {value} is not in the twin: the kernel refused it."))
         elif not is_link:
             usual.clear()  # a setting of the node or of all links changes those of the links
 
@@ -241,7 +243,7 @@ def _set(path: str, value: int) -> bool:
     return False
 
 
-def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[str]:
+def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[Assumption]) -> list[str]:
     """Runs the lines, those for IPv6 last, and returns the lines that failed."""
     failed = []
     for family in ("-4", "-6"):
@@ -254,7 +256,7 @@ def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[s
     return failed
 
 
-def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list[str]) -> t.Iterator[str]:
+def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list[Assumption]) -> t.Iterator[str]:
     if not lines:
         return
     done = run(
@@ -265,7 +267,7 @@ def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list
         found = _FAILED.search(said)
         if found:
             line = lines[int(found[1]) - 1]
-            notes.append(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}.")
+            notes.append(gap(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}."))
             reason = ""
             yield line
         else:
@@ -285,7 +287,7 @@ def _program(name: str, package: str) -> str:
     return path
 
 
-def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
+def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
     """Adds the routes that the twin lacks, and removes those that the kernel added with addresses and the node does not have."""
     desired = dict(drawn.routes)
     current = {route for route, _protocol in Netlink().routes()}
@@ -308,7 +310,7 @@ def _distance(route: Route) -> int:
     return 0 if route.scope in (LINK, HOST) or not any(hop.via for hop in route.hops) else 1
 
 
-def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> str:
+def _restore(run: process.Runner, program: str, text: str, notes: list[Assumption]) -> str:
     """Loads a text, without the lines that the program refuses. Returns what was loaded. Raises Failure."""
     path = _program(program, program.partition("-")[0])
     argv = [path, "restore", "-exist"] if program == "ipset" else [path]
@@ -323,17 +325,18 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> 
         said = next((line for line in told if not line.endswith(":")), str(done.rc))
         if bad is None:
             raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
-        refused = lines.pop(bad)
+        concerns = [concern for _line, concern in foreign_tables.with_chains(FAMILIES.get(program, ""), lines)]
+        refused, chains = lines.pop(bad), concerns.pop(bad)
         extension = next((name for name in _LACKING.findall(done.stderr) if _has(refused, name)), "")
         if not extension:
-            notes.append(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).")
+            notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).", *chains))
             continue
         # A rule of each Service may have it.
         kept = [line for line in lines if not _has(line, extension)]
-        notes.append(
-            f"{program} refused {len(lines) - len(kept) + 1} lines, which are not in the twin: this kernel lacks {extension}. The"
-            f" first is: {refused}."
-        )
+        count = len(lines) - len(kept) + 1
+        sentence = f"{program} refused {count} lines, which are not in the twin: this kernel lacks {extension}."
+        chains = chains.union(*(own for line, own in zip(lines, concerns) if _has(line, extension)))
+        notes.append(gap(f"{sentence} The first is: {refused}.", *chains))
         lines = kept
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
 
@@ -362,16 +365,17 @@ def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str]
     return bad - 1 if lines and not lines[bad - 1].startswith(("*", "COMMIT")) else None
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
     if drawn.ruleset:
         _nft(run, json.dumps({"nftables": drawn.ruleset}), "-j")
-    lines = drawn.ruleset_text.splitlines()
+    lines, count = drawn.ruleset_text.splitlines(), 0
     while any(map(str.strip, lines)):
         refused = _refused_by_nft(run, "\n".join([*lines, ""]))
         if not refused:
             break
         place, said = refused
-        if place is None or sum("nft refused" in note for note in notes) == MOST_BAD_LINES:
+        count += 1
+        if place is None or count > MOST_BAD_LINES:
             raise Failure(f"nft does not load the ruleset of the snapshot: {said[:300]}")
         reason = (said.partition("Error: ")[2].splitlines() or [said])[0]
         if {"{", "}"} & {*re.sub(r"\{[^{}]*\}", "", lines[place])}:  # without it, the blocks around it would not fit
@@ -379,7 +383,7 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> N
             shown, lines = f"a table: {lines[first].strip(' {')}", [*lines[:first], *lines[last + 1 :]]
         else:
             shown = f"a line: {lines.pop(place).strip()}"
-        notes.append(f"nft refused {shown} ({reason}). The twin lacks it.")
+        notes.append(gap(f"nft refused {shown} ({reason}). The twin lacks it."))
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:

@@ -19,22 +19,25 @@ from .._core.fields import Unfit
 from .._netfilter import ipset_text, restore_text, rule_words
 from .._netfilter.rule_words import IPTABLES, Language
 from .._nftables import nft_listing
+from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
 from . import bounds
 
 # Kinds of nft's JSON objects. A hardware offload, a tunnel or a command such as flush is none of them.
 KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
+RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
+_RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
 _STATEFUL = re.compile(r" (?:nfacct|recent) ")
-_NO_RECORDS = "The records of the match recent are in no snapshot. They are assumed to be empty."
-_UNTRACED = "Statements `meta nftrace set` are not in the twin, which traces each packet itself."
+_NO_RECORDS = Assumption("The records of the match recent are in no snapshot. They are assumed to be empty.")
+_UNTRACED = Assumption("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
 
 Entry = t.Mapping[str, t.Any]
 Refused = t.Sequence[tuple[str, str]]
 
 
-def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: list[str]) -> str:
+def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> str:
     """The text for nft, each statement on its line. Raises Invalid if the text has no table, or its sets are too large.
 
     reserved: names of tables that are left out.
@@ -45,18 +48,31 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
     if listing.notes and not listing.tables:
         raise Invalid("snapshot.nftables_text", text[:200], "tables as nft list ruleset prints them")
     sizes.nft("snapshot.nftables_text", listing.allocated)
-    notes += listing.notes
+    notes += map(gap, listing.notes)
     return listing.text
 
 
-def tables(saved: str, program: str, language: Language, notes: list[str]) -> str:
+def tables(saved: str, family: str, language: Language, notes: list[Assumption]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(_stateless(saved, notes), language)
-    notes += _notes(program, found.refused)
+    text = _stateless(saved, notes)
+    found = restore_text.read(text, language)
+    concerns: dict[str, frozenset[Concern]] = {}
+    for line, chains in with_chains(family, text.splitlines() if found.refused else ()):
+        concerns[line] = concerns.get(line, frozenset()) | chains  # two chains may have the same rule
+    notes += _notes(RESTORES[family], found.refused, concerns)
     return found.text
 
 
-def _stateless(saved: str, notes: list[str]) -> str:
+def with_chains(family: str, lines: t.Iterable[str]) -> t.Iterator[tuple[str, frozenset[Concern]]]:
+    """Yield each line of an output of iptables-save with the chain whose rule it is; with none if it is no rule."""
+    table = ""
+    for line in map(str.strip, lines):
+        table = line[1:] if line.startswith("*") else table
+        rule = _RULE.match(line) if table else None
+        yield line, frozenset({Concern(CHAIN, f"{family} {table} {rule[1]}")} if rule else ())
+
+
+def _stateless(saved: str, notes: list[Assumption]) -> str:
     """The tables with the answers of two matches in their place, whose state is outside of the ruleset.
 
     nfacct counts, and is true where there is no quota (xt_nfacct.c), which iptables does not set. recent has no records, so that
@@ -98,7 +114,7 @@ def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[st
     return others, matches
 
 
-def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[str]) -> str:
+def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) -> str:
     """The sets for ``ipset restore``; empty if there are none. saved: the output of ``ipset save`` for each set.
 
     Raises Invalid if the sets are too large.
@@ -109,11 +125,11 @@ def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[str]) -> str:
         for command in commands:
             sizes.ipset(f"snapshot.ipsets[{number}].save", command)
         lines += map(ipset_text.render, commands)
-        notes += _notes("ipset", refused)
+        notes += _notes("ipset", refused, {})
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[str]) -> list[Entry]:
+def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> list[Entry]:
     """nft's JSON objects that a twin can have, in the order of loading. Raises Invalid if the sets are too large.
 
     reserved: names of tables whose objects are left out.
@@ -127,17 +143,17 @@ def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds
     return sorted(kept, key=_load_order)
 
 
-def _is_loadable(one: Entry, reserved: t.Container[str], notes: list[str]) -> bool:
+def _is_loadable(one: Entry, reserved: t.Container[str], notes: list[Assumption]) -> bool:
     kinds = [*one]
     if kinds == ["flowtable"]:
-        notes.append(f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path.")
+        sentence = f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path."
+        notes.append(Assumption(sentence))
         return False
     body = one[kinds[0]] if len(kinds) == 1 and kinds[0] in KINDS else None
     is_permitted = isinstance(body, dict) and body.get("name" if kinds == ["table"] else "table") not in reserved
     if not is_permitted and kinds != ["metainfo"]:
-        notes.append(
-            f"An object of nft is not in the twin, because its kind or its table is not permitted: {str(dict(one))[:120]}."
-        )
+        reason = "because its kind or its table is not permitted"
+        notes.append(gap(f"An object of nft is not in the twin, {reason}: {str(dict(one))[:120]}."))
     return is_permitted
 
 
@@ -148,7 +164,7 @@ def _allocated(body: Entry) -> int:
     return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
 
 
-def _without_tracing(one: Entry, notes: list[str]) -> list[Entry]:
+def _without_tracing(one: Entry, notes: list[Assumption]) -> list[Entry]:
     """A rule without the statements that end the kernel's reports about a packet, or begin them. Nothing of a rule that has no
     other, or that depends on whether a packet is reported: in the twin, each is."""
     statements = one["rule"].get("expr")
@@ -156,7 +172,7 @@ def _without_tracing(one: Entry, notes: list[str]) -> list[Entry]:
         return [one]
     others = [statement for statement in statements if not _is_tracing(statement)]
     if _names_nftrace(others):
-        notes.append(f"A rule of nft is not in the twin, because it depends on nftrace: {str(one['rule'])[:120]}.")
+        notes.append(gap(f"A rule of nft is not in the twin, because it depends on nftrace: {str(one['rule'])[:120]}."))
         return []
     _note_untraced(True, notes)
     return [{"rule": {**one["rule"], "expr": others}}] if others else []
@@ -175,7 +191,7 @@ def _names_nftrace(part: object) -> bool:
     return isinstance(part, list) and any(map(_names_nftrace, part))
 
 
-def _note_untraced(is_untraced: bool, notes: list[str]) -> None:
+def _note_untraced(is_untraced: bool, notes: list[Assumption]) -> None:
     if is_untraced and _UNTRACED not in notes:
         notes.append(_UNTRACED)
 
@@ -195,9 +211,10 @@ def _without_owner(one: Entry) -> Entry:
     return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
 
 
-def _notes(program: str, refused: Refused) -> t.Iterator[str]:
+def _notes(program: str, refused: Refused, concerns: t.Mapping[str, frozenset[Concern]]) -> t.Iterator[Assumption]:
     for line, allowed in refused[:MOST_NOTES]:
         shown = line if line.isprintable() else repr(line)
-        yield f"{program}: a line is not in the twin. It must be {allowed}: {shown[:120]}"
+        sentence = f"{program}: a line is not in the twin. It must be {allowed}: {shown[:120]}"
+        yield gap(sentence, *concerns.get(line, ()))
     if len(refused) > MOST_NOTES:
-        yield f"{program}: {len(refused) - MOST_NOTES} further lines are not in the twin."
+        yield gap(f"{program}: {len(refused) - MOST_NOTES} further lines are not in the twin.")

@@ -13,25 +13,17 @@ from .._core.errors import Invalid
 from .blueprint import Entry, entries
 
 LISTS = (
-    "links",
-    "neighbors",
-    "rules",
-    "routes",
-    "nftables",
-    "iptables",
-    "ipsets",
-    "ebtables",
-    "bpf",
-    "ipvs",
-    "pods",
-    "unread",
-    "open",
+    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "pods", "unread"),
+    *("open", "assumed", "evidence"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
-DICTIONARIES = {"links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes")}
+DICTIONARIES = {
+    "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
+    "assumed": ("concerns",),
+}  # fmt: skip
 WORDS = {"links": ("flags",), "ebtables": ("rules",), "iptables": ("lacking",)}
 FIELDS = {"links": ("peer", "settings")}
-NUMBERS = {"links": ("mtu",)}
+NUMBERS = {"links": ("mtu",), "evidence": ("destination_port",)}
 
 
 def check(snapshot: Entry) -> None:
@@ -58,6 +50,8 @@ def _check_entry(option: str, subset: str, one: Entry) -> None:
         _dictionary(f"{option}.{name}", one.get(name))
     for name in NUMBERS.get(subset, ()):
         _number(f"{option}.{name}", one.get(name) or 0)
+    for count in _list(f"{option}.counts", one.get("counts")) if subset == "evidence" else ():
+        _number(f"{option}.counts", count)
     if subset == "links":
         _list(f"{option}.peer.addresses", (one.get("peer") or {}).get("addresses"))
         _numbers(f"{option}.settings", {key: value for key, value in (one.get("settings") or {}).items() if value is not None})

@@ -20,6 +20,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6, Unfit
+from .._snapshot.assumption import Assumption, gap
 
 TOKEN = secrets.token_hex(4)  # of the tables of a twin, so that no table of a snapshot has the same name
 TABLE = f"kubenodeTwinIPVS-{TOKEN}"
@@ -29,11 +30,11 @@ REJECTION = {"ip": "icmp port-unreachable", "ip6": "icmpv6 port-unreachable"}
 HASHING = ("sh", "dh", "mh")
 
 
-def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]:
-    """The text for nft, empty if there are no servers, and sentences about the differences from IPVS."""
+def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assumption]]:
+    """The text for nft, empty if there are no servers, and the differences from IPVS."""
     rules: dict[str, list[str]] = {"ip": [], "ip6": []}
     refused: dict[str, list[str]] = {"ip": [], "ip6": []}
-    notes: list[str] = []
+    notes: list[Assumption] = []
     for server in servers:
         try:
             ends = [one for one in server.get("destinations") or () if fields.number(one.get("weight", 1), 0, fields.UINT32)]
@@ -41,16 +42,14 @@ def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]
             rules[family] += _rules(family, selector, ends)
             refused[family] += [] if ends else [f'{selector} reject with {REJECTION[family]} comment "{_shown(server)}"']
         except (Unfit, KeyError, TypeError, ValueError) as error:
-            notes.append(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}.")
+            notes.append(gap(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}."))
         if server.get("scheduler") in HASHING:
-            notes.append(
-                f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address. The twin chooses by"
-                " chance."
-            )
+            sentence = f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address."
+            notes.append(Assumption(f"{sentence} The twin chooses by chance."))
     used = [family for family in rules if rules[family] or refused[family]]
     if not used:
         return "", notes
-    notes.append("The twin translates packets to virtual servers of IPVS by rules of nft, and before routing.")
+    notes.append(Assumption("The twin translates packets to virtual servers of IPVS by rules of nft, and before routing."))
     return "".join(_table(family, rules[family], refused[family]) for family in used), notes
 
 

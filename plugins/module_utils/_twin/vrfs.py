@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
+from .._snapshot import assumption
+from .._snapshot.assumption import Assumption
+
 Entry = t.Mapping[str, t.Any]
 VRF = "vrf"
 DIRECTIONS = ("iif", "oif")
@@ -26,7 +29,7 @@ class Vrf(t.NamedTuple):
     links: tuple[str, ...]
 
 
-def found(links: t.Iterable[Entry], notes: list[str]) -> list[Vrf]:
+def found(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
     """The VRFs of a snapshot, without those whose table is not known, for which a note is added."""
     links = list(links)
     vrfs = []
@@ -37,14 +40,14 @@ def found(links: t.Iterable[Entry], notes: list[str]) -> list[Vrf]:
         ports = tuple(str(other["name"]) for other in links if other.get("master") == name)
         if isinstance(table, int) and table:
             vrfs.append(Vrf(name, table, (name, *ports)))
-            notes.append(
+            sentence = (
                 f"{name} is a VRF. In the twin, rules for its ports look up table {table} in place of the rule that VRFs share"
                 f" (lookup [l3mdev-table]): {', '.join(ports) or 'it has no ports'}."
             )
+            notes.append(assumption.about(sentence, assumption.LINK, name, *ports))
         else:
-            notes.append(
-                f"{name} is a VRF whose table is not known, so that the twin does not look it up. `ip -d link` shows it."
-            )
+            sentence = f"{name} is a VRF whose table is not known, so that the twin does not look it up. `ip -d link` shows it."
+            notes.append(assumption.gap(sentence, *(assumption.Concern(assumption.LINK, link) for link in (name, *ports))))
     return vrfs
 
 

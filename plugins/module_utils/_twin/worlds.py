@@ -36,6 +36,7 @@ from .._snapshot.open_facts import (
     SET,
     TABLE,
     Fact,
+    OpenFact,
 )
 from . import pod_links
 from .assumptions import (
@@ -98,10 +99,10 @@ class Open(t.NamedTuple):
 
 def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> dict[str, Open]:
     """Return the facts that a snapshot leaves open for a packet, by their ids. ports: of the packet."""
-    listed = [entry for entry in entries(snapshot, "open") if entry.get("family", "") in ("", packet.family)]
-    numbers = {str(entry.get("fact")): str(entry.get("table") or "") for entry in listed}
-    without_values = {str(entry.get("fact")) for entry in listed if entry.get("is_cut")}
-    facts = [_fact(entry) for entry in listed]
+    listed = [entry for entry in map(OpenFact.from_plain, entries(snapshot, "open")) if entry.family in ("", packet.family)]
+    numbers = {entry.fact.fact: entry.table for entry in listed}
+    without_values = {entry.fact.fact for entry in listed if entry.is_cut}
+    facts = [entry.fact for entry in listed]
     if packet.family == "ipv4":
         links = (str(link["name"]) for link in entries(snapshot, "links"))
         facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
@@ -134,14 +135,10 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     return result
 
 
-def _fact(entry: Entry) -> Fact:
-    return Fact(*(str(entry.get(key) or "") for key in Fact._fields))
-
-
 def check(snapshot: Entry) -> None:
     """Raises Invalid if the facts that an operator wrote into a snapshot have another form."""
     for number, entry in enumerate(entries(snapshot, "open")):
-        fact = _fact(entry)
+        fact = OpenFact.from_plain(entry).fact
         words = 3 if fact.kind in (CHAIN, POLICY, JUMP) else 2 if fact.kind in (TABLE, CUT) else 0
         if fact.kind not in KINDS or (words and len(fact.subject.split(" ")) != words):
             raise Invalid(f"snapshot.open[{number}].fact", fact.fact, f"an id that begins with one of {', '.join(KINDS)}")

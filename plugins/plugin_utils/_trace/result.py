@@ -100,28 +100,45 @@ class Cure(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """clause: behind "if"."""
+    """clause: behind "if". evidence: sentences that fit the outcome. contradicted_by: sentences that do not."""
 
     clause: str
     verdicts: list[str]
+    evidence: list[str]
+    contradicted_by: list[str]
 
 
 class Dependency(t.NamedTuple):
-    """An open fact on which the answer depends. ask: the command whose output would tell. outcomes: empty if nothing names it."""
+    """An open fact on which the answer depends. fact: its id. ask: the command whose output would tell; empty if none would.
 
+    outcomes: empty if no twin can be built with a value of the fact.
+    """
+
+    fact: str
     what: str
     ask: str
     outcomes: list[Outcome]
 
 
+class Output(t.NamedTuple):
+    """A command whose output is lacking, with the ids of the facts that it shows."""
+
+    command: str
+    facts: list[str]
+
+
 class Trace(t.NamedTuple):
-    """asked: the packet that was sent, and where it came in. before: how it was without the changes."""
+    """asked: the packet that was sent, and where it came in. before: how it was without the changes.
+
+    depends_on: facts with outcomes, and lines that a twin lacks. lacking: the outputs that would show further facts.
+    """
 
     asked: str
     way: Way
     branches: list[Branch]
     before: Way | None
     depends_on: list[Dependency]
+    lacking: list[Output]
     cures: list[Cure]
     unknown: list[str]
     assumed: list[str]
@@ -137,6 +154,10 @@ def from_result(result: object) -> Trace:
             f" kubenode.datapath.datapath_trace was expected, whose verdict is one of {', '.join(VERDICTS)}"
         )
     way = _way(found, "result")
+    facts = [
+        _dependency(entry, f"result.depends_on[{number}]")
+        for number, entry in enumerate(_dictionaries(found, "depends_on", "result"))
+    ]
     return Trace(
         _asked(way),
         way,
@@ -145,18 +166,31 @@ def from_result(result: object) -> Trace:
             for number, one in enumerate(_dictionaries(found, "branches", "result"))
         ],
         _way(found["before"], "result.before") if found.get("before") else None,
-        [
-            _dependency(entry, f"result.depends_on[{number}]")
-            for number, entry in enumerate(_dictionaries(found, "depends_on", "result"))
-        ],
+        [fact for fact in facts if fact.outcomes or not fact.ask],
+        _lacking(facts),
         [Cure(printable(one.get("change")), _verdicts(one)) for one in _dictionaries(found, "cures", "result")],
         *(_sentences(found, key) for key in ("unknown", "assumed", "ignored")),
     )
 
 
 def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
-    outcomes = [Outcome(printable(entry.get("if")), _verdicts(entry)) for entry in _dictionaries(found, "outcomes", place)]
-    return Dependency(printable(found.get("what")), printable(found.get("ask")), outcomes)
+    outcomes = [
+        Outcome(printable(entry.get("if")), _verdicts(entry), _sentences(entry, "evidence"), _sentences(entry, "contradicted_by"))
+        for entry in _dictionaries(found, "outcomes", place)
+    ]
+    fact, what, ask = (printable(found.get(key)) for key in ("fact", "what", "ask"))
+    return Dependency(fact, what, ask, outcomes)
+
+
+def _lacking(facts: t.Iterable[Dependency]) -> list[Output]:
+    """Return the outputs that would show the facts without outcomes, each once."""
+    found: dict[str, list[str]] = {}
+    without = [fact for fact in facts if fact.ask and not fact.outcomes]
+    commands = {fact.ask for fact in without}
+    for fact in without:
+        whole = fact.ask.partition(" -t ")[0]  # prints all tables
+        found.setdefault(whole if whole in commands else fact.ask, []).append(fact.fact)
+    return [Output(command, of_command) for command, of_command in found.items()]
 
 
 def _verdicts(entry: t.Mapping[str, t.Any]) -> list[str]:

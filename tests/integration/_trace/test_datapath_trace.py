@@ -717,6 +717,49 @@ def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
 
 
+COUNTED = """\
+$ iptables -nvL FORWARD
+Chain FORWARD (policy ACCEPT 5 packets, 300 bytes)
+ pkts bytes target     prot opt in     out     source               destination
+    9   540 DROP       0    --  eth0   *       0.0.0.0/0            0.0.0.0/0            match-set blocked src
+$ ip route
+default via 192.0.2.1 dev eth0
+10.1.0.0/24 via 192.0.2.2 dev eth0
+"""
+
+
+def test_a_counter_and_a_capture_make_an_outcome_likelier_and_none_certain(node: NamespaceNode) -> None:
+    packet = {"source": "198.51.100.1", "destination": "10.1.0.9", "destination_port": 80, "interface": "eth0"}
+    segment = "IP 198.51.100.1.40000 > 10.1.0.9.80: Flags [S], seq 1, win 64240, length 0"
+    capture = f"# tcpdump -nni eth0\n12:00:01.000 {segment}\n12:00:02.010 {segment}\n"
+    found = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other"})
+    (fact,) = [fact for fact in found["depends_on"] if fact["fact"] == "set:blocked"]
+    without, included = fact["outcomes"]
+    rule = "ip filter: -A FORWARD -i eth0 -m set --match-set blocked src -j DROP has 9 packets"
+    again = "tcpdump shows the SYN from 198.51.100.1 to 10.1.0.9 port 80 2 times, and no answer"
+    assert (found["verdict"], found["certain"]) == ("unknown", False)
+    assert (included["verdict"], included["evidence"], included["contradicted_by"]) == ("dropped", [rule, again], [])
+    assert (without["verdict"], without["evidence"], without["contradicted_by"]) == ("forwarded", [], [again])
+    assert found["reason"].endswith(f"It is likelier that the set blocked has the packet's addresses: {rule}; {again}.")
+    told = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other", "set:blocked": "without"})
+    assert told["verdict"] == "forwarded" and f"The answer does not fit what an output shows: {again}." in told["unknown"]
+
+
+def test_of_what_the_outputs_lack_only_what_the_packet_met_is_assumed(node: NamespaceNode) -> None:
+    pods = range(1, 8)
+    rules = "".join(f"-A cali-tw-cali{pod} -p tcp -j cali-pri-{pod}\n" for pod in pods)
+    routes = "".join(f"10.1.0.{pod} dev cali{pod} scope link\n" for pod in pods)
+    dump = {"report": f"$ iptables-save -t filter | grep cali\n{rules}$ ip route\ndefault via 192.0.2.1 dev eth0\n{routes}"}
+    packet = {"source": "198.51.100.1", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert [one for one in found["assumed"] if "hain cali" in one] == [
+        "No rule of the paste jumps to chain cali-tw-cali5. `-A FORWARD -o cali5 -j cali-tw-cali5` (ip filter) is assumed.",
+        "Chain cali-pri-5 (ip filter) is not in the paste. It is assumed to be empty.",
+    ]
+    assert "The policy of chain FORWARD (ip filter) is not in the paste. It is assumed to be ACCEPT." in found["assumed"]
+    assert not any("OUTPUT" in one or "ipv6" in one for one in found["assumed"])
+
+
 @pytest.mark.parametrize(("text", "packet", "culprit", "reason"), REPORTS.values(), ids=REPORTS)
 def test_the_culprit_of_a_public_report_is_named(
     node: NamespaceNode, text: str, packet: dict[str, Any], culprit: str, reason: str
@@ -866,7 +909,9 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
     found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
     assert found["culprit"] == {"kind": "rule", "text": text}
-    assert any(one.startswith("nft: line 2 of the ruleset") and one.endswith("object_to_come x {") for one in found["assumed"])
+    (line,) = [one for one in found["assumed"] if one.startswith("nft: line 2 of the ruleset")]
+    assert line.endswith("object_to_come x {")
+    assert line in [fact["what"] for fact in found["depends_on"] if fact["fact"].startswith("line:")]
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:

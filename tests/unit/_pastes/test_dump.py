@@ -57,10 +57,11 @@ def test_a_line_of_text_is_the_same_packet(dump: Any) -> None:
     assert result["failed"] and result["msg"].startswith("datapath_trace: packet must be a line such as tcp 10.0.0.1:40000 > ")
 
 
-def test_the_result_has_the_sentences_of_both() -> None:
+def test_the_module_gets_what_the_outputs_lack_and_the_result_has_the_lines_that_were_not_understood() -> None:
     dump = {"ip route": "default via 10.0.0.1 dev eth0\ngarbage\n", "pod-ip-route": "default via 10.0.0.1 dev eth0\n"}
-    result = _pastes.execute({"packet": PACKET, "dump": dump}, Node().run)
-    assert len(result["assumed"]) == 2 and result["assumed"][-1] == "by the module"
+    node = Node()
+    result = _pastes.execute({"packet": PACKET, "dump": dump}, node.run)
+    assert result["assumed"] == ["by the module"] and len(node.arguments["snapshot"]["assumed"]) == 1
     assert len(result["ignored"]) == 1 and "garbage" in result["ignored"][0]
 
 

@@ -602,6 +602,64 @@ def test_public_reports_are_understood_line_by_line(name: str) -> None:
     assert found.ignored == []
 
 
+ARTICLE = """\
+In this part we look at how the packet is sent to a pod. The node has these routes:
+
+```
+$ ip route
+default via 192.0.2.1 dev eth0
+10.1.0.9 dev veth1 scope link
+```
+
+Nothing to see there, and the rules say that all of it is in table main.
+The chains are more of a surprise, because the policy of FORWARD is DROP:
+
+```
+Chain FORWARD (policy DROP)
+target     prot opt source               destination
+```
+
+    $ tcpdump -ni eth0 port 80
+    12:00:01.000000 IP 198.51.100.1.40000 > 10.1.0.9.80: Flags [S], seq 1, win 64240, length 0
+gw 192.0.2.1 dev eth0 src 192.0.2.4
+"""
+
+
+def test_an_article_reads_as_its_outputs_and_its_prose_is_counted() -> None:
+    found = pastes.read({"report": ARTICLE})
+    assert [route["to"] for route in found.snapshot["routes"]] == ["default", "10.1.0.9"]
+    assert ":FORWARD DROP [0:0]" in table(found.snapshot, "filter")
+    assert found.ignored == [
+        "Not understood, because it belongs to no command that is known: gw 192.0.2.1 dev eth0 src 192.0.2.4",
+        "3 lines are prose, or the output of another command, and left out.",
+    ]
+
+
+def test_a_failure_that_a_command_prints_is_no_prose() -> None:
+    failure = "iptables v1.8.7 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)"
+    found = pastes.read({"report": f"$ ip route\ndefault dev eth0\n$ iptables-save\n{failure}\nand that is all there is\n"})
+    assert failure in found.ignored[0] and found.ignored[1].startswith("1 line is prose")
+    assert "table:ip filter" in [fact["fact"] for fact in found.snapshot["open"]]
+
+
+def test_the_comment_of_a_rule_is_no_prose() -> None:
+    rule = "DROP all -- pod.example.com 0.0.0.0/0 /* this is to be dropped */"
+    (sentence,) = pastes.read({"iptables -L": f"Chain FORWARD (policy ACCEPT)\n{HEAD}{rule}\n"}).ignored
+    assert sentence.endswith(rule)
+
+
+def test_the_lines_that_came_nearest_to_an_output_are_named() -> None:
+    text = (
+        "It does not work, and we do not know why.\nx -s 10.0.0.0/8 -j DROP\ngw 10.0.0.1 dev eth0 metric 5\nrp_filter\n10.0.0.9\n"
+    )
+    with pytest.raises(Invalid) as error:
+        pastes.read({"report": text})
+    assert (
+        "nearest, each with the command that it may be of: gw 10.0.0.1 dev eth0 metric 5 (ip route);"
+        " x -s 10.0.0.0/8 -j DROP (iptables-save); rp_filter (sysctl);"
+    ) in str(error.value)
+
+
 def test_nothing_understood_is_an_error() -> None:
     with pytest.raises(Invalid, match="dump must be outputs of ip"):
         pastes.read({"report": "it does not work\n"})

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, gap
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
@@ -20,8 +21,8 @@ NFT = Open(open_facts.NFT_OPEN)
 def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "reply": None, "culprit": None, "packet": None, "steps": [], "came_in_by": "eth0", "interface": "eth1", "bridge": "",
-        "searched": [], "matching": {}, "is_virtual": False, "pod_side": "", "branches": [], "assumed": [],
-        "reason": "It leaves.",
+        "addresses": [], "searched": [], "links": ["eth0", "eth1"], "matching": {}, "is_virtual": False, "pod_side": "",
+        "branches": [], "assumed": [], "reason": "It leaves.",
     }  # fmt: skip
     return {**usual, "verdict": verdict, **fields}
 
@@ -40,12 +41,12 @@ def explored(first: dict[str, Any], *opened: Open, **verdicts: str) -> tuple[cer
 def test_what_is_the_same_in_every_world_is_certain() -> None:
     found, facts = explored(answer(), FILTER)
     assert [*found.answers] == [(), (("rp_filter:eth0", 1),), (("rp_filter:eth0", 2),)]
-    assert certainty.conclusion(found, facts) == {"certain": True, "depends_on": []}
+    assert certainty.conclusion(found, facts, "ipv4") == {"certain": True, "depends_on": [], "assumed": []}
 
 
 def test_a_value_that_changes_the_verdict_makes_it_unknown_and_is_named() -> None:
     found, facts = explored(answer(), FILTER, rp_filter_1="dropped")
-    result = certainty.conclusion(found, facts)
+    result = certainty.conclusion(found, facts, "ipv4")
     assert (result["verdict"], result["certain"], result["culprit"]) == ("unknown", False, None)
     assert result["reason"] == (
         "The reverse-path filter of eth0 is open. If rp_filter of eth0 is 0 or rp_filter of eth0 is 2, the packet is forwarded."
@@ -57,23 +58,34 @@ def test_a_value_that_changes_the_verdict_makes_it_unknown_and_is_named() -> Non
 
 def test_a_fact_that_the_packet_does_not_meet_is_not_tried() -> None:
     found, facts = explored(answer(came_in_by="eth7"), FILTER, CHAIN, rp_filter_1="dropped", chain_1="dropped")
-    assert [*found.answers] == [()] and certainty.conclusion(found, facts)["certain"]
+    assert [*found.answers] == [()] and certainty.conclusion(found, facts, "ipv4")["certain"]
     jump = {"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": "jump OWN"}
     found, facts = explored(answer(came_in_by="eth7", steps=[jump]), FILTER, CHAIN, chain_1="dropped")
-    assert certainty.conclusion(found, facts)["depends_on"][0]["fact"] == "chain:ip filter OWN"
+    assert certainty.conclusion(found, facts, "ipv4")["depends_on"][0]["fact"] == "chain:ip filter OWN"
 
 
 def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> None:
     found, facts = explored(answer(), NFT)
-    result = certainty.conclusion(found, facts)
+    result = certainty.conclusion(found, facts, "ipv4")
     assert "verdict" not in result and not result["certain"]
     assert result["depends_on"] == [{**open_facts.NFT_OPEN._asdict(), "outcomes": []}]
 
 
+def test_the_facts_that_decide_come_first_and_then_those_that_one_command_shows_together() -> None:
+    tables = [Open(open_facts.table("ip", name)) for name in ("raw", "nat")]
+    first = answer(assumed=[gap("A line is lacking.")])
+    found, facts = explored(first, tables[0], NFT, tables[1], FILTER, rp_filter_1="dropped")
+    result = certainty.conclusion(found, facts, "ipv4")
+    assert [(fact["fact"], fact["ask"]) for fact in result["depends_on"]] == [
+        ("rp_filter:eth0", FILTER.fact.ask), ("line:1", ""), ("table:ip raw", "iptables-save"), ("table:ip nat", "iptables-save"),
+        ("nft", "nft list ruleset"),
+    ]  # fmt: skip
+
+
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
     sentence = "iptables-nft-restore: a line is not in the twin. It must be ...: -A FORWARD -m geoip"
-    found, facts = explored(answer(assumed=[sentence]))
-    result = certainty.conclusion(found, facts)
+    found, facts = explored(answer(assumed=[Assumption("The routes are not known."), gap(sentence)]))
+    result = certainty.conclusion(found, facts, "ipv4")
     assert not result["certain"] and result["depends_on"][0]["what"] == sentence
 
 
@@ -82,4 +94,4 @@ def test_there_is_an_end_to_the_worlds() -> None:
     steps = [{"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": f"jump C{number}"} for number in range(40)]
     found, facts = explored(answer(steps=steps), *many)
     assert len(found.answers) == certainty.MOST_WORLDS and not found.is_whole
-    assert not certainty.conclusion(found, facts)["certain"]
+    assert not certainty.conclusion(found, facts, "ipv4")["certain"]

@@ -11,6 +11,12 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import (
+    CHAIN,
+    Assumption,
+    Concern,
+    gap,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
 
 
@@ -23,9 +29,9 @@ def test_a_warning_about_a_line_is_not_the_reason_of_the_next_failure() -> None:
     def run(_argv: Sequence[str], _stdin: str | None) -> Completed:
         return Completed(1, "", "Warning: scope is obsolete.\nCommand failed -:2\n")
 
-    notes: list[str] = []
+    notes: list[Assumption] = []
     build_backend._ip(run, ["addr add a", "addr add b"], notes)
-    assert notes == ["The twin lacks `ip addr add b`: it failed."]
+    assert notes == [gap("The twin lacks `ip addr add b`: it failed.")]
 
 
 def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -> None:
@@ -34,7 +40,8 @@ def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -
     def run(_argv: Sequence[str], stdin: str | None) -> Completed:
         return Completed(4, "", said) if "-A B" in (stdin or "") else Completed(0, "", "")
 
-    notes: list[str] = []
+    notes: list[Assumption] = []
     kept = build_backend._restore(run, "iptables-nft-restore", "*filter\n-A A\n-A B\nCOMMIT\n", notes)
     assert kept == "*filter\n-A A\nCOMMIT\n"
-    assert notes == ["iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed)."]
+    sentence = "iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed)."
+    assert notes == [gap(sentence, Concern(CHAIN, "ip filter B"))]

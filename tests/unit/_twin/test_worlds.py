@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import worlds
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
 
@@ -53,6 +54,18 @@ def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
     changed, _left = worlds.applied(given, worlds.open_for(given, TO_POD, {80}), {"set:S": "with"})
     lines = changed["ipsets"][0]["save"].splitlines()
     assert lines[0] == "create S hash:net,port family inet" and "add S 128.0.0.0/1,tcp:80" in lines and len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys"),
+    [
+        (OpenFact(open_facts.NFT_OPEN), {"fact", "what", "ask"}),
+        (OpenFact(open_facts.routes("7"), "ipv6", "7"), {"fact", "what", "ask", "family", "table"}),
+        (OpenFact(open_facts.RULES_OPEN, "ipv4", is_cut=True), {"fact", "what", "ask", "family", "is_cut"}),
+    ],
+)
+def test_a_snapshot_keeps_an_open_fact(entry: OpenFact, keys: set[str]) -> None:
+    assert entry.plain().keys() == keys and OpenFact.from_plain(entry.plain()) == entry
 
 
 def test_facts_of_the_other_family_are_left_out() -> None:

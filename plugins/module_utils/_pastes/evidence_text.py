@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What conntrack and tcpdump print, and the counters of rules, as evidence of packets that passed the node."""
+
+from __future__ import annotations
+
+import collections
+import re
+import typing as t
+
+from .._core import fields
+from .._core.fields import Unfit
+from .._snapshot.evidence import ASSURED, COUNTER, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .commands import Part
+from .iptables_tables import Tables
+from .netfilter_text import CHAIN_OF_NFT, TABLE_OF_NFT
+
+MOST = 1024  # entries
+APART = (
+    0.5  # seconds between a segment and its repetition: the kernel repeats the first after one, and a tool shows copies at once
+)
+_CONNECTION = re.compile(
+    r"(?:ipv[46]\s+\d+\s+)?(?P<protocol>tcp|udp|sctp|icmp|icmpv6)\s+\d+\s+(?:\d+\s+)?(?:[A-Z_\d]+\s+)?"
+    r"src=(?P<source>\S+) dst=(?P<destination>\S+) (?:sport=\d+ dport=(?P<port>\d+) )?.*"
+)
+_SEGMENT = re.compile(
+    r"(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d\.\d+) (?:(?P<link>\S+) +(?:In|Out|[BMP]) +)?IP6? "
+    r"(?P<source>[\da-f.:]+)\.(?P<sport>\d+) > (?P<destination>[\da-f.:]+)\.(?P<dport>\d+): Flags \[(?P<flags>S\.?)\].*"
+)
+_DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
+_NFT_DROP = re.compile(r"\bcounter packets (\d+) bytes \d+ (?:drop|reject)\b")
+Flow = tuple[str, int, str, int]  # source and destination of a segment
+
+
+class Traffic:
+    """The connections and segments in outputs, line by line."""
+
+    def __init__(self) -> None:
+        self._connections: dict[Evidence, None] = {}
+        self._times: dict[tuple[str, Flow, str], list[float]] = {}  # of segments, by flags, flow and link
+
+    def read(self, line: str) -> bool:
+        """Read a line. Return whether it is one of conntrack or tcpdump."""
+        text = line.strip()
+        connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(text)
+        try:
+            if connection:
+                self._add_connection(text, connection)
+            elif segment:
+                self._add_segment(segment)
+        except Unfit:
+            return False
+        return bool(connection or segment)
+
+    def _add_connection(self, text: str, found: re.Match[str]) -> None:
+        kind = UNREPLIED if "[UNREPLIED]" in text else ASSURED if "[ASSURED]" in text else ""
+        ends = (_address(found["source"]), _address(found["destination"]))
+        if kind:
+            self._connections[Evidence(kind, "", found["protocol"], *ends, int(found["port"] or 0))] = None
+
+    def _add_segment(self, found: re.Match[str]) -> None:
+        hours, minutes, seconds = found["time"].split(":")
+        time = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+        flow = (_address(found["source"]), int(found["sport"]), _address(found["destination"]), int(found["dport"]))
+        times = self._times.setdefault((found["flags"], flow, found["link"] or ""), [])
+        if not times or time - times[-1] >= APART:
+            times.append(time)
+
+    def evidence(self) -> list[Evidence]:
+        answered = {flow[2:] + flow[:2] for flags, flow, _link in self._times if flags == "S."}
+        found = dict(self._connections)
+        for (flags, flow, _link), times in self._times.items():
+            source, _sport, destination, port = flow if flags == "S" else flow[2:] + flow[:2]
+            if len(times) > 1 and not (flags == "S" and flow in answered):
+                kind = SYN if flags == "S" else SYN_ACK
+                found[Evidence(kind, "", "tcp", str(source), str(destination), int(port), (len(times),))] = None
+        return [*found][:MOST]
+
+
+def _address(text: str) -> str:
+    return fields.show(fields.address(text)[1])
+
+
+def of_tables(tables: Tables) -> list[Evidence]:
+    """Return the counters of rules and policies of iptables that dropped packets."""
+    found = []
+    for (family, name), table in sorted(tables.items()):
+        for (chain, rule), counts in table.counts.items():
+            is_drop = bool(_DROPS.search(rule)) if rule else table.policies.get(chain) == "DROP"
+            text = f"-A {chain} {rule}" if rule else f"-P {chain} DROP"
+            found += [Evidence(COUNTER, f"{family} {name}: {text}", counts=tuple(counts))] if is_drop else []
+    return [entry for entry in found if any(entry.counts)][:MOST]
+
+
+def of_rulesets(parts: t.Iterable[Part]) -> list[Evidence]:
+    """Return the counters of rules of nft that dropped packets."""
+    counts: dict[str, list[int]] = {}
+    for part in parts:
+        own: collections.Counter[str] = collections.Counter()
+        table = chain = ""
+        for line in part.lines:
+            of_table, of_chain, rule = TABLE_OF_NFT.match(line.strip()), CHAIN_OF_NFT.match(line), _NFT_DROP.search(line)
+            table = f"{of_table[1] or 'ip'} {of_table[2]}" if of_table else table
+            chain = of_chain[1] if of_chain else chain
+            if rule and table and chain:
+                own[f"{table} {chain}: {without_counter(line.strip())}"] += int(rule[1])
+        for text, packets in own.items():
+            counts.setdefault(text, []).append(packets)
+    return [Evidence(COUNTER, rule, counts=tuple(of_rule)) for rule, of_rule in counts.items() if any(of_rule)][:MOST]

@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""States of a node in the names of outputs, such as ``iptables-save-before.txt`` and ``iptables-save-after.txt``.
+
+Outputs of two states are not one node. An output that was pasted twice is, even if its counters moved in between.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.errors import Invalid
+from . import commands
+from .commands import Part
+
+SHOWN = 5  # names of one state in an error
+_EXTENSION = re.compile(r"\.(?:txt|log|out|json)$")
+_WORD = re.compile(r"(?:^|[-_. ])(before|after|old|new)(?=$|[-_. ])", re.IGNORECASE)
+_TIME = re.compile(r"[-_. ](\d{4}-?\d\d-?\d\d(?:[-_T ]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?Z?|\d{10})(?=$|[-_. ])")
+_NUMBER = re.compile(r"(?<!table)(?<!-t)[-_.](\d{1,2})$")  # not of a routing table
+_COUNTERS = re.compile(
+    r"\[\d+:\d+\]|\bpackets \d+ bytes \d+|\b\d+[KMGTPE]? packets, \d+[KMGTPE]? bytes|\b(?:valid_lft|preferred_lft|expires) \S+"
+)
+_COLUMNS = re.compile(r"^\s*((?:\d+ +)?)\d+[KMGTPE]? +\d+[KMGTPE]? +(?=\S)")  # of iptables -v
+Key = tuple[str, str, str, str]  # kind, family, table and chain of a command
+
+
+class Named(t.NamedTuple):
+    """The name of an output without its state, and the state; empty for none."""
+
+    command: str
+    state: str
+
+
+def named(name: str) -> Named:
+    """Divide a name into that of the command, and the words that say when the output was made."""
+    stem = _EXTENSION.sub("", name.strip())
+    states = list[str]()
+    for pattern in (_WORD, _TIME):
+        states += pattern.findall(stem)
+        stem = pattern.sub("", stem)
+    number = _NUMBER.search(stem)
+    return Named(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
+
+
+def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
+    """Raises Invalid if the parts, by the name of their output, are of more than one state of the node."""
+    outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
+    for name, of_name in parts.items():
+        command, state = named(name)
+        base = _NUMBER.sub("", command)
+        for part in of_name:
+            if part.kind and not part.is_pod and any(map(str.strip, part.lines)):
+                of_key = outputs.setdefault(base, {}).setdefault((part.kind, part.family, part.table, part.chain), {})
+                of_key.setdefault(state, []).extend(without_counters(part))
+    states = {state for keys in outputs.values() for of_key in keys.values() if _differ(of_key) for state in of_key}
+    if states:
+        raise _two_states(sorted(states), parts)
+
+
+def without_counters(part: Part) -> list[str]:
+    """Return the lines of an output without the counters of rules, and without lifetimes."""
+    lines = (_COUNTERS.sub("", line) for line in part.lines if line.strip())
+    return [(_COLUMNS.sub(r"\1", line) if part.kind == commands.IPTABLES_LIST else line).strip() for line in lines]
+
+
+def _differ(outputs: t.Mapping[str, list[str]]) -> bool:
+    return any(lines != next(iter(outputs.values())) for lines in outputs.values())
+
+
+def _two_states(states: t.Sequence[str], names: t.Iterable[str]) -> Invalid:
+    of_state = {state: [name for name in names if named(name).state == state] for state in states}
+    listed = "; ".join(
+        f"{state or 'no state in the name'}: {', '.join(of[:SHOWN])}{', ...' if len(of) > SHOWN else ''}"
+        for state, of in of_state.items()
+    )
+    return Invalid(
+        "dump",
+        f"outputs of {len(states)} states of the node ({listed})",
+        "outputs of one state. Put the files of each state into a folder of their own, or give a dictionary of the outputs of one"
+        " state, and trace the states one by one",
+    )

@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What is taken for granted in place of what a snapshot lacks, as values that travel to the answer."""
+
+from __future__ import annotations
+
+import typing as t
+
+# Kinds of concerns. The rules of a chain matter where a packet enters it, its policy where a packet comes to its end.
+LINK, ADDRESS, FAMILY, SETTING = "link", "address", "family", "setting"
+CHAIN, JUMP, POLICY, TABLE, SET, ROUTES = "chain", "jump", "policy", "table", "set", "routes"
+
+
+class Concern(t.NamedTuple):
+    """An object of the node.
+
+    name: such as ``ip filter`` of a table, ``ip filter FORWARD`` of a chain or its policy, ``ip filter FORWARD OWN`` of a jump.
+    """
+
+    kind: str
+    name: str
+
+
+class Assumption(t.NamedTuple):
+    """sentence: for the operator. concerns: matters to a packet that meets one of them; to each packet if there are none.
+
+    is_gap: whether the twin lacks a line of the snapshot, which may decide otherwise.
+    """
+
+    sentence: str
+    concerns: frozenset[Concern] = frozenset()
+    is_gap: bool = False
+
+    def matters(self, met: t.AbstractSet[Concern]) -> bool:
+        """Whether the assumption matters to a packet that met these objects."""
+        return not self.concerns or not self.concerns.isdisjoint(met)
+
+    def plain(self) -> dict[str, t.Any]:
+        """Return the assumption as data for another process."""
+        concerns = [concern._asdict() for concern in sorted(self.concerns)]
+        return {"sentence": self.sentence, "concerns": concerns, "is_gap": self.is_gap}
+
+    @classmethod
+    def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Assumption:
+        concerns = (Concern(str(entry.get("kind")), str(entry.get("name"))) for entry in plain.get("concerns") or ())
+        return cls(str(plain.get("sentence") or ""), frozenset(concerns), bool(plain.get("is_gap")))
+
+
+def about(sentence: str, kind: str, *names: str) -> Assumption:
+    """Return the assumption that matters where a packet meets an object of the kind with one of the names."""
+    return Assumption(sentence, frozenset(Concern(kind, name) for name in names))
+
+
+def gap(sentence: str, *concerns: Concern) -> Assumption:
+    """Return the assumption that a line of the snapshot, which the twin lacks, decides nothing."""
+    return Assumption(sentence, frozenset(concerns), is_gap=True)

@@ -1,0 +1,90 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which outcomes the evidence in a snapshot favours: what counters, connections and captures show of other packets.
+
+Evidence makes no answer certain: a counter shows that some packet met a rule, and not which.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._snapshot.evidence import ASSURED, COUNTER, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .verdict import ARRIVED, UNKNOWN
+
+Answer = t.Mapping[str, t.Any]
+FITS, NEUTRAL, CONTRADICTS = 1, 0, -1
+
+
+class Flow(t.NamedTuple):
+    """The first packet of a connection, before or after its translation. source: empty if the node chooses it."""
+
+    protocol: str
+    source: str
+    destination: str
+    destination_port: int
+
+    def is_of(self, entry: Evidence) -> bool:
+        is_source = not self.source or entry.source == self.source
+        ends = (entry.protocol, entry.destination, entry.destination_port)
+        return is_source and ends == (self.protocol, self.destination, self.destination_port)
+
+
+def about(evidence: t.Iterable[Evidence], flows: t.Collection[Flow]) -> list[Evidence]:
+    """Return the evidence about the connection, and the counters. flows: of the packet, in each world."""
+    return [entry for entry in evidence if entry.kind == COUNTER or any(flow.is_of(entry) for flow in flows)]
+
+
+def flows(sent: Flow, answers: t.Iterable[Answer | None]) -> set[Flow]:
+    """Return the packet as it was sent, and as it left in each answer."""
+    left = [answer["packet"] for answer in answers if answer and answer["packet"]]
+    translated = (
+        Flow(sent.protocol, str(packet["source"]), str(packet["destination"]), int(packet.get("destination_port") or 0))
+        for packet in left
+    )
+    return {sent, *translated}
+
+
+def sentence(entry: Evidence) -> str:
+    """Return what an output shows."""
+    what = f"from {entry.source} to {entry.destination} port {entry.destination_port}"
+    if entry.kind == COUNTER:
+        least, most = min(entry.counts), max(entry.counts)
+        return f"{entry.rule} has {most} packets" if least == most else f"{entry.rule} went from {least} to {most} packets"
+    return {
+        UNREPLIED: f"conntrack has the connection {what} without a reply",
+        ASSURED: f"conntrack has the connection {what} with traffic in both directions",
+        SYN: f"tcpdump shows the SYN {what} {sum(entry.counts)} times, and no answer",
+        SYN_ACK: f"tcpdump shows the answer to the SYN {what} {sum(entry.counts)} times",
+    }[entry.kind]
+
+
+def fit(entry: Evidence, outcome: Answer) -> int:
+    """Return whether evidence fits an outcome of a fact, or contradicts it."""
+    verdict, reply = outcome["verdict"], outcome["reply_verdict"]
+    if entry.kind == COUNTER:
+        culprit = without_counter(str((outcome["culprit"] or {}).get("text", "")))
+        return FITS if culprit == entry.rule else NEUTRAL
+    if UNKNOWN in (verdict, reply) or (verdict in ARRIVED and not reply):
+        return NEUTRAL
+    is_answered = verdict in ARRIVED and reply in ARRIVED
+    if entry.kind == ASSURED:
+        return FITS if is_answered else CONTRADICTS
+    if entry.kind == SYN_ACK:  # the destination has the packet, and the source does not have the answer
+        return FITS if verdict in ARRIVED and not is_answered else CONTRADICTS
+    return CONTRADICTS if is_answered else FITS
+
+
+def of_kind(evidence: t.Iterable[Evidence], outcome: Answer, fitting: int) -> list[str]:
+    """Return the sentences about evidence that fits an outcome, or that contradicts it."""
+    return [sentence(entry) for entry in evidence if fit(entry, outcome) == fitting]
+
+
+def favoured(outcomes: t.Sequence[Answer]) -> list[Answer]:
+    """Return the outcomes that most of the evidence fits; none if it fits all alike."""
+    weights = [len(outcome["evidence"]) - len(outcome["contradicted_by"]) for outcome in outcomes]
+    most = max(weights, default=0)
+    return [outcome for outcome, weight in zip(outcomes, weights) if weight == most] if min(weights, default=0) < most else []

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counters, connections and captured segments in outputs are evidence of packets that passed the node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
+    ASSURED,
+    COUNTER,
+    SYN,
+    SYN_ACK,
+    UNREPLIED,
+    Evidence,
+)
+
+ROUTE = "$ ip route\ndefault via 192.0.2.1 dev eth0\n"
+LISTED = """\
+Chain FORWARD (policy DROP {0} packets, 540 bytes)
+ pkts bytes target     prot opt in     out     source               destination
+   {1}  1200 DROP       all  --  eth0   *       0.0.0.0/0            0.0.0.0/0
+   12M    9G ACCEPT     all  --  eth1   *       0.0.0.0/0            0.0.0.0/0
+"""
+SAVED = "*filter\n:FORWARD DROP [0:0]\n[7:420] -A FORWARD -i eth0 -j REJECT\n[2:80] -A FORWARD -i eth0 -j REJECT\nCOMMIT\n"
+NFT = "table inet own {\n\tchain in {\n\t\ttcp dport 80 counter packets 3 bytes 540 drop\n\t}\n}\n"
+SEGMENT = "12:00:0{0} eth0  {1} IP 198.51.100.1.40000 > 10.1.0.9.80: Flags [S], seq 1, win 64240, length 0\n"
+ANSWER = "12:00:0{0} IP 10.1.0.9.80 > 198.51.100.1.40000: Flags [S.], seq 5, ack 2, win 65160, length 0\n"
+ENDS = ("tcp", "198.51.100.1", "10.1.0.9", 80)
+
+
+def evidence(**dump: str) -> list[Evidence]:
+    snapshot = pastes.read({name.replace("_", "-"): text for name, text in dump.items()}).snapshot
+    return [Evidence.from_plain(plain) for plain in snapshot["evidence"]]
+
+
+def counter(rule: str, *counts: int) -> Evidence:
+    return Evidence(COUNTER, rule, counts=counts)
+
+
+def test_counters_of_rules_and_policies_that_drop_are_evidence() -> None:
+    rule, policy = "ip filter: -A FORWARD -i eth0 -j DROP", "ip filter: -P FORWARD DROP"
+    assert evidence(iptables_nvL=LISTED.format(9, "20K")) == [counter(policy, 9), counter(rule, 20000)]
+    assert evidence(iptables_nvL=LISTED.format(0, 0)) == []
+    assert evidence(iptables_save_c=SAVED) == [counter("ip filter: -A FORWARD -i eth0 -j REJECT", 9)]
+    assert evidence(nft_list_ruleset=NFT) == [counter("inet own in: tcp dport 80 counter drop", 3)]
+
+
+def test_two_readings_show_that_a_counter_moved() -> None:
+    two = {"iptables_nvL_before": LISTED.format(0, 1), "iptables_nvL_after": LISTED.format(0, 5)}
+    assert sorted(evidence(**two)[0].counts) == [1, 5]
+
+
+TO, BACK = "src=198.51.100.1 dst=10.1.0.9", "src=10.1.0.9 dst=198.51.100.1"
+WAIT = f"{TO} sport=40000 dport=80 [UNREPLIED] {BACK} sport=80 dport=40000"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "protocol", "port"),
+    [
+        (f"tcp      6 118 SYN_SENT {WAIT} mark=0 use=1", UNREPLIED, "tcp", 80),
+        (f"ipv4     2 tcp      6 86399 ESTABLISHED {WAIT.replace(' [UNREPLIED]', '')} [ASSURED] use=1", ASSURED, "tcp", 80),
+        (f"udp      17 29 {WAIT}", UNREPLIED, "udp", 80),
+        (f"icmp     1 29 {TO} type=8 code=0 id=7 [UNREPLIED] {BACK} type=0 code=0 id=7 use=1", UNREPLIED, "icmp", 0),
+    ],
+)
+def test_a_tracked_connection_is_evidence(line: str, kind: str, protocol: str, port: int) -> None:
+    text = f"{ROUTE}$ conntrack -L\n{line}\n"
+    found = pastes.read({"report": text})
+    assert evidence(report=text) == [Evidence(kind, "", protocol, "198.51.100.1", "10.1.0.9", port)] and not found.ignored
+
+
+def test_a_segment_that_comes_again_is_evidence_and_its_copy_on_another_link_is_not() -> None:
+    capture = f"{ROUTE}# tcpdump -nni any tcp\n"
+    again = SEGMENT.format("1.000001", "In") + SEGMENT.format("2.000001", "In")
+    copies = SEGMENT.format("1.000001", "In") + SEGMENT.format("1.000041", "In")
+    answers = ANSWER.format("1.2") + ANSWER.format("2.2") + ANSWER.format("4.2")
+    assert evidence(report=capture + again) == [Evidence(SYN, "", *ENDS, (2,))]
+    assert evidence(report=capture + copies) == []
+    assert evidence(report=capture + again + answers) == [Evidence(SYN_ACK, "", *ENDS, (3,))]

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Evidence fits outcomes or contradicts them, and makes none certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
+    ASSURED,
+    COUNTER,
+    SYN,
+    SYN_ACK,
+    UNREPLIED,
+    Evidence,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import likelihood
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.likelihood import Flow
+
+ENDS = ("tcp", "198.51.100.1", "10.1.0.9", 80)
+
+
+def outcome(verdict: str, reply: str = "", culprit: str = "", **fields: Any) -> dict[str, Any]:
+    named = {"kind": "rule", "text": culprit} if culprit else None
+    return {"if": verdict, "verdict": verdict, "reply_verdict": reply, "culprit": named, **fields}
+
+
+BOTH, LOST, NO_REPLY, OPEN = (
+    outcome("forwarded", "delivered"),
+    outcome("dropped"),
+    outcome("forwarded", "dropped"),
+    outcome("unknown"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits"),
+    [(ASSURED, (1, -1, -1, 0)), (UNREPLIED, (-1, 1, 1, 0)), (SYN, (-1, 1, 1, 0)), (SYN_ACK, (-1, -1, 1, 0))],
+)
+def test_a_connection_fits_an_outcome(kind: str, fits: tuple[int, ...]) -> None:
+    entry = Evidence(kind, "", *ENDS, (3,))
+    assert tuple(likelihood.fit(entry, each) for each in (BOTH, LOST, NO_REPLY, OPEN)) == fits
+    assert likelihood.fit(entry, outcome("forwarded")) == likelihood.NEUTRAL  # no reply was asked for
+    assert "198.51.100.1 to 10.1.0.9 port 80" in likelihood.sentence(entry)
+
+
+def test_a_counter_fits_the_outcome_whose_culprit_it_is() -> None:
+    entry = Evidence(COUNTER, "inet own in: tcp dport 80 counter drop", counts=(30, 9))
+    dropped = outcome("dropped", "", "inet own in: tcp dport 80 counter packets 1 bytes 40 drop")
+    assert [likelihood.fit(entry, each) for each in (dropped, LOST, BOTH)] == [1, 0, 0]
+    assert likelihood.sentence(entry) == "inet own in: tcp dport 80 counter drop went from 9 to 30 packets"
+    assert likelihood.sentence(entry._replace(counts=(9,))).endswith("has 9 packets")
+
+
+def test_evidence_about_other_connections_is_left_out() -> None:
+    own, other = Evidence(SYN, "", *ENDS, (2,)), Evidence(SYN, "", "tcp", "198.51.100.2", "10.1.0.9", 80, (2,))
+    left = {"packet": {"protocol": "tcp", "source": "192.0.2.4", "destination": "10.1.0.8", "destination_port": 8080}}
+    translated = Evidence(UNREPLIED, "", "tcp", "192.0.2.4", "10.1.0.8", 8080)
+    flows = likelihood.flows(Flow(*ENDS), [left, None, {"packet": None}])
+    assert likelihood.about([own, other, translated], flows) == [own, translated]
+    assert likelihood.about([other], [Flow("tcp", "", "10.1.0.9", 80)]) == [other]  # the node chooses the source
+
+
+def test_the_outcome_with_most_evidence_is_favoured_and_of_equals_none() -> None:
+    first, second = ({**each, "evidence": [], "contradicted_by": []} for each in (BOTH, LOST))
+    assert likelihood.favoured([first, second]) == []
+    assert likelihood.favoured([{**first, "contradicted_by": ["x"]}, second]) == [second]
+    assert likelihood.favoured([first, {**second, "evidence": ["x"]}])[0]["verdict"] == "dropped"
