@@ -69,7 +69,7 @@ class _Reader:
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
         self._traffic = evidence_text.Traffic()
-        self._left_out: list[str] = []  # lines of prose, and of commands that are not known
+        self._prose: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
@@ -86,7 +86,7 @@ class _Reader:
         of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            of_names[str(name)] = commands.parts(states.named(str(name)).command, str(text))
+            of_names[str(name)] = commands.parts(states.output_name(str(name)).command, str(text))
         states.check(of_names)
         parts = [part for of_name in of_names.values() for part in of_name]
         self._lines = [line for part in parts for line in part.lines]
@@ -107,7 +107,7 @@ class _Reader:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if nearness.is_prose(line):
-            self._left_out.append(line)
+            self._prose.append(line)
         elif self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
@@ -145,7 +145,7 @@ class _Reader:
                 if self._traffic.read(line):
                     continue
                 if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
-                    self._left_out.append(line)
+                    self._prose.append(line)
                 else:
                     self._ignore("belongs to no command that is known", line)
             return
@@ -301,12 +301,12 @@ class _Reader:
             {"open": [fact.plain() for fact in facts], "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]}
         )
         return Pasted(
-            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]
+            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._prose_count()]
         )
 
-    def _counted(self) -> t.Iterator[str]:
+    def _prose_count(self) -> t.Iterator[str]:
         """Yield a sentence about the lines of prose, if there are any."""
-        count = len(self._left_out)
+        count = len(self._prose)
         if count:
             lines = "1 line is" if count == 1 else f"{count} lines are"
             yield f"{lines} prose, or the output of another command, and left out."

@@ -83,7 +83,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     ends = _ends(asked.packet)
     evidence = _evidence_about(asked, ends, explored)
     found = {**found, **certainty.conclusion(explored, ask.opened, ends.family, evidence)}
-    if found["verdict"] != UNKNOWN:
+    if found["verdict"] != UNKNOWN and not found["branches"]:
         outcome = {**found, "reply_verdict": (found["reply"] or {}).get("verdict", "")}
         against = likelihood.of_kind(evidence, outcome, likelihood.CONTRADICTS)
         found["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
