@@ -26,6 +26,7 @@ from .iptables_tables import Tables
 Entry = dict[str, t.Any]
 SHOWN = 120  # characters of a line in a sentence
 MOST = 3  # sentences of one kind
+MOST_COMPARED = 2000  # lines of no command that are compared with outputs
 LARGEST = 64 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
@@ -144,7 +145,8 @@ class _Reader:
             for line in filter(str.strip, part.lines):
                 if self._traffic.read(line):
                     continue
-                if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
+                is_compared = len(self._prose) < MOST_COMPARED and not nearness.is_prose(line)
+                if not is_compared or nearness.of(line).signs < nearness.LEAST:
                     self._prose.append(line)
                 else:
                     self._ignore("belongs to no command that is known", line)
@@ -313,7 +315,8 @@ class _Reader:
 
     def _nothing_understood(self) -> Invalid:
         """Return the error that names the lines that came nearest to an output."""
-        near = {line.strip(): nearness.of(line) for line in self._lines if line.strip()}
+        lines = list(filter(None, map(str.strip, self._lines)))[:MOST_COMPARED]
+        near = {line: nearness.of(line) for line in lines}
         nearest = sorted((line for line in near if near[line].signs), key=lambda line: -near[line].signs)[:MOST]
         named = "; ".join(f"{_printable(line)} ({near[line].command})" for line in nearest)
         allowed = "outputs of ip, iptables-save and such tools, each whole and with its command"

@@ -35,15 +35,8 @@ from .world_backend import World
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
-EVIDENCE = (
-    "bridge",
-    "links",
-    "addresses",
-    "searched",
-    "caveats",
-    "matching",
-    "is_virtual",
-)  # of an answer, which the module does not return
+# Of an answer, which the module does not return.
+EVIDENCE = ("bridge", "links", "addresses", "searched", "caveats", "matching", "is_virtual")
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
