@@ -36,7 +36,7 @@ SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules 
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
 # Of an answer, which the module does not return.
-EVIDENCE = ("bridge", "links", "addresses", "searched", "caveats", "matching", "is_virtual")
+EVIDENCE = ("passed", "bridge", "links", "addresses", "searched", "caveats", "matching", "is_virtual")
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -250,6 +250,10 @@ class _Exchange:
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
         found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
+        # The answer of the node itself has no steps of its own.
+        found["passed"] = [
+            step._asdict() for step in dict.fromkeys(verdict.chain_steps(seen.events)) if blueprint.OWN_TABLE not in step.where
+        ]
         found["caveats"] = [finding.caveat] if finding.caveat else []
         if reply:
             came_in_by, answer_found = reply
@@ -426,7 +430,7 @@ def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 
 def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     shown = ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")
-    return {key: found[key] for key in (*shown, "came_in_by", "bridge", "links", "addresses", "searched")}
+    return {key: found[key] for key in (*shown, "came_in_by", "passed", "bridge", "links", "addresses", "searched")}
 
 
 def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

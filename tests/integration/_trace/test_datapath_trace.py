@@ -716,6 +716,11 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, str], str, str, list[str]]] = {
         TO_POD, {"iptables-S": "-P FORWARD ACCEPT\n-A FORWARD -j CUSTOM\n", "ip-route": ROUTES},
         "unknown", "chain:ip filter CUSTOM", ["forwarded", "forwarded", "dropped"],
     ),
+    "a chain that the answer of the node enters": (
+        {**TO_POD, "destination": "192.0.2.4"},
+        {"iptables-S": "-P INPUT ACCEPT\n-P OUTPUT ACCEPT\n-A OUTPUT -j ANSWERS\n", "ip-addr": LINKS, "ip-route": ROUTES},
+        "unknown", "chain:ip filter ANSWERS", ["delivered", "delivered", "delivered"],
+    ),
     "the routes": (
         TO_POD, {"iptables-save": OPEN_FILTER.format("DROP", "")},
         "unknown", "routes", ["delivered", "dropped", "forwarded"],
