@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import typing as t
 
+LONGEST = 300  # characters of a line that are looked at
 LEAST = 2  # signs of a command's output in a line, from which the line is taken for one
-_ADDRESS = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|[\da-f]{1,4}:[\da-f:]*:[\da-f]*"
-# The words and forms that a command prints, each of which is a sign. Prose has some of them, but seldom several.
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[\da-f]{1,4}:[\da-f:]*:[\da-f]*")
+# The words and forms that a command prints, each of which is a sign, as an address is. Prose seldom has several.
 _SIGNS = tuple(
-    (command, re.compile(rf"(?P<address>{_ADDRESS})|{signs}"))
+    (command, re.compile(signs))
     for command, signs in (
         ("ip route", r"\bdefault\b|\bvia\b|\bdev \S+|\bscope \w+|\bproto \w+|\bmetric \d+|\bonlink\b|\bsrc \d"),
         ("ip rule", r"^\s*\d+:\s|\bfrom all\b|\blookup \S+|\bfwmark\b|\biif\b"),
@@ -49,14 +50,14 @@ class Near(t.NamedTuple):
 
 
 def of(line: str) -> Near:
-    counts = [
-        (len({"address" if sign["address"] else sign[0].strip() for sign in pattern.finditer(line)}), command)
-        for command, pattern in _SIGNS
-    ]
+    line = line[:LONGEST]
+    counts = [(len({sign.strip() for sign in pattern.findall(line)}), command) for command, pattern in _SIGNS]
     most, command = max(counts, key=lambda count: count[0])
-    return Near(command if most else "", most)
+    signs = most + bool(_ADDRESS.search(line))
+    return Near(command if signs else "", signs)
 
 
 def is_prose(line: str) -> bool:
     """Whether a line is part of a sentence, and does not say that a command failed."""
+    line = line[:LONGEST]
     return len(_WORD.findall(_COMMENT.sub("", line))) >= 2 and not _FAILURE.search(line)

@@ -26,6 +26,7 @@ from .iptables_tables import Tables
 Entry = dict[str, t.Any]
 SHOWN = 120  # characters of a line in a sentence
 MOST = 3  # sentences of one kind
+MOST_COMPARED = 2000  # lines of no command that are compared with outputs
 LARGEST = 64 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
@@ -69,7 +70,7 @@ class _Reader:
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
         self._traffic = evidence_text.Traffic()
-        self._left_out: list[str] = []  # lines of prose, and of commands that are not known
+        self._prose: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
@@ -86,7 +87,7 @@ class _Reader:
         of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            of_names[str(name)] = commands.parts(states.named(str(name)).command, str(text))
+            of_names[str(name)] = commands.parts(states.output_name(str(name)).command, str(text))
         states.check(of_names)
         parts = [part for of_name in of_names.values() for part in of_name]
         self._lines = [line for part in parts for line in part.lines]
@@ -107,7 +108,7 @@ class _Reader:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if nearness.is_prose(line):
-            self._left_out.append(line)
+            self._prose.append(line)
         elif self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
@@ -144,8 +145,9 @@ class _Reader:
             for line in filter(str.strip, part.lines):
                 if self._traffic.read(line):
                     continue
-                if nearness.is_prose(line) or nearness.of(line).signs < nearness.LEAST:
-                    self._left_out.append(line)
+                is_compared = len(self._prose) < MOST_COMPARED and not nearness.is_prose(line)
+                if not is_compared or nearness.of(line).signs < nearness.LEAST:
+                    self._prose.append(line)
                 else:
                     self._ignore("belongs to no command that is known", line)
             return
@@ -303,19 +305,20 @@ class _Reader:
             {"open": [fact.plain() for fact in facts], "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]}
         )
         return Pasted(
-            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._counted()]
+            {**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, [*self.ignored, *self._prose_count()]
         )
 
-    def _counted(self) -> t.Iterator[str]:
+    def _prose_count(self) -> t.Iterator[str]:
         """Yield a sentence about the lines of prose, if there are any."""
-        count = len(self._left_out)
+        count = len(self._prose)
         if count:
             lines = "1 line is" if count == 1 else f"{count} lines are"
             yield f"{lines} prose, or the output of another command, and left out."
 
     def _nothing_understood(self) -> Invalid:
         """Return the error that names the lines that came nearest to an output."""
-        near = {line.strip(): nearness.of(line) for line in self._lines if line.strip()}
+        lines = list(filter(None, map(str.strip, self._lines)))[:MOST_COMPARED]
+        near = {line: nearness.of(line) for line in lines}
         nearest = sorted((line for line in near if near[line].signs), key=lambda line: -near[line].signs)[:MOST]
         named = "; ".join(f"{_printable(line)} ({near[line].command})" for line in nearest)
         allowed = "outputs of ip, iptables-save and such tools, each whole and with its command"

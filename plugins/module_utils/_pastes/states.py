@@ -29,14 +29,14 @@ _COLUMNS = re.compile(r"^\s*((?:\d+ +)?)\d+[KMGTPE]? +\d+[KMGTPE]? +(?=\S)")  # 
 Key = tuple[str, str, str, str]  # kind, family, table and chain of a command
 
 
-class Named(t.NamedTuple):
+class OutputName(t.NamedTuple):
     """The name of an output without its state, and the state; empty for none."""
 
     command: str
     state: str
 
 
-def named(name: str) -> Named:
+def output_name(name: str) -> OutputName:
     """Divide a name into that of the command, and the words that say when the output was made."""
     stem = _EXTENSION.sub("", name.strip())
     states = list[str]()
@@ -44,14 +44,14 @@ def named(name: str) -> Named:
         states += pattern.findall(stem)
         stem = pattern.sub("", stem)
     number = _NUMBER.search(stem)
-    return Named(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
+    return OutputName(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
 
 
 def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     """Raises Invalid if the parts, by the name of their output, are of more than one state of the node."""
     outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
     for name, of_name in parts.items():
-        command, state = named(name)
+        command, state = output_name(name)
         base = _NUMBER.sub("", command)
         for part in of_name:
             if part.kind and not part.is_pod and any(map(str.strip, part.lines)):
@@ -73,7 +73,7 @@ def _differ(outputs: t.Mapping[str, list[str]]) -> bool:
 
 
 def _two_states(states: t.Sequence[str], names: t.Iterable[str]) -> Invalid:
-    of_state = {state: [name for name in names if named(name).state == state] for state in states}
+    of_state = {state: [name for name in names if output_name(name).state == state] for state in states}
     listed = "; ".join(
         f"{state or 'no state in the name'}: {', '.join(of[:SHOWN])}{', ...' if len(of) > SHOWN else ''}"
         for state, of in of_state.items()

@@ -45,7 +45,7 @@ class Assumption(t.NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Assumption:
-        concerns = (Concern(str(entry.get("kind")), str(entry.get("name"))) for entry in plain.get("concerns") or ())
+        concerns = (Concern(str(entry.get("kind")), str(entry.get("name"))) for entry in plain.get("concerns") or () if entry)
         return cls(str(plain.get("sentence") or ""), frozenset(concerns), bool(plain.get("is_gap")))
 
 

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK = "counter", "unreplied", "assured", "syn", "syn-ack"
+KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK)
 _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
 
 

@@ -86,16 +86,16 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    taken = path.of(answer)
+    packet_path = path.of(answer)
     is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
-            RP_FILTER: subject in taken.entrances,
-            CHAIN: any(subject == target for _chain, target in taken.jumps),
-            POLICY: subject in taken.ended,
-            SET: any(subject in answer["matching"].get(chain, ()) for chain in taken.chains),
-            ROUTES: not subject or subject in taken.searched,
+            RP_FILTER: subject in packet_path.entrances,
+            CHAIN: any(subject == target for _chain, target in packet_path.jumps),
+            POLICY: subject in packet_path.ended,
+            SET: any(subject in answer["matching"].get(chain, ()) for chain in packet_path.chains),
+            ROUTES: not subject or subject in packet_path.searched,
             RULES: True,
             ADDRESSES: is_back,
             POD_SIDE: name == answer["pod_side"],
@@ -148,14 +148,14 @@ def conclusion(
     depends_on = [
         _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
     ]
-    taken_for_granted = assumed(explored, family)
-    lines = [assumption.sentence for assumption in taken_for_granted if assumption.is_gap][:MOST_LINES]
+    assumptions = assumed(explored, family)
+    lines = [assumption.sentence for assumption in assumptions if assumption.is_gap][:MOST_LINES]
     depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
     depends_on += [{**fact._asdict(), "outcomes": []} for fact in _by_command(without)]
     result: dict[str, t.Any] = {
         "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
         "depends_on": depends_on,
-        "assumed": [assumption.sentence for assumption in taken_for_granted],
+        "assumed": [assumption.sentence for assumption in assumptions],
     }
     if len({key[:2] for key in keys}) > 1:
         result.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
@@ -213,16 +213,16 @@ def _reason(entry: t.Mapping[str, t.Any]) -> str:
     for outcome in entry["outcomes"]:
         alike.setdefault(_became(outcome), []).append(outcome["if"])
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([entry["what"], *sentences, *_favoured(entry["outcomes"])])
+    return " ".join([entry["what"], *sentences, *_likelier(entry["outcomes"])])
 
 
-def _favoured(outcomes: t.Sequence[Answer]) -> t.Iterator[str]:
+def _likelier(outcomes: t.Sequence[Answer]) -> t.Iterator[str]:
     """Yield a sentence about the outcomes that are likelier than others."""
-    likelier = likelihood.favoured(outcomes)
-    if likelier:
-        shown = dict.fromkeys(sentence for outcome in likelier for sentence in outcome["evidence"])
+    likeliest = likelihood.likeliest(outcomes)
+    if likeliest:
+        shown = dict.fromkeys(sentence for outcome in likeliest for sentence in outcome["evidence"])
         shown.update(dict.fromkeys(sentence for outcome in outcomes for sentence in outcome["contradicted_by"]))
-        clauses = dict.fromkeys(outcome["if"] for outcome in likelier)
+        clauses = dict.fromkeys(outcome["if"] for outcome in likeliest)
         yield f"It is likelier that {' or '.join(clauses)}: {'; '.join(shown)}."
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which outcomes the evidence in a snapshot favours: what counters, connections and captures show of other packets.
+"""Which outcomes the evidence in a snapshot fits: what counters, connections and captures show of other packets.
 
 Evidence makes no answer certain: a counter shows that some packet met a rule, and not which.
 """
@@ -52,7 +52,7 @@ def sentence(entry: Evidence) -> str:
     """Return what an output shows."""
     what = f"from {entry.source} to {entry.destination} port {entry.destination_port}"
     if entry.kind == COUNTER:
-        least, most = min(entry.counts), max(entry.counts)
+        least, most = min(entry.counts, default=0), max(entry.counts, default=0)
         return f"{entry.rule} has {most} packets" if least == most else f"{entry.rule} went from {least} to {most} packets"
     return {
         UNREPLIED: f"conntrack has the connection {what} without a reply",
@@ -83,7 +83,7 @@ def of_kind(evidence: t.Iterable[Evidence], outcome: Answer, fitting: int) -> li
     return [sentence(entry) for entry in evidence if fit(entry, outcome) == fitting]
 
 
-def favoured(outcomes: t.Sequence[Answer]) -> list[Answer]:
+def likeliest(outcomes: t.Sequence[Answer]) -> list[Answer]:
     """Return the outcomes that most of the evidence fits; none if it fits all alike."""
     weights = [len(outcome["evidence"]) - len(outcome["contradicted_by"]) for outcome in outcomes]
     most = max(weights, default=0)

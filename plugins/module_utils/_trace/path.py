@@ -35,7 +35,7 @@ class Path(t.NamedTuple):
 def of(answer: Answer) -> Path:
     """Return the path of the packet and its reply, on each of the ways that they take by chance."""
     ways = [way for first in (answer, *answer["branches"]) for way in (first, first["reply"]) if way]
-    steps = [step for way in ways for step in way["steps"]]
+    steps = [step for way in ways for step in (*way["steps"], *way.get("passed", ()))]
     entrances = {link for way in ways for link in (way["came_in_by"], way["bridge"])} - {""}
     jumps = frozenset((step["where"], _target(step)) for step in steps if step["verdict"].startswith(("jump ", "goto ")))
     return Path(

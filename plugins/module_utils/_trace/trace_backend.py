@@ -36,16 +36,8 @@ from .world_backend import World
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
-EVIDENCE = (
-    "bridge",
-    "links",
-    "addresses",
-    "searched",
-    "caveats",
-    "matching",
-    "is_virtual",
-    "pod_side",
-)  # of an answer, which the module does not return
+# Of an answer, which the module does not return.
+EVIDENCE = ("passed", "bridge", "links", "addresses", "searched", "caveats", "matching", "is_virtual", "pod_side")
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -85,7 +77,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     ends = _ends(asked.packet)
     evidence = _evidence_about(asked, ends, explored)
     found = {**found, **certainty.conclusion(explored, ask.opened, ends.family, evidence)}
-    if found["verdict"] != UNKNOWN:
+    if found["verdict"] != UNKNOWN and not found["branches"]:
         outcome = {**found, "reply_verdict": (found["reply"] or {}).get("verdict", "")}
         against = likelihood.of_kind(evidence, outcome, likelihood.CONTRADICTS)
         found["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
@@ -260,6 +252,10 @@ class _Exchange:
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
         found = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
+        # The answer of the node itself has no steps of its own.
+        found["passed"] = [
+            step._asdict() for step in dict.fromkeys(verdict.chain_steps(seen.events)) if blueprint.OWN_TABLE not in step.where
+        ]
         found["caveats"] = [finding.caveat] if finding.caveat else []
         if reply:
             came_in_by, answer_found = reply
@@ -447,7 +443,7 @@ def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 
 def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     shown = ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")
-    return {key: found[key] for key in (*shown, "came_in_by", "bridge", "links", "addresses", "searched")}
+    return {key: found[key] for key in (*shown, "came_in_by", "passed", "bridge", "links", "addresses", "searched")}
 
 
 def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -214,11 +214,7 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
         if one.oif and not is_routed and packet.interface:
             is_routed = True
             steps += _routed(query, scene)
-        where = f"{one.family} {one.table} {one.chain}"
-        if one.handle:
-            steps.append(Step("rule", where, _of_ipvs(one, scene.quote(one)), one.verdict))
-        elif one.verdict.startswith("policy"):
-            steps.append(Step("policy", where, "", one.verdict))
+        steps += (step._replace(text=_of_ipvs(one, scene.quote(one)) if one.handle else "") for step in chain_steps([one]))
     if not is_routed:
         steps += _routed(query, scene)
     steps += [
@@ -227,6 +223,13 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
     ]
     telling = {name: value for name, value in seen.counters.items() if name.endswith(TELLING)}
     return steps + [Step("counter", name, f"+{value}") for name, value in sorted(telling.items())]
+
+
+def chain_steps(events: t.Iterable[Event]) -> t.Iterator[Step]:
+    """Yield the steps of a packet in chains, without the texts of rules."""
+    for one in events:
+        if one.handle or one.verdict.startswith("policy"):
+            yield Step("rule" if one.handle else "policy", f"{one.family} {one.table} {one.chain}", "", one.verdict)
 
 
 def _of_ipvs(one: Event, text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Invalid
+from .._snapshot import evidence
 from .blueprint import Entry, entries
 
 LISTS = (
@@ -50,8 +51,11 @@ def _check_entry(option: str, subset: str, one: Entry) -> None:
         _dictionary(f"{option}.{name}", one.get(name))
     for name in NUMBERS.get(subset, ()):
         _number(f"{option}.{name}", one.get(name) or 0)
-    for count in _list(f"{option}.counts", one.get("counts")) if subset == "evidence" else ():
-        _number(f"{option}.counts", count)
+    if subset == "evidence":
+        if one.get("kind") not in evidence.KINDS:
+            raise Invalid(f"{option}.kind", one.get("kind"), f"one of {', '.join(evidence.KINDS)}")
+        for count in _list(f"{option}.counts", one.get("counts")):
+            _number(f"{option}.counts", count)
     if subset == "links":
         _list(f"{option}.peer.addresses", (one.get("peer") or {}).get("addresses"))
         _numbers(f"{option}.settings", {key: value for key, value in (one.get("settings") or {}).items() if value is not None})

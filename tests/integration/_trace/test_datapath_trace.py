@@ -717,6 +717,85 @@ def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
 
 
+TO_POD = {"source": "203.0.113.7", "destination": "10.20.0.5", "destination_port": 8080, "interface": "eth0"}
+TO_POD6 = {**TO_POD, "source": "2001:db8:7::1", "destination": "2001:db8:20::5"}
+ROUTES = "default via 192.0.2.1 dev eth0\n10.20.0.0/24 via 192.0.2.9 dev eth0\n"
+POD_ROUTES = "default via 192.0.2.1 dev eth0\n10.20.0.5 dev veth1 scope link\n"
+RULES = (
+    "0:\tfrom all lookup local\n50:\tfrom 203.0.113.7 lookup 60\n32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n"
+)
+OPEN_FILTER = "*filter\n:INPUT {}\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n{}COMMIT\n"
+LINKS = "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.4/24 scope global eth0\n"
+NFT_CHAIN = (
+    "\tchain gate {\n\t\ttype filter hook prerouting priority raw; policy accept;\n"
+    "\t\tmeta nfproto ipv6 ip6 saddr 2001:db8:7::/64 drop\n\t}\n"
+)
+# Pastes that lack an output: packet, outputs, verdict, the fact that decides first, and the verdicts with its values.
+PARTS: dict[str, tuple[dict[str, Any], dict[str, str], str, str, list[str]]] = {
+    "a set": (
+        TO_POD,
+        {"iptables-save": OPEN_FILTER.format("ACCEPT", "-A FORWARD -m set --match-set bad src -j DROP\n"), "ip-route": ROUTES},
+        "unknown", "set:bad", ["forwarded", "dropped"],
+    ),
+    "a chain": (
+        TO_POD, {"iptables-S": "-P FORWARD ACCEPT\n-A FORWARD -j CUSTOM\n", "ip-route": ROUTES},
+        "unknown", "chain:ip filter CUSTOM", ["forwarded", "forwarded", "dropped"],
+    ),
+    "a chain that the answer of the node enters": (
+        {**TO_POD, "destination": "192.0.2.4"},
+        {"iptables-S": "-P INPUT ACCEPT\n-P OUTPUT ACCEPT\n-A OUTPUT -j ANSWERS\n", "ip-addr": LINKS, "ip-route": ROUTES},
+        "unknown", "chain:ip filter ANSWERS", ["delivered", "delivered", "delivered"],
+    ),
+    "the routes": (
+        TO_POD, {"iptables-save": OPEN_FILTER.format("DROP", "")},
+        "unknown", "routes", ["delivered", "dropped", "forwarded"],
+    ),
+    "the routes of a table": (TO_POD, {"ip-rule": RULES}, "unknown", "routes", ["delivered", "delivered", "forwarded"]),
+    "the filter of a link": (
+        {**TO_POD, "interface": "eth1"}, {"ip-route": POD_ROUTES, "sysctl": "net.ipv4.conf.all.rp_filter = 1\n"},
+        "unknown", "rp_filter:eth1", ["dropped", "delivered"],
+    ),
+    "the servers of IPVS": (
+        {"destination": "10.96.0.9", "destination_port": 53, "protocol": "udp"},
+        {"ip-addr": f"{LINKS}3: kube-ipvs0: <BROADCAST,NOARP> mtu 1500\n    inet 10.96.0.9/32 scope global kube-ipvs0\n"},
+        "unknown", "ipvs", ["delivered", "unknown"],
+    ),
+    "an IPv6 route": (
+        TO_POD6, {"ip6tables-save": OPEN_FILTER.format("ACCEPT", "")},
+        "unknown", "routes", ["delivered", "delivered", "forwarded"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("packet", "dump", "verdict", "fact", "verdicts"), PARTS.values(), ids=PARTS)
+def test_what_a_paste_lacks_decides_or_does_not(
+    node: NamespaceNode, packet: dict[str, Any], dump: dict[str, str], verdict: str, fact: str, verdicts: list[str]
+) -> None:
+    found = trace(node, packet, dump=dump)
+    first = found["depends_on"][0]
+    assert (found["verdict"], found["certain"], first["fact"]) == (verdict, False, fact), found["reason"]
+    assert [outcome["verdict"] for outcome in first["outcomes"]] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("packet", "text", "culprit"),
+    [
+        (TO_POD, "$ iptables -nvL FORWARD | grep eth0\n   3  180 DROP  0  --  eth0  *  0.0.0.0/0  0.0.0.0/0\n", "-i eth0"),
+        (TO_POD, "$ sudo iptables -t filter --list-rule FORWARD\n-P FORWARD DROP\n", "-P FORWARD DROP"),
+        (TO_POD, "$ iptables -L -n\nChain FORWARD\nDROP       all  --  0.0.0.0/0            0.0.0.0/0\n", "-A FORWARD -j DROP"),
+        (TO_POD6, f"$ nft list ruleset\n{NFT_CHAIN}", "ip6 saddr 2001:db8:7::/64 drop"),
+    ],
+    ids=["a line without its head", "list-rule", "a head without references", "a chain of nft without its table"],
+)  # fmt: skip
+def test_a_rule_that_a_part_of_an_output_shows_drops_the_packet(
+    node: NamespaceNode, packet: dict[str, Any], text: str, culprit: str
+) -> None:
+    routes = "2001:db8:20::/64 dev eth1 metric 256\n" if packet is TO_POD6 else ROUTES
+    found = trace(node, packet, dump={"report": text, "ip-route": routes})
+    assert (found["verdict"], found["certain"]) == ("dropped", False), found["reason"]
+    assert culprit in found["culprit"]["text"]
+
+
 COUNTED = """\
 $ iptables -nvL FORWARD
 Chain FORWARD (policy ACCEPT 5 packets, 300 bytes)

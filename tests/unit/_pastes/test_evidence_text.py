@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
@@ -70,6 +72,13 @@ def test_a_tracked_connection_is_evidence(line: str, kind: str, protocol: str, p
     text = f"{ROUTE}$ conntrack -L\n{line}\n"
     found = pastes.read({"report": text})
     assert evidence(report=text) == [Evidence(kind, "", protocol, "198.51.100.1", "10.1.0.9", port)] and not found.ignored
+
+
+def test_a_line_without_end_is_read_in_a_moment() -> None:
+    started = time.monotonic()
+    for text in ("a:" * 500_000, "/*" * 500_000, "src=" * 200_000, '"' * 999_999, "12:00:00.1 IP " + "1." * 300_000):
+        pastes.read({"report": f"{ROUTE}$ conntrack -L\n{text}\n"})
+    assert time.monotonic() - started < 5
 
 
 def test_a_segment_that_comes_again_is_evidence_and_its_copy_on_another_link_is_not() -> None:

@@ -655,8 +655,8 @@ def test_the_lines_that_came_nearest_to_an_output_are_named() -> None:
     with pytest.raises(Invalid) as error:
         pastes.read({"report": text})
     assert (
-        "nearest, each with the command that it may be of: gw 10.0.0.1 dev eth0 metric 5 (ip route);"
-        " x -s 10.0.0.0/8 -j DROP (iptables-save); rp_filter (sysctl);"
+        "nearest, each with the command that it may be of: x -s 10.0.0.0/8 -j DROP (iptables-save);"
+        " gw 10.0.0.1 dev eth0 metric 5 (ip route); rp_filter (sysctl);"
     ) in str(error.value)
 
 

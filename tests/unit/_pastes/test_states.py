@@ -30,7 +30,7 @@ FIRST, SECOND = "default via 192.0.2.1 dev eth0\n", "default via 192.0.2.2 dev e
     ],
 )
 def test_a_name_has_a_command_and_a_state(name: str, command: str, state: str) -> None:
-    assert states.named(name) == (command, state)
+    assert states.output_name(name) == (command, state)
 
 
 @pytest.mark.parametrize(

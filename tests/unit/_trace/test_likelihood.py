@@ -64,8 +64,8 @@ def test_evidence_about_other_connections_is_left_out() -> None:
     assert likelihood.about([other], [Flow("tcp", "", "10.1.0.9", 80)]) == [other]  # the node chooses the source
 
 
-def test_the_outcome_with_most_evidence_is_favoured_and_of_equals_none() -> None:
+def test_the_outcome_with_most_evidence_is_the_likeliest_and_of_equals_none() -> None:
     first, second = ({**each, "evidence": [], "contradicted_by": []} for each in (BOTH, LOST))
-    assert likelihood.favoured([first, second]) == []
-    assert likelihood.favoured([{**first, "contradicted_by": ["x"]}, second]) == [second]
-    assert likelihood.favoured([first, {**second, "evidence": ["x"]}])[0]["verdict"] == "dropped"
+    assert likelihood.likeliest([first, second]) == []
+    assert likelihood.likeliest([{**first, "contradicted_by": ["x"]}, second]) == [second]
+    assert likelihood.likeliest([first, {**second, "evidence": ["x"]}])[0]["verdict"] == "dropped"

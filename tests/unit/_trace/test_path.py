@@ -29,6 +29,7 @@ ANSWER = way(
     links=["cbr0", "eth0", "veth1"],
     searched=["7", "254"],
     addresses=["10.1.0.9"],
+    passed=[{"kind": "rule", "where": "ip filter OUTPUT", "verdict": "jump ANSWERS"}],
     reply=way(("rule", "ip filter REPLIES", "accept"), addresses=["192.0.2.4"]),
     branches=[way(("rule", "ip nat SERVICES", "jump OTHER"))],
     matching={"ip nat SERVICES": ["own"], "ip nat UNKNOWN": ["other"]},
@@ -39,7 +40,11 @@ ANSWER = way(
     ("kind", "yes", "no"),
     [
         (assumption.LINK, ["veth1", "cbr0", "eth0"], ["eth1"]),
-        (assumption.CHAIN, ["ip nat SERVICES", "ip filter REPLIES", "ip nat OTHER"], ["ip filter SERVICES", "ip6 nat SERVICES"]),
+        (
+            assumption.CHAIN,
+            ["ip nat SERVICES", "ip filter REPLIES", "ip nat OTHER", "ip filter ANSWERS"],
+            ["ip filter SERVICES", "ip6 nat SERVICES"],
+        ),
         (assumption.JUMP, ["ip nat PREROUTING SERVICES"], ["ip nat OUTPUT SERVICES"]),
         (assumption.POLICY, ["ip filter FORWARD"], ["ip nat PREROUTING"]),
         (assumption.TABLE, ["ip nat", "ip filter"], ["ip raw"]),

@@ -43,6 +43,9 @@ def test_what_datapath_info_returns_is_accepted() -> None:
         ({"ipvs": [{"destinations": {"address": "10.1.0.5"}}]}, "snapshot.ipvs[0].destinations"),
         ({"ebtables": [{"rules": "-j DROP"}]}, "snapshot.ebtables[0].rules"),
         ({"unread": ["nftables"]}, "snapshot.unread"),
+        ({"assumed": [{"sentence": "It is so.", "concerns": ["eth0"]}]}, "snapshot.assumed[0].concerns"),
+        ({"evidence": [{"kind": "rumour"}]}, "snapshot.evidence[0].kind"),
+        ({"evidence": [{"kind": "syn", "counts": ["many"]}]}, "snapshot.evidence[0].counts"),
     ],
 )
 def test_a_part_of_another_form_is_named(snapshot: dict[str, Any], option: str) -> None:
