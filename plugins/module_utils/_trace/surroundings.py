@@ -197,6 +197,11 @@ class Surroundings:
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
         return told if is_other and owner in self._uplinks and link in self._uplinks else ""
 
+    def is_elsewhere(self, source: bytes, came_in_by: str, link: str, tables: Tables) -> bool:
+        """Whether an answer leaves by another uplink than its request came in by, and no link is known to have its source."""
+        are_two = came_in_by != link and {came_in_by, link} <= self._uplinks
+        return are_two and not self.is_pod(link) and not self.origin(source, tables)[0]
+
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """The link by which the answer comes in to a packet that has left by ``link``.
 

@@ -27,6 +27,7 @@ ARRIVED = (DELIVERED, FORWARDED)
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 FORWARD = "net/ipv4/ip_forward"
+KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
 
@@ -52,6 +53,7 @@ class Finding(t.NamedTuple):
 
     caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
     searched: the numbers of the routing tables that were searched for it, and for the way back.
+    rules: the policy rules that decided about it and about the way back, as ip(8) prints them, without those of the kernel.
     """
 
     verdict: str
@@ -62,6 +64,7 @@ class Finding(t.NamedTuple):
     steps: tuple[Step, ...]
     caveat: str = ""
     searched: tuple[int, ...] = ()
+    rules: tuple[str, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -113,14 +116,15 @@ def judge(seen: Observation, scene: Scene) -> Finding:
     else:
         verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    back = Query(query.destination, query.source)
-    searched = (*_searched(query, scene), *(_searched(back, scene) if query.source else ()))
-    return _with_programs(packet, found._replace(searched=searched), scene)
+    ways = [query, *([Query(query.destination, query.source)] if query.source else [])]
+    decisions = [scene.tables.decide(way) for way in ways]
+    searched = tuple(table for decision in decisions for table in _searched(decision))
+    rules = (decision.rule for decision in decisions if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES)
+    return _with_programs(packet, found._replace(searched=searched, rules=tuple(map(str, rules))), scene)
 
 
-def _searched(query: Query, scene: Scene) -> tuple[int, ...]:
-    """Return the numbers of the routing tables that are searched, the one with the route last."""
-    decision = scene.tables.decide(query)
+def _searched(decision: Decision) -> tuple[int, ...]:
+    """Return the numbers of the routing tables that were searched, the one with the route last."""
     return (*decision.tables, decision.rule.table) if decision.rule and decision.route else decision.tables
 
 
@@ -140,9 +144,14 @@ def _left(
     verdict = DELIVERED if is_pod else FORWARDED
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
-    told = scene.surroundings.foreign_source(left.packet, link, scene.tables)
-    caveat = f"Its source {told}: a cloud that checks the sources of an interface would drop it." if told else ""
+    caveat = caveat_of(left.packet, link, scene)
     return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
+
+
+def caveat_of(left: Packet, link: str, scene: Scene) -> str:
+    """Why a packet that left by a link may be lost behind it, as a sentence; empty if there is no such reason."""
+    evidence = scene.surroundings.foreign_source(left, link, scene.tables)
+    return f"Its source {evidence}: a cloud that checks the sources of an interface would drop it." if evidence else ""
 
 
 def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
@@ -151,6 +160,18 @@ def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
     return reply._replace(verdict=DROPPED, reason=reason, culprit=_misled(reply.interface, reply.frame, scene))
+
+
+def by_its_uplink(reply: Finding, link: str, scene: Scene) -> Finding:
+    """The reply, with a caveat if it leaves by another uplink than the one to which the cloud sends packets for its source.
+
+    link: by which the packet came in.
+    """
+    around = scene.surroundings
+    if not reply.frame or not around.is_elsewhere(reply.frame.packet.source, link, reply.interface, scene.tables):
+        return reply
+    caveat = f"Packets to its source come in by {link}: a cloud that checks the sources of an interface would drop it."
+    return reply._replace(reason=f"{reply.reason} {caveat}", caveat=caveat)
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
