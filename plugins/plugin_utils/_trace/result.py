@@ -95,8 +95,12 @@ class Branch(t.NamedTuple):
 
 
 class Cure(t.NamedTuple):
+    """task: the lines of a task to paste. takes_along: what else is affected, as a sentence; empty if nothing is."""
+
     change: str
     verdicts: list[str]
+    task: list[str]
+    takes_along: str
 
 
 class Outcome(t.NamedTuple):
@@ -149,9 +153,14 @@ def from_result(result: object) -> Trace:
             _dependency(entry, f"result.depends_on[{number}]")
             for number, entry in enumerate(_dictionaries(found, "depends_on", "result"))
         ],
-        [Cure(printable(one.get("change")), _verdicts(one)) for one in _dictionaries(found, "cures", "result")],
+        [_cure(entry) for entry in _dictionaries(found, "cures", "result")],
         *(_sentences(found, key) for key in ("unknown", "assumed", "ignored")),
     )
+
+
+def _cure(found: Data) -> Cure:
+    task = [printable(line) for line in str(found.get("task") or "").split("\n") if line]
+    return Cure(printable(found.get("change")), _verdicts(found), task, printable(found.get("takes_along")))
 
 
 def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:
