@@ -23,8 +23,8 @@ _PROGRAMS = {"ip": "iptables", "ip6": "ip6tables", "bridge": "ebtables"}
 class Loss(t.NamedTuple):
     """A packet that was lost, or one that a cloud may drop.
 
-    culprit: as in the result; None for a packet that arrives with a caveat. came_in_by: its link. rules: policy rules, as ip(8)
-    prints them, that decided about it or about the way back, without those of the kernel. steps: as in the result.
+    culprit: as in the result; None for a packet that arrives with a caveat. came_in_by: its link. rules: the policy rule that
+    decided about it and that about the way back, as ip(8) prints them; empty for one of the kernel. steps: as in the result.
     """
 
     culprit: t.Mapping[str, str] | None
@@ -58,8 +58,8 @@ def of_loss(loss: Loss, kept_tables: t.Collection[str] = ()) -> t.Iterator[Remov
         yield from _of_link(text)
     elif kind == "sysctl" and not is_filter:
         yield _of_setting(text)
-    misleading = [text] if kind == "rule" else loss.rules if kind == "route" or is_filter else []
-    for rule in dict.fromkeys(misleading):
+    misleading = [text] if kind == "rule" else loss.rules[:1] if kind == "route" else loss.rules[1:] if is_filter else []
+    for rule in misleading:
         yield from _of_policy_rule(rule, kept_tables)
 
 

@@ -42,7 +42,7 @@ class Question(t.NamedTuple):
     """A question about a snapshot. assume, calls, lines: from the options assume, changes and commands.
 
     is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
-    end: when the answer must be there, by time.monotonic().
+    is_compared: whether the packet is sent before the changes, too. end: when the answer must be there, by time.monotonic().
     """
 
     snapshot: blueprint.Entry
@@ -53,6 +53,7 @@ class Question(t.NamedTuple):
     wants_reply: bool = True
     is_curable: bool = True
     is_own: bool = False
+    is_compared: bool = True
     end: float = 0.0
 
 
@@ -159,7 +160,8 @@ def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
 def _tried(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | None:
     """The answers with a cure in all worlds; None if the packet or its reply does not arrive in one, or a cloud may drop it."""
     try:
-        trial = ask.asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
+        lines = tuple(changes_backend.commands(cure.commands))
+        trial = ask.asked._replace(calls=cure.calls, lines=lines, is_compared=False)
         after = ask.in_world((), trial)
         if after is None or not _is_healthy(after, trial):
             return None
@@ -229,7 +231,7 @@ class _Exchange:
     def result(self) -> dict[str, t.Any]:
         before = None
         if self._asked.calls or self._asked.lines:
-            before = self._sent()
+            before = self._sent() if self._asked.is_compared else None
             self._forget()
             changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
             self._look()

@@ -53,7 +53,7 @@ class Finding(t.NamedTuple):
 
     caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
     searched: the numbers of the routing tables that were searched for it, and for the way back.
-    rules: the policy rules that decided about it and about the way back, as ip(8) prints them, without those of the kernel.
+    rules: the policy rule that decided about it and that about the way back, as ip(8) prints them; empty for one of the kernel.
     """
 
     verdict: str
@@ -119,8 +119,13 @@ def judge(seen: Observation, scene: Scene) -> Finding:
     ways = [query, *([Query(query.destination, query.source)] if query.source else [])]
     decisions = [scene.tables.decide(way) for way in ways]
     searched = tuple(table for decision in decisions for table in _searched(decision))
-    rules = (decision.rule for decision in decisions if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES)
-    return _with_programs(packet, found._replace(searched=searched, rules=tuple(map(str, rules))), scene)
+    rules = tuple(_added_rule(decision) for decision in decisions)
+    return _with_programs(packet, found._replace(searched=searched, rules=rules), scene)
+
+
+def _added_rule(decision: Decision) -> str:
+    """The rule that decided, as ip(8) prints it; empty if it is one of the kernel."""
+    return str(decision.rule) if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES else ""
 
 
 def _searched(decision: Decision) -> tuple[int, ...]:

@@ -202,9 +202,15 @@ def test_a_chain_to_which_input_jumps_protects_the_node(chains: list[str], count
 
 
 def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> None:
-    rules = ["ip rule 100: from 10.0.1.11 lookup 99", "ip rule 2048: from 10.0.1.11 lookup 1001"]
-    for culprit in (STRICT, {"kind": "route", "text": "ip route unreachable default table 99"}):
-        commands = [removal.command for removal in removals.of_loss(Loss(culprit, "eth0", rules), {"1001"})]
-        assert commands[-1] == "ip rule del priority 100 from 10.0.1.11 lookup 99" and len(commands) == 1 + (culprit != STRICT)
-    (removal,) = removals.of_loss(Loss(STRICT, "eth0", rules), {"1001"})
-    assert removal.takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."
+    misleading, of_cni = "ip rule 100: from 10.0.1.11 lookup 99", "ip rule 2048: from 10.0.1.11 lookup 1001"
+    route = {"kind": "route", "text": "ip route unreachable default table 99"}
+    command = "ip rule del priority 100 from 10.0.1.11 lookup 99"
+    for culprit, rules, commands in (
+        (STRICT, ("", misleading), [command]),
+        (STRICT, (misleading, of_cni), []),
+        (STRICT, (misleading, ""), []),
+        (route, (misleading, of_cni), ["ip route del unreachable default table 99", command]),
+    ):
+        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), {"1001"}))
+        assert [removal.command for removal in tried] == commands
+    assert tried[-1].takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."
