@@ -19,6 +19,7 @@ from .packet import Packet
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 POD_KINDS = ("veth", "tun")
+OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 
 
@@ -52,6 +53,9 @@ class Surroundings:
             name: [network for address in link.get("addresses") or () if (network := _network(address))]
             for name, link in self.links.items()
         }
+        self._clouds = {link for link in self._uplinks if link} | {
+            str(route["dev"]) for route in blueprint.entries(snapshot, "routes") if self._is_by_near_gateway(route)
+        }
         self._own = {
             _packed(str(one.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
@@ -62,6 +66,12 @@ class Surroundings:
             for name, link in self.links.items()
             for address in (link.get("peer") or {}).get("addresses") or ()
         }
+
+    def _is_by_near_gateway(self, route: Entry) -> bool:
+        """Whether a route names a gateway in a network of its link, as that of a cloud, and not the other end of a tunnel."""
+        link, gateway = str(route.get("dev")), _packed(route.get("via"))
+        networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS else ()
+        return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
     def learn(self, packet: Packet) -> None:
         """The source of a packet that comes in by a pod's link is an address of the pod, unless the pod's are known."""
@@ -195,11 +205,11 @@ class Surroundings:
         """The evidence that the source of a packet that leaves by an uplink belongs to another uplink; empty if it does not."""
         owner, told = self.origin(left.source, tables)
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
-        return told if is_other and owner in self._uplinks and link in self._uplinks else ""
+        return told if is_other and {owner, link} <= self._clouds else ""
 
     def is_elsewhere(self, source: bytes, came_in_by: str, link: str, tables: Tables) -> bool:
         """Whether an answer leaves by another uplink than its request came in by, and no link is known to have its source."""
-        are_two = came_in_by != link and {came_in_by, link} <= self._uplinks
+        are_two = came_in_by != link and {came_in_by, link} <= self._clouds
         return are_two and not self.is_pod(link) and not self.origin(source, tables)[0]
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:

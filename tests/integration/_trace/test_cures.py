@@ -65,6 +65,19 @@ def node_port(filter_mode: int, pod: str, address: str, interface: str) -> Itera
 
 
 @contextmanager
+def marks_of_cni() -> Iterator[Scene]:
+    """The CNI marks requests and routes replies by the mark, but the filter does not look up the source with it."""
+    comment = '-m comment --comment "AWS, primary ENI"'
+    for_request = f"-A PREROUTING -i eth0 {comment} -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80"
+    for_reply = f"-A PREROUTING -i veth+ {comment} -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80"
+    rules = [f"iptables -t mangle {rule}" for rule in (for_request, for_reply)]
+    with node_port(STRICT, "pod1", PRIMARY.address, "eth0") as scene:
+        for command in (*rules, "ip rule add fwmark 0x80/0x80 lookup main priority 1024"):
+            scene.node.run(shlex.split(command))
+        yield scene
+
+
+@contextmanager
 def server_of_node() -> Iterator[Scene]:
     """A client asks a server of the node itself for an address of another ENI."""
     with shared_enis(OFF) as (lab, node):
@@ -120,6 +133,14 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: node_port(STRICT, "pod1", PRIMARY.address, "eth0"),
         [f"eni_policy_routing: {{remedy: {remedy}, {MARKS}}}" for remedy in ("loose", "strict")]
         + ["eni_policy_routing: {remedy: symmetric, manage: [own_addresses, filters, mark_rule, connmark]}"],
+    ),
+    "node port of strict nodes with the marks of a CNI": (
+        marks_of_cni,
+        [
+            "eni_policy_routing: {remedy: loose, manage: [filters]}",
+            f"eni_policy_routing: {{remedy: strict, {MARKS}}}",
+            "eni_policy_routing: {remedy: symmetric, manage: [own_addresses, filters, mark_rule, connmark]}",
+        ],
     ),
     "node port of nodes without filters": (
         lambda: node_port(OFF, "pod1", PRIMARY.address, "eth0"),
@@ -235,6 +256,21 @@ def test_a_filter_that_lets_the_reply_leave_by_a_wrong_eni_is_not_offered() -> N
         assert (found["culprit"]["text"], found["cures"]) == ("net.ipv4.conf.eth0.rp_filter = 1", [])
         Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"}).run()
         assert lab.fetch_from("pod1", LOAD_BALANCER, 80, 0.3) is None and lab.router.refused()
+
+
+def test_a_filter_that_lets_the_answer_leave_by_another_uplink_is_not_offered() -> None:
+    """A route to the client leads by an uplink without a default route."""
+    with EniLab("cures", ENIS[:1], cni=False) as lab:
+        node: NamespaceNode = lab.node("node1")
+        lab.node("node1").filter_reverse_path(STRICT)
+        node.ip([f"route add {CLIENT} via {ENIS[0].gateway} dev eth1 onlink"])
+        node.serve(NODE_PORT)
+        packet = {"source": CLIENT, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
+        found = Steps(node, "datapath_trace", {"packet": packet}).run()
+        assert (found["culprit"]["text"], found["cures"]) == ("net.ipv4.conf.eth0.rp_filter = 1", [])
+        Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"}).run()
+        assert lab.client.fetch(PRIMARY.address, NODE_PORT, 0.3) is None and lab.router.refused()
+        assert "an address of eth0: a cloud" in Steps(node, "datapath_trace", {"packet": packet}).run()["reason"]
 
 
 def test_a_policy_that_protects_the_node_is_not_removed(lab: Lab) -> None:
