@@ -14,6 +14,7 @@ from .._core.errors import DatapathError, Invalid
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, option
 from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
+from .._twin import blueprint
 from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
 from .packet import Packet
@@ -66,7 +67,7 @@ def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
     if is_filtered and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
     for removal in removals.of_loss(loss, {str(table) for table in enis.tables} if enis else ()):
-        yield from _command(removal)
+        yield from _command(removal, snapshot)
 
 
 def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) -> t.Iterator[Cure]:
@@ -153,11 +154,25 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
     return f"{name}: {playbook_task.flow(shown)}" if shown else name
 
 
-def _command(removal: removals.Removal) -> t.Iterator[Cure]:
-    """A command; nothing if a twin does not permit it."""
+def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
+    """A command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
         (read,) = changes_backend.commands([removal.command])
-        task = playbook_task.of_command(removal.name, shlex.split(read.shown))
+        program, *words = shlex.split(read.shown)
+        backends = _backends(program, words, snapshot)
+        if len(backends) > 1:
+            return
+        program += "-legacy" if backends == {"legacy"} else ""
+        task = playbook_task.of_command(removal.name, [program, *words])
     except Invalid:
         return
-    yield Cure(OPERATOR, removal.command, task, (), (removal.command,), removal.takes_along, removal.command)
+    change = shlex.join([program, *words])
+    yield Cure(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change)
+
+
+def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:
+    """The backends that have the table of a command of iptables, ip6tables or ebtables; a twin has both in nf_tables."""
+    table = words[words.index("-t") + 1] if "-t" in words else "filter"
+    subset, family = {"iptables": ("iptables", "ip"), "ip6tables": ("iptables", "ip6")}.get(program, (program, None))
+    tables = blueprint.entries(snapshot, subset) if subset in ("iptables", "ebtables") else []
+    return {str(entry.get("backend")) for entry in tables if (entry.get("family"), entry.get("table")) == (family, table)}

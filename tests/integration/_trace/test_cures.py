@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from lab import Eni, EniLab, Lab, Node, playbook
+from lab import Eni, EniLab, Lab, Node, place, playbook
 from lab.azure_vnet import ebtables
 from lab.eni import BACKEND, CLIENT, LOAD_BALANCER, PRIMARY
 from lab.load_balancer import PROBE_SOURCE
@@ -119,6 +119,18 @@ def stolen() -> Iterator[Scene]:
 
 
 @contextmanager
+def filtered_frames() -> Iterator[Scene]:
+    """A rule of ebtables drops the frames for a pod behind a bridge. It is none of azure-vnet's."""
+    with Lab("cures", nodes=[Node("node1"), Node("node2")]) as lab:
+        node: NamespaceNode = lab.node("node1")
+        theft = Theft(node, lab.node("node2"))
+        trouble = f"ebtables -t filter -A FORWARD -p IPv4 --ip-dst {theft.kept.address} -j DROP"
+        node.run(shlex.split(trouble))
+        packet = {"source": lab.node("node2").ipv4, "destination": theft.kept.address, "protocol": "icmp", "interface": "eth0"}
+        yield Scene(node, packet, lambda: theft.reaches(theft.kept), [trouble])
+
+
+@contextmanager
 def probe() -> Iterator[Scene]:
     """Azure's load balancer sends its probe from a link-local address."""
     with Lab("cures", nodes=[Node("node1", pods=["pod1"])]) as lab:
@@ -166,11 +178,15 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ],
     ),
     "a rule of azure-vnet": (stolen, ["cilium_migration"]),
+    "a rule of ebtables": (
+        filtered_frames,
+        [f"ebtables -t filter -D FORWARD -p IPv4 --ip-dst {place.NODES_IPV4}129 -j DROP"],
+    ),
     "probe of a load balancer": (probe, ["aks_dual_stack: {interface: eth0}"]),
     "policy of FORWARD": (lambda: from_pod("iptables -P FORWARD DROP"), ["iptables -P FORWARD ACCEPT"]),
     "rule of FORWARD": (
         lambda: from_pod(f"iptables -A FORWARD -s {POD} -m comment --comment 'no way' -j DROP"),
-        [f'iptables -t filter -D FORWARD -s {POD}/32 -m comment --comment "no way" -j DROP'],
+        [f"iptables -t filter -D FORWARD -s {POD}/32 -m comment --comment 'no way' -j DROP"],
     ),
     "blackhole route": (
         lambda: from_pod(f"ip route add blackhole {BACKEND} table 1001"),

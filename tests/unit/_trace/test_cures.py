@@ -193,6 +193,27 @@ def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: st
 
 
 @pytest.mark.parametrize(
+    ("backends", "commands"),
+    [
+        ([], ["iptables -P FORWARD ACCEPT"]),
+        (["nft"], ["iptables -P FORWARD ACCEPT"]),
+        (["legacy"], ["iptables-legacy -P FORWARD ACCEPT"]),
+        (["legacy", "nft"], []),
+    ],
+)
+def test_a_command_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
+    others = [{"family": "ip6", "backend": "legacy", "table": "filter"}, {"family": "ip", "backend": "legacy", "table": "nat"}]
+    tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
+    tried = tried_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
+    assert changes(tried) == commands
+    rule = {"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}
+    tables = [{"backend": backend, "table": "filter", "chain": "FORWARD"} for backend in backends]
+    offered = [change for change in changes(tried_for(rule, {"ebtables": tables})) if change.startswith("ebtables")]
+    program = commands[0].split(" ")[0].replace("iptables", "ebtables") if commands else ""
+    assert offered == ([f"{program} -t filter -D FORWARD -p IPv4 -j DROP"] if commands else [])
+
+
+@pytest.mark.parametrize(
     ("chains", "count"), [([], 1), (["FORWARD", "own"], 1), (["INPUT", "own"], 0), (["FORWARD", "INPUT", "own"], 0)]
 )
 def test_a_chain_to_which_input_jumps_protects_the_node(chains: list[str], count: int) -> None:
