@@ -26,15 +26,8 @@ if t.TYPE_CHECKING:
 
 KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
 AZURE_LINKS = ("azure0", "azv")  # the beginnings of the names of azure-vnet's bridge and of its pods' links
-SHOWN = (
-    "remedy",
-    "manage",
-    "interface_marks",
-    "service_addresses",
-    "interface",
-    "addresses",
-    "bridge",
-)  # in the text of a change
+# The options of profiles in the text of a change; the task has the others, too.
+SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge")
 
 
 class Cure(t.NamedTuple):
@@ -75,23 +68,25 @@ def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) 
 
     is_filtered: whether reverse-path filtering is the trouble. If not, the filters stay as they are.
     """
-    given: dict[str, t.Any] = {"layout": enis.layout, "enis": enis.enis}
+    common: dict[str, t.Any] = {"layout": enis.layout, "enis": enis.enis}
     if enis.priorities:
-        given["priorities"] = enis.priorities
-    marking = {**given, "pod_interfaces": enis.pod_interfaces}
+        common["priorities"] = enis.priorities
+    marking = {**common, "pod_interfaces": enis.pod_interfaces}
     if packet.interface in enis.secondary:
         marking["interface_marks"] = [{"name": packet.interface, "mark": _free_mark(enis)}]
     elif packet.interface == enis.primary and not uplinks.is_own(snapshot, packet.destination):
         marking["service_addresses"] = [packet.report()["destination"]]
-    marks = ["mark_rule", "connmark"]
-    tried = [(marking, LOOSE, marks)]
+    parts = ["mark_rule", "connmark"]
+    attempts = [(marking, LOOSE, parts)]
     if is_filtered:
-        every = ["filters", *marks]
-        tried = [(given, LOOSE, ["filters"]), *tried, (marking, LOOSE, every), (marking, STRICT, every)]
-        tried += [] if enis.lacks_addresses else [(marking, SYMMETRIC, ["own_addresses", *every])]
-    for options, remedy, manage in tried:
-        observed = eni_policy_routing.Observation(False, None, enis.marks)
-        yield from _profile("eni_policy_routing", eni_policy_routing, {"remedy": remedy, "manage": manage, **options}, observed)
+        every = ["filters", *parts]
+        attempts = [(common, LOOSE, ["filters"]), *attempts, (marking, LOOSE, every), (marking, STRICT, every)]
+        attempts += [] if enis.lacks_addresses else [(marking, SYMMETRIC, ["own_addresses", *every])]
+    for options, remedy, manage in attempts:
+        observation = eni_policy_routing.Observation(False, None, enis.marks)
+        yield from _profile(
+            "eni_policy_routing", eni_policy_routing, {"remedy": remedy, "manage": manage, **options}, observation
+        )
 
 
 def _free_mark(enis: Uplinks) -> str:
@@ -122,17 +117,17 @@ def _of_migration(packet: Packet) -> t.Iterator[Cure]:
         yield from _profile("cilium_migration", cilium_migration, options, None)
 
 
-def _profile(name: str, model: Model, options: dict[str, t.Any], observed: t.Any) -> t.Iterator[Cure]:
+def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Cure]:
     """The plan of a profile with these options; nothing if the profile refuses them."""
     try:
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
         if errors or any(model.conflicts(values, False)):
             return
-        steps = model.plan(values, model.facts(values, observed))
+        steps = model.plan(values, model.facts(values, observation))
         task = playbook_task.of_role(f"Apply the profile {name}", name, options)
     except DatapathError:
         return
-    calls = tuple((module, _without_none(given)) for module, given in steps if module in changes_backend.MODULES)
+    calls = tuple((module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
     group = " ".join([name, str(options.get("remedy") or "")]).strip()
     yield Cure(PROFILE, _shown(name, options), task, calls, group=group)
 
@@ -157,8 +152,8 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
 def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
     """A command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
-        (read,) = changes_backend.commands([removal.command])
-        program, *words = shlex.split(read.shown)
+        (command,) = changes_backend.commands([removal.command])
+        program, *words = shlex.split(command.shown)
         backends = _backends(program, words, snapshot)
         if len(backends) > 1:
             return

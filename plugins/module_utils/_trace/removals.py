@@ -58,17 +58,17 @@ def of_loss(loss: Loss, kept_tables: t.Collection[str] = ()) -> t.Iterator[Remov
         yield from _of_link(text)
     elif kind == "sysctl" and not is_filter:
         yield _of_setting(text)
-    misleading = [text] if kind == "rule" else loss.rules[:1] if kind == "route" else loss.rules[1:] if is_filter else []
-    for rule in misleading:
+    rules = [text] if kind == "rule" else loss.rules[:1] if kind == "route" else loss.rules[1:] if is_filter else []
+    for rule in rules:
         yield from _of_policy_rule(rule, kept_tables)
 
 
 def _of_table_rule(text: str, steps: t.Sequence[t.Mapping[str, str]]) -> t.Iterator[Removal]:
     """For a rule of iptables or ebtables, or the policy of FORWARD. A rule of nft has no text by which it can be removed."""
-    found = _TABLES.fullmatch(text)
-    if not found or _protects_node(found[1], found[2], found[4], steps):
+    match = _TABLES.fullmatch(text)
+    if not match or _protects_node(match[1], match[2], match[4], steps):
         return
-    family, table, verb, chain, rest = found.groups()
+    family, table, verb, chain, rest = match.groups()
     program = _PROGRAMS[family]
     if verb == "-A":
         matches = _TARGET.sub("", rest)
@@ -95,14 +95,14 @@ def _of_route(text: str) -> Removal:
 
 
 def _of_policy_rule(text: str, kept_tables: t.Collection[str]) -> t.Iterator[Removal]:
-    found = re.fullmatch(r"ip( -6)? rule (\d+): (.*)", text)
-    if not found or UNREADABLE in text or "[l3mdev-table]" in text:
+    match = re.fullmatch(r"ip( -6)? rule (\d+): (.*)", text)
+    if not match or UNREADABLE in text or "[l3mdev-table]" in text:
         return
     table = re.search(r" lookup (\S+)", text)
     if table and table[1] in kept_tables:
         return
-    takes_along = f"The rules after it decide about all packets that it selects: {_ACTION.sub('', found[3])}."
-    command = f"ip{found[1] or ''} rule del priority {found[2]} {found[3]}"
+    takes_along = f"The rules after it decide about all packets that it selects: {_ACTION.sub('', match[3])}."
+    command = f"ip{match[1] or ''} rule del priority {match[2]} {match[3]}"
     yield Removal("Remove the policy rule that misleads the packet", command, takes_along)
 
 

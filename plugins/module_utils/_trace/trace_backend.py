@@ -131,22 +131,22 @@ def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[lis
         return [], []
     from . import cures  # only a packet that is lost needs the profiles
 
-    working: list[tuple[Cure, certainty.Exploration]] = []
+    offers: list[tuple[Cure, certainty.Exploration]] = []
     untried = 0
     for cure in cures.candidates(ask.asked.packet, loss, ask.asked.snapshot):
-        has_better = cure.kind == cures.OPERATOR and any(other.kind != cures.OPERATOR for other, _explored in working)
-        if has_better or any(other.group == cure.group for other, _explored in working):
+        has_better = cure.kind == cures.OPERATOR and any(other.kind != cures.OPERATOR for other, _explored in offers)
+        if has_better or any(other.group == cure.group for other, _explored in offers):
             continue
         if time.monotonic() > last:
             untried += 1
             continue
-        explored = _tried(ask, cure, last)
+        explored = _outcome(ask, cure, last)
         if explored:
-            working.append((cure, explored))
+            offers.append((cure, explored))
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
-    partly = [cure.change for cure, explored in working if not explored.is_whole]
+    partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
-    return [_shown(cure, explored.first) for cure, explored in working], sentences
+    return [_shown(cure, explored.first) for cure, explored in offers], sentences
 
 
 def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
@@ -157,7 +157,7 @@ def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
     return Loss(None, found["came_in_by"]) if found["caveats"] else None
 
 
-def _tried(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | None:
+def _outcome(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | None:
     """The answers with a cure in all worlds; None if the packet or its reply does not arrive in one, or a cloud may drop it."""
     try:
         lines = tuple(changes_backend.commands(cure.commands))

@@ -94,15 +94,15 @@ def _family(entry: Entry) -> str:
 
 def _addresses(link: Entry) -> dict[str, list[str]]:
     """The addresses of a link by family, without link-local ones; families without any are left out."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for entry in link.get("addresses") or ():
         try:
             address = ipaddress.ip_interface(str(entry.get("address"))).ip
         except ValueError:
             continue
         if not address.is_link_local:
-            found.setdefault(f"ipv{address.version}", []).append(str(address))
-    return found
+            addresses.setdefault(f"ipv{address.version}", []).append(str(address))
+    return addresses
 
 
 def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | None:
@@ -149,21 +149,21 @@ def _marks(snapshot: Entry) -> list[marks.Marks]:
         return []
 
 
-def _in_layout(found: Uplinks) -> Uplinks:
+def _in_layout(enis: Uplinks) -> Uplinks:
     """The same in the layout of the CNI whose rules mark connections, if its tables have the numbers of that layout."""
-    owners = {entry.owner for entry in found.marks}
+    owners = {entry.owner for entry in enis.marks}
     layout = next((name for name, cni in marks.CNIS.items() if cni.name in owners and name in OFFSETS), None)
     if layout is None:
-        return found
-    numbers = [table - OFFSETS[layout] for table in found.tables]
+        return enis
+    numbers = [table - OFFSETS[layout] for table in enis.tables]
     if not all(1 <= number < 100 for number in numbers):
-        return found
-    first, *others = found.enis
+        return enis
+    primary, *others = enis.enis
     numbered = [
         {**{name: value for name, value in entry.items() if name != "table"}, "device_number": number}
         for entry, number in zip(others, numbers)
     ]
-    return found._replace(enis=[first, *numbered], layout=layout, priorities={})
+    return enis._replace(enis=[primary, *numbered], layout=layout, priorities={})
 
 
 def is_own(snapshot: Entry, address: bytes) -> bool:

@@ -51,7 +51,7 @@ def with_enis(*rules: Entry, table: int = 1001, address: str = "10.0.1.10/24", *
     }  # fmt: skip
 
 
-def tried_for(culprit: Entry | None, snapshot: Entry, came_in_by: str = "eth0", **request: Any) -> list[cures.Cure]:
+def candidates_for(culprit: Entry | None, snapshot: Entry, came_in_by: str = "eth0", **request: Any) -> list[cures.Cure]:
     return list(cures.candidates(packet.from_options({**REQUEST, **request}), Loss(culprit, came_in_by), snapshot))
 
 
@@ -85,7 +85,7 @@ def test_a_cni_that_marks_connections_has_its_layout() -> None:
     saved = [{"family": "ip", "table": "mangle", "save": MANGLE}]
     enis = uplinks.of(with_enis(table=2, iptables=saved))
     assert enis and (enis.layout, enis.enis[1]["device_number"], "table" in enis.enis[1]) == ("aws_vpc_cni", 1, False)
-    assert len(tried_for(STRICT, with_enis(table=2, iptables=saved))) == 5
+    assert len(candidates_for(STRICT, with_enis(table=2, iptables=saved))) == 5
     other = uplinks.of(with_enis(table=1001, iptables=saved))
     assert other and other.layout == "custom"  # its table has no number of that layout
     broken = uplinks.of(with_enis(table=2, iptables=[{"family": "ip", "table": "mangle", "save": '*mangle\n-A "\nCOMMIT\n'}]))
@@ -128,11 +128,11 @@ def changes(tried: list[cures.Cure]) -> list[str]:
     ],
 )
 def test_a_node_with_enis_tries_the_remedies_of_its_profile(culprit: Entry | None, request_: Entry, tried: list[str]) -> None:
-    assert changes(tried_for(culprit, with_enis(), **request_)) == tried
+    assert changes(candidates_for(culprit, with_enis(), **request_)) == tried
 
 
 def test_an_eni_whose_address_only_the_metadata_has_gets_none() -> None:
-    assert not any("symmetric" in change for change in changes(tried_for(STRICT, with_enis(address=""))))
+    assert not any("symmetric" in change for change in changes(candidates_for(STRICT, with_enis(address=""))))
 
 
 ONE_UPLINK = {"routes": [route("default", "eth0", via="10.0.0.1")], "links": [link("eth0", "10.0.0.10/24")]}
@@ -159,7 +159,7 @@ BRIDGED = {"kind": "rule", "text": "bridge nat: -A PREROUTING -p IPv4 --ip-dst 1
     ],
 )
 def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
-    assert changes(tried_for(culprit, ONE_UPLINK)) == tried
+    assert changes(candidates_for(culprit, ONE_UPLINK)) == tried
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
     ],
 )
 def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: str, commands: list[str]) -> None:
-    tried = tried_for({"kind": kind, "text": text}, {})
+    tried = candidates_for({"kind": kind, "text": text}, {})
     assert changes(tried) == commands
     assert all(cure.takes_along.endswith(".") and cure.kind == cures.OPERATOR for cure in tried)
 
@@ -204,11 +204,11 @@ def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: st
 def test_a_command_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
     others = [{"family": "ip6", "backend": "legacy", "table": "filter"}, {"family": "ip", "backend": "legacy", "table": "nat"}]
     tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
-    tried = tried_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
+    tried = candidates_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
     assert changes(tried) == commands
     rule = {"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}
     tables = [{"backend": backend, "table": "filter", "chain": "FORWARD"} for backend in backends]
-    offered = [change for change in changes(tried_for(rule, {"ebtables": tables})) if change.startswith("ebtables")]
+    offered = [change for change in changes(candidates_for(rule, {"ebtables": tables})) if change.startswith("ebtables")]
     program = commands[0].split(" ")[0].replace("iptables", "ebtables") if commands else ""
     assert offered == ([f"{program} -t filter -D FORWARD -p IPv4 -j DROP"] if commands else [])
 

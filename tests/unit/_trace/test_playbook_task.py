@@ -18,11 +18,15 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import rp_filter
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, playbook_task
-from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, tried_for, with_enis
+from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, with_enis
 
 
 def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_its_options() -> None:
-    tried = [*tried_for(STRICT, with_enis(table=2)), *tried_for(PROBE, ONE_UPLINK), *tried_for(BRIDGED, ONE_UPLINK)]
+    tried = [
+        *candidates_for(STRICT, with_enis(table=2)),
+        *candidates_for(PROBE, ONE_UPLINK),
+        *candidates_for(BRIDGED, ONE_UPLINK),
+    ]
     profiles = [cure for cure in tried if cure.kind == cures.PROFILE]
     assert len(profiles) == 9
     for cure in profiles:
@@ -32,7 +36,7 @@ def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_
         options = {name.removeprefix(f"{role}_"): value for name, value in task.get("vars", {}).items()}
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
         assert options.keys() <= model.OPTIONS.keys() and not errors and not [*model.conflicts(values, False)]
-    (module,) = tried_for(STRICT, ONE_UPLINK)
+    (module,) = candidates_for(STRICT, ONE_UPLINK)
     ((task),) = yaml.safe_load(module.task)
     assert task["kubenode.datapath.rp_filter"] == {"interfaces": ["eth0"], "mode": "loose"}
     assert task["kubenode.datapath.rp_filter"].keys() <= rp_filter.OPTIONS.keys()
@@ -41,7 +45,7 @@ def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_
 def test_a_task_of_a_command_has_its_words() -> None:
     rule = '-A FORWARD -m comment --comment "no way" -m mark --mark 0x10 -j DROP'
     for text in ("ip rule 100: from 10.0.0.0/8 blackhole", f"ip filter: {rule}"):
-        ((cure),) = tried_for({"kind": "rule", "text": text}, {})
+        ((cure),) = candidates_for({"kind": "rule", "text": text}, {})
         ((task),) = yaml.safe_load(cure.task)
         assert task["ansible.builtin.command"]["argv"] == shlex.split(cure.change)
 
@@ -61,4 +65,4 @@ def test_a_text_that_ansible_would_execute_is_in_no_task(text: str) -> None:
     with pytest.raises(Invalid):
         playbook_task.of_command("Remove it", ["iptables", "-D", "FORWARD", "--comment", text])
     comment = {"kind": "rule", "text": f'ip filter: -A FORWARD -m comment --comment "{text}" -j DROP'}
-    assert tried_for(comment, {}) == []
+    assert candidates_for(comment, {}) == []
