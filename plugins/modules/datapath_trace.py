@@ -17,7 +17,7 @@ description:
   - The source of the twin is the node on which the module runs, the snapshot of another node, or outputs of commands that were
     pasted into a report.
   - Can apply changes in the twin, and then returns what becomes of the packet with them. If no change is given and the packet is
-    lost, tries the remedies of this collection in further twins, and returns those that work.
+    lost, tries remedies in further twins, and returns those that work, each with a task to paste.
   - Changes nothing on the node. The kernel removes a twin with its last process, also if the module is killed.
 notes:
   - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
@@ -268,14 +268,48 @@ branches:
   elements: dict
 cures:
   description:
-    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin, and in every world that fits
-      the snapshot. Empty if nothing is wrong, if the verdict is V(unknown), or if O(changes) or O(commands) were given.
-    - A remedy with which a packet or its reply leaves under an address of another link is not among them, unless the packet
-      leaves so without the remedy as well.
+    - Remedies with which the packet and its reply arrive, each tried in a twin, and in the worlds that fit the snapshot. Empty if
+      nothing is wrong, if the verdict is V(unknown), or if O(changes) or O(commands) were given.
+    - A remedy with which a packet or its reply leaves by a link under an address of another link is not among them, because a
+      cloud that checks sources drops it. A packet that leaves so without any remedy is cured like one that is lost.
+    - The plans of the profiles come first, from the facts of this snapshot, then single modules of this collection. Only if none
+      of these works, commands of an operator are tried. Rules that protect the node itself, in C(INPUT), are never removed.
   returned: success
   type: list
   elements: dict
-  sample: [{change: "rp_filter: {interfaces: [eth0], mode: loose}", verdict: forwarded, reply_verdict: delivered}]
+  contains:
+    kind:
+      description:
+        - V(profile) for a role of this collection, V(module) for a module, V(operator) for a command that removes or changes the
+          culprit. A command does not survive a reboot, and the program that made the culprit may make it again.
+      type: str
+    change:
+      description: The remedy in short. For V(operator), the command.
+      type: str
+    task:
+      description:
+        - A task to paste into a playbook, as YAML. It has all that was tried, such as the ENIs of the node as the snapshot shows
+          them.
+      type: str
+    takes_along:
+      description: A sentence about what else a command affects; V("") for a profile or a module.
+      type: str
+    verdict:
+      description: RV(verdict) with the remedy.
+      type: str
+    reply_verdict:
+      description: The verdict on the reply with the remedy; V("") if no reply was sent.
+      type: str
+  sample:
+    - kind: operator
+      change: ip route del blackhole 10.0.100.2 table 1001
+      task: |
+        - name: "Remove the route that stops the packet"
+          ansible.builtin.command:
+            argv: [ip, route, del, blackhole, "10.0.100.2", table, "1001"]
+      takes_along: All packets to 10.0.100.2 take the next route or policy rule that fits.
+      verdict: forwarded
+      reply_verdict: delivered
 assumed:
   description:
     - Facts that the snapshot does not contain, and differences between node and twin, in sentences. Only those about links,

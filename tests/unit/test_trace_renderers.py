@@ -17,6 +17,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.filter.trace_html import trace_html
 from ansible_collections.kubenode.datapath.plugins.filter.trace_text import trace_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import drawing, result
 
 Result = dict[str, t.Any]
@@ -210,14 +211,23 @@ def test_branches_have_their_shares() -> None:
 
 
 def test_cures_and_sentences_are_listed_only_if_there_are_some() -> None:
+    task = "- name: Filter loosely\n  kubenode.datapath.rp_filter:\n    mode: loose\n"
     cures = [
-        {"change": "rp_filter: {interfaces: [eth0], mode: loose}", "verdict": "forwarded", "reply_verdict": "delivered"},
-        {"change": "ip neigh del 10.244.1.2 dev veth1", "verdict": "delivered", "reply_verdict": ""},
+        {"change": "rp_filter: {mode: loose}", "verdict": "forwarded", "reply_verdict": "delivered", "task": task},
+        {"change": "ip neigh del 10.244.1.2 dev veth1", "verdict": "delivered", "reply_verdict": "", "takes_along": "More."},
     ]
+    told_task = [f"  {line}" for line in task.splitlines()]
     given = lost(None, cures=cures, unknown=["A."], assumed=["B."], ignored=["C."])
     told, bare = lines(given), lines(lost(None))
+    assert task.rstrip() in page(given).text and "More." in page(given).text
     for title, entries in (
-        ("What helps", [f"{cures[0]['change']}  -> forwarded, reply delivered", f"{cures[1]['change']}  -> delivered"]),
+        (
+            "What helps",
+            [
+                *(f"{cures[0]['change']}  -> forwarded, reply delivered", *told_task),
+                *(f"{cures[1]['change']}  -> delivered", "  More."),
+            ],
+        ),
         ("Unknown", ["A."]),
         ("Assumed", ["B."]),
         ("Not understood", ["C."]),
@@ -287,7 +297,7 @@ def everywhere(name: str) -> Result:
     outcome = {"if": name, "verdict": name, "reply_verdict": name}
     return {
         **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": name, "reply": None}],
-        "cures": [{"change": name, "verdict": name, "reply_verdict": name}],
+        "cures": [{"change": name, "verdict": name, "reply_verdict": name, "task": in_one_line(name), "takes_along": name}],
         "depends_on": [
             {"fact": name, "what": name, "ask": name, "outcomes": [{**outcome, "evidence": [name], "contradicted_by": [name]}]},
             {"fact": name, "what": name, "ask": name, "outcomes": []},

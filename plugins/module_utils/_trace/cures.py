@@ -3,61 +3,171 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Remedies of the profiles that may help, by the object that stopped a packet."""
+"""Cures to try for a lost packet: plans of the profiles first, then single modules, then commands of an operator."""
 
 from __future__ import annotations
 
-import re
+import shlex
 import typing as t
 
+from .._core.errors import DatapathError, Invalid
+from .._probe_snat.probe_table import AZURE_SOURCE
+from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, option
+from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
+from .._twin import blueprint
+from .._twin.blueprint import Entry
+from . import changes_backend, playbook_task, removals, uplinks
 from .packet import Packet
+from .removals import Loss
+from .uplinks import Uplinks
+
+if t.TYPE_CHECKING:
+    from .._parts.assembly import Model
+
+KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
+AZURE_LINKS = ("azure0", "azv")  # the beginnings of the names of azure-vnet's bridge and of its pods' links
+# The options of profiles in the text of a change; the task has the others, too.
+SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge")
 
 
 class Cure(t.NamedTuple):
-    """text: as an operator would write it. calls: of modules. commands: of other tools."""
+    """change: in short. task: to paste into a playbook. calls: of modules in the twin. commands: of other tools there.
 
-    text: str
-    calls: tuple[tuple[str, dict[str, t.Any]], ...] = ()
+    group: of several cures with the same group, the first one that works is offered. takes_along: what else is affected, as a
+    sentence.
+    """
+
+    kind: str
+    change: str
+    task: str
+    calls: tuple[changes_backend.Change, ...] = ()
     commands: tuple[str, ...] = ()
+    takes_along: str = ""
+    group: str = ""
 
 
-def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: str) -> list[Cure]:
-    """Remedies to try, the likeliest first. culprit: as in the result. interface: by which the packet that was lost came in."""
-    if culprit is None:
-        return []
-    text = culprit["text"]
-    found: list[Cure] = []
-    if "rp_filter" in text and interface:
-        found.append(_call("rp_filter", {"interfaces": [interface], "mode": "loose"}))
-    elif culprit["kind"] == "sysctl":
-        key, _equals, _value = text.partition(" = ")
-        found.append(_command(f"sysctl -w {'net.ipv4.ip_forward' if key.endswith('.forwarding') and '.ipv4.' in key else key}=1"))
-    if culprit["kind"] == "address" and interface:
-        from .._probe_snat.probe_table import AZURE_SOURCE
-
-        if AZURE_SOURCE in text:
-            found.append(_call("nftables_probe_snat", {"interface": interface}))
-    if culprit["kind"] == "rule" and text.startswith("bridge "):
-        table, rule = text[len("bridge ") :].split(": ", 1)
-        found.append(_call("ebtables_cleanup", {"addresses": [packet.report()["destination"]]}))
-        found.append(_command(f"ebtables -t {table.split()[0]} {rule.replace('-A ', '-D ', 1)}"))
-    policy = re.fullmatch(r"(ip6?) filter: -P FORWARD DROP", text)  # INPUT's protects the node
-    if culprit["kind"] == "rule" and policy:
-        found.append(_command(f"{policy[1]}tables -P FORWARD ACCEPT"))
-    if culprit["kind"] == "link" and text.endswith(" hairpin off"):
-        found.append(_command(f"bridge link set dev {text.split()[0]} hairpin on"))
-    if culprit["kind"] == "neighbor":
-        address, _dev, link, *_rest = text.split()
-        found.append(_command(f"ip neigh del {address} dev {link}"))
-    return found
+def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
+    """Cures to try, in the order in which they are offered: each kind after the other, and the smaller change first."""
+    text = loss.culprit["text"] if loss.culprit else ""
+    is_filtered = "rp_filter" in text
+    enis = uplinks.of(snapshot)
+    if enis and (is_filtered or loss.culprit is None):
+        yield from _of_enis(packet, enis, is_filtered, snapshot)
+    if AZURE_SOURCE in text and loss.came_in_by:
+        yield from _of_probe(loss.came_in_by)
+    if loss.culprit and _is_of_azure_vnet(loss.culprit):
+        yield from _of_migration(packet)
+    if is_filtered and loss.came_in_by and not enis:
+        yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
+    for removal in removals.of_loss(loss, {str(table) for table in enis.tables} if enis else ()):
+        yield from _command(removal, snapshot)
 
 
-def _call(name: str, options: dict[str, t.Any]) -> Cure:
-    shown = ", ".join(
-        f"{key}: {value if isinstance(value, str) else '[' + ', '.join(value) + ']'}" for key, value in options.items()
-    )
-    return Cure(f"{name}: {{{shown}}}", ((name, options),))
+def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) -> t.Iterator[Cure]:
+    """The profile with each remedy. A smaller part of it comes first, if that may suffice.
+
+    is_filtered: whether reverse-path filtering is the trouble. If not, the filters stay as they are.
+    """
+    common: dict[str, t.Any] = {"layout": enis.layout, "enis": enis.enis}
+    if enis.priorities:
+        common["priorities"] = enis.priorities
+    marking = {**common, "pod_interfaces": enis.pod_interfaces}
+    if packet.interface in enis.secondary:
+        marking["interface_marks"] = [{"name": packet.interface, "mark": _free_mark(enis)}]
+    elif packet.interface == enis.primary and not uplinks.is_own(snapshot, packet.destination):
+        marking["service_addresses"] = [packet.report()["destination"]]
+    parts = ["mark_rule", "connmark"]
+    attempts = [(marking, LOOSE, parts)]
+    if is_filtered:
+        every = ["filters", *parts]
+        attempts = [(common, LOOSE, ["filters"]), *attempts, (marking, LOOSE, every), (marking, STRICT, every)]
+        attempts += [] if enis.lacks_addresses else [(marking, SYMMETRIC, ["own_addresses", *every])]
+    for options, remedy, manage in attempts:
+        observation = eni_policy_routing.Observation(False, None, enis.marks)
+        yield from _profile(
+            "eni_policy_routing", eni_policy_routing, {"remedy": remedy, "manage": manage, **options}, observation
+        )
 
 
-def _command(line: str) -> Cure:
-    return Cure(line, (), (line,))
+def _free_mark(enis: Uplinks) -> str:
+    """A mark for a secondary ENI, of bits that no known CNI uses."""
+    used = 0
+    for entry in enis.marks:
+        used |= entry.mask
+    return next((mark for mark in uplinks.FREE_MARKS if not int(mark, 16) & used), uplinks.FREE_MARKS[0])
+
+
+def _of_probe(interface: str) -> t.Iterator[Cure]:
+    options = {"interface": interface, "ipv6": "always"}  # the packet shows that the node has IPv6
+    yield from _profile("aks_dual_stack", aks_dual_stack, options, aks_dual_stack.Observation(False))
+
+
+def _is_of_azure_vnet(culprit: t.Mapping[str, str]) -> bool:
+    """Whether the culprit may be a leftover of azure-vnet: a rule of a bridge, or an entry for one of its links."""
+    if culprit["kind"] == "rule":
+        return culprit["text"].startswith("bridge ")
+    words = culprit["text"].split() if culprit["kind"] in ("neighbor", "route") else []
+    return any(word.startswith(AZURE_LINKS) for word in words)
+
+
+def _of_migration(packet: Packet) -> t.Iterator[Cure]:
+    """By evidence, by the address that is in use again, and with the bridge dissolved."""
+    address = {"addresses": [packet.report()["destination"]]}
+    for options in ({}, address, {**address, "bridge": True}):
+        yield from _profile("cilium_migration", cilium_migration, options, None)
+
+
+def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Cure]:
+    """The plan of a profile with these options; nothing if the profile refuses them."""
+    try:
+        values, errors = option.read(model.OPTIONS, options, model.UNDO)
+        if errors or any(model.conflicts(values, False)):
+            return
+        steps = model.plan(values, model.facts(values, observation))
+        task = playbook_task.of_role(f"Apply the profile {name}", name, options)
+    except DatapathError:
+        return
+    calls = tuple((module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
+    group = " ".join([name, str(options.get("remedy") or "")]).strip()
+    yield Cure(PROFILE, _shown(name, options), task, calls, group=group)
+
+
+def _without_none(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Cure]:
+    try:
+        task = playbook_task.of_module(name, module, options)
+    except Invalid:
+        return
+    yield Cure(MODULE, f"{module}: {playbook_task.flow(options)}", task, ((module, options),), group=module)
+
+
+def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
+    shown = {key: options[key] for key in SHOWN if key in options}
+    return f"{name}: {playbook_task.flow(shown)}" if shown else name
+
+
+def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
+    """A command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
+    try:
+        (command,) = changes_backend.commands([removal.command])
+        program, *words = shlex.split(command.shown)
+        backends = _backends(program, words, snapshot)
+        if len(backends) > 1:
+            return
+        program += "-legacy" if backends == {"legacy"} else ""
+        task = playbook_task.of_command(removal.name, [program, *words])
+    except Invalid:
+        return
+    change = shlex.join([program, *words])
+    yield Cure(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change)
+
+
+def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:
+    """The backends that have the table of a command of iptables, ip6tables or ebtables; a twin has both in nf_tables."""
+    table = words[words.index("-t") + 1] if "-t" in words else "filter"
+    subset, family = {"iptables": ("iptables", "ip"), "ip6tables": ("iptables", "ip6")}.get(program, (program, None))
+    tables = blueprint.entries(snapshot, subset) if subset in ("iptables", "ebtables") else []
+    return {str(entry.get("backend")) for entry in tables if (entry.get("family"), entry.get("table")) == (family, table)}

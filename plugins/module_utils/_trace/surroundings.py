@@ -20,6 +20,7 @@ from .packet import Packet
 from .pod_side import PodSides
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
+OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 
 
@@ -44,6 +45,9 @@ class Surroundings:
                 self.known_macs[place] = blueprint.mac_bytes(one["mac"])
         self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
+        self._clouds = self._uplinks | {
+            str(route["dev"]) for route in blueprint.entries(snapshot, "routes") if self._is_by_near_gateway(route)
+        }
         self._own = {
             _packed(str(one.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
@@ -55,6 +59,12 @@ class Surroundings:
             for name, link in self.links.items()
             for address in (link.get("peer") or {}).get("addresses") or ()
         }
+
+    def _is_by_near_gateway(self, route: Entry) -> bool:
+        """Whether a route names a gateway in a network of its link, as that of a cloud, and not the other end of a tunnel."""
+        link, gateway = str(route.get("dev")), _packed(route.get("via"))
+        networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS else ()
+        return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
     def learn(self, packet: Packet) -> None:
         """The source of a packet that comes in by a pod's link is an address of the pod, unless the pod's are known."""
@@ -86,10 +96,6 @@ class Surroundings:
     def tells_hairpin(self, port: str) -> bool:
         """True if it is known whether a bridge sends a frame back by the port that it came in by."""
         return "hairpin" in (self.links.get(port, {}).get("settings") or {})
-
-    def is_uplink(self, link: str) -> bool:
-        """True for a link by which a default route of any table leads, and for a port of such a bridge."""
-        return bool({link, self.bridge(link)} & self._uplinks)
 
     def _is_outside(self, link: str) -> bool:
         """True for an uplink, and for the port by which a bridge leads to an uplink."""
@@ -192,7 +198,12 @@ class Surroundings:
         """The evidence that the source of a packet that leaves by an uplink belongs to another uplink; empty if it does not."""
         owner, told = self.origin(left.source, tables)
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
-        return told if is_other and owner in self._uplinks and link in self._uplinks else ""
+        return told if is_other and {owner, link} <= self._clouds else ""
+
+    def is_elsewhere(self, source: bytes, came_in_by: str, link: str, tables: Tables) -> bool:
+        """Whether an answer leaves by another uplink than its request came in by, and no uplink is known to have its source."""
+        are_two = came_in_by != link and {came_in_by, link} <= self._clouds
+        return are_two and not self.is_pod(link) and self.origin(source, tables)[0] not in self._clouds
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """The link by which the answer comes in to a packet that has left by ``link``.

@@ -23,21 +23,24 @@ from .._snapshot.open_facts import OpenFact
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, cures, likelihood, verdict
-from .cures import Cure
+from . import certainty, changes_backend, likelihood, verdict
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, Packet
 from .quotes_backend import Quotes
+from .removals import Loss
 from .surroundings import Surroundings
 from .verdict import ARRIVED, DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Finding, Scene
 from .world_backend import World
+
+if t.TYPE_CHECKING:
+    from .cures import Cure
 
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
 # Of an answer, which the module does not return.
-EVIDENCE = ("passed", "bridge", "links", "addresses", "searched", "caveats", "matching", "is_virtual", "pod_side")
+EVIDENCE = ("passed", "bridge", "links", "addresses", "searched", "rules", "caveats", "matching", "is_virtual", "pod_side")
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -45,7 +48,7 @@ class Question(t.NamedTuple):
     """A question about a snapshot. assume, calls, lines: from the options assume, changes and commands.
 
     is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
-    end: when the answer must be there, by time.monotonic().
+    is_compared: whether the packet is sent before the changes, too. end: when the answer must be there, by time.monotonic().
     """
 
     snapshot: blueprint.Entry
@@ -56,6 +59,7 @@ class Question(t.NamedTuple):
     wants_reply: bool = True
     is_curable: bool = True
     is_own: bool = False
+    is_compared: bool = True
     end: float = 0.0
 
 
@@ -84,9 +88,8 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     if not explored.is_whole:
         found["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     is_curable = asked.is_curable and not (asked.calls or asked.lines) and found["verdict"] != UNKNOWN
-    found["cures"], untried = _cures(ask, found, last) if is_curable else ([], 0)
-    if untried:
-        found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
+    found["cures"], sentences = _cures(ask, found, last) if is_curable else ([], [])
+    found["unknown"] += sentences
     return _without_evidence(found)
 
 
@@ -139,32 +142,58 @@ def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], int]:
-    """The remedies that work, and the number of those that were not tried. Each is tried in a separate twin.
+def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The remedies that work, and sentences about those that were not tried in every world. Each is tried in a separate twin.
 
-    last: when the last twin may begin.
+    An operator's command is tried only if no remedy of the collection works. last: when the last twin may begin.
     """
-    lost = next((one for one in (found, found["reply"]) if one and one["verdict"] in (DROPPED, REJECTED)), None)
-    if lost is None:
-        return [], 0
-    working = list[dict[str, t.Any]]()
-    asked = ask.asked
-    candidates = list(cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]))
-    for number, cure in enumerate(candidates):
-        if time.monotonic() > last:
-            return working, len(candidates) - number
-        try:
-            trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
-            after = ask.in_world((), trial)
-            # What a cloud does not drop without the remedy, such as a source of another interface, it does not drop with it.
-            if after is None or not is_well(after, asked.wants_reply) or not {*after["caveats"]} <= {*found["caveats"]}:
-                continue
-            explored = certainty.explore(after, ask.opened, partial(ask.in_world, calls=trial), last, MOST_WORLDS_OF_CURES)
-        except DatapathError:  # a remedy that cannot be applied does not work
+    loss = _loss(found)
+    if loss is None:
+        return [], []
+    from . import cures  # only a packet that is lost needs the profiles
+
+    offers: list[tuple[Cure, certainty.Exploration]] = []
+    untried = 0
+    for cure in cures.candidates(ask.asked.packet, loss, ask.asked.snapshot):
+        has_better = cure.kind == cures.OPERATOR and any(other.kind != cures.OPERATOR for other, _explored in offers)
+        if has_better or any(other.group == cure.group for other, _explored in offers):
             continue
-        if all(answer and is_well(answer, asked.wants_reply) for answer in explored.answers.values()):
-            working.append(_shown(cure, after))
-    return working, 0
+        if time.monotonic() > last:
+            untried += 1
+            continue
+        explored = _outcome(ask, cure, last)
+        if explored:
+            offers.append((cure, explored))
+    sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
+    partly = [cure.change for cure, explored in offers if not explored.is_whole]
+    sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
+    return [_shown(cure, explored.first) for cure, explored in offers], sentences
+
+
+def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
+    """What is to be cured: a packet or a reply that is lost, or that a cloud may drop; None if nothing is."""
+    lost = next((way for way in (found, found["reply"]) if way and way["verdict"] in (DROPPED, REJECTED)), None)
+    if lost:
+        return Loss(lost["culprit"], lost["came_in_by"], lost["rules"], lost["steps"])
+    return Loss(None, found["came_in_by"]) if found["caveats"] else None
+
+
+def _outcome(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | None:
+    """The answers with a cure in all worlds; None if the packet or its reply does not arrive in one, or a cloud may drop it."""
+    try:
+        lines = tuple(changes_backend.commands(cure.commands))
+        trial = ask.asked._replace(calls=cure.calls, lines=lines, is_compared=False)
+        after = ask.in_world((), trial)
+        if after is None or not _is_healthy(after, trial):
+            return None
+        explored = certainty.explore(after, ask.opened, partial(ask.in_world, calls=trial), last, MOST_WORLDS_OF_CURES)
+    except DatapathError:  # a remedy that cannot be applied does not work
+        return None
+    return explored if all(answer and _is_healthy(answer, trial) for answer in explored.answers.values()) else None
+
+
+def _is_healthy(found: t.Mapping[str, t.Any], asked: Question) -> bool:
+    return is_well(found, asked.wants_reply) and not found["caveats"]
 
 
 def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
@@ -186,7 +215,8 @@ def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
 
 
 def _shown(cure: Cure, after: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {"change": cure.text, "verdict": after["verdict"], "reply_verdict": (after["reply"] or {}).get("verdict", "")}
+    shown = {"kind": cure.kind, "change": cure.change, "task": cure.task, "takes_along": cure.takes_along}
+    return {**shown, "verdict": after["verdict"], "reply_verdict": (after["reply"] or {}).get("verdict", "")}
 
 
 class _Exchange:
@@ -219,13 +249,14 @@ class _Exchange:
     def result(self) -> dict[str, t.Any]:
         before = None
         if self._asked.calls or self._asked.lines:
-            before = self._sent()
+            before = self._sent() if self._asked.is_compared else None
             self._forget()
             changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._note)
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
-        lost = next((one for _share, one in branches if not is_well(one, self._asked.wants_reply)), first)
+        ways = [way for _share, way in branches]
+        lost = next((way for way in ways if not is_well(way, self._asked.wants_reply)), first)
         found = {**lost, "before": _short(before) if before else None}
         found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
@@ -234,6 +265,7 @@ class _Exchange:
             Assumption(f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
             for name, value in filters.items()
         )
+        found["caveats"] = list(dict.fromkeys(caveat for way in (found, *ways) for caveat in way["caveats"]))
         found["matching"] = self._quotes.matching_sets()
         found["pod_side"] = self._pod_side(found["interface"])
         found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
@@ -357,7 +389,7 @@ class _Exchange:
         if reply.frame and reply.frame.packet.flow != expected.flow:
             reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
             reply = reply._replace(verdict=DROPPED, reason=reason)
-        reply = verdict.by_another_uplink(reply, seen.sent.interface, self._scene)
+        reply = verdict.by_its_uplink(reply, seen.sent.interface, self._scene)
         return link, verdict.at_its_pod(reply, seen.sent.interface, self._scene)
 
     def _own_reply(self, seen: Observation) -> Finding:
@@ -368,7 +400,9 @@ class _Exchange:
         for link, frame in seen.frames:
             if frame.packet.destination == sent.source:
                 kind = DELIVERED if self._around.is_pod(link) else FORWARDED
-                reply = Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
+                caveat = verdict.caveat_of(frame.packet, link, self._scene)
+                reason = f"The node's answer leaves by {link}. {caveat}".strip()
+                reply = Finding(kind, link, frame, reason, None, (), caveat)
                 return verdict.at_its_pod(reply, sent.interface, self._scene)
         drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
@@ -387,7 +421,10 @@ class _Exchange:
         return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
     def _evidence(self, sent: Packet, finding: Finding) -> dict[str, t.Any]:
-        """What the packet met besides its steps. searched: numbers of routing tables, and the names that facts have for them."""
+        """What the packet met besides its steps. searched: numbers of routing tables, and the names that facts have for them.
+
+        rules: the policy rules that decided.
+        """
         numbers = [str(number) for number in finding.searched]
         links = {*finding.links, *filter(None, (sent.interface, finding.interface))}
         packets = (sent, finding.query, finding.frame and finding.frame.packet)
@@ -397,6 +434,7 @@ class _Exchange:
             "links": sorted(links | {bridge for name in links if (bridge := self._around.bridge(name))}),
             "addresses": sorted(map(fields.show, addresses)),
             "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
+            "rules": [*finding.rules],
         }
 
     def _pod_side(self, link: str) -> str:

@@ -28,6 +28,7 @@ ARRIVED = (DELIVERED, FORWARDED)
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 FORWARD = "net/ipv4/ip_forward"
+KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
 
@@ -54,6 +55,7 @@ class Finding(t.NamedTuple):
     caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
     searched: the numbers of the routing tables that were searched for it, and for the way back. links: of these routes. query: by
     which it was routed.
+    rules: the policy rule that decided about it and that about the way back, as ip(8) prints them; empty for one of the kernel.
     """
 
     verdict: str
@@ -66,6 +68,7 @@ class Finding(t.NamedTuple):
     searched: tuple[int, ...] = ()
     links: tuple[str, ...] = ()
     query: Query | None = None
+    rules: tuple[str, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -118,9 +121,18 @@ def judge(seen: Observation, scene: Scene) -> Finding:
         verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
     lookups = [scene.tables.decide(each) for each in (query, Query(query.destination, query.source)) if each.destination]
-    searched = tuple(table for decision in lookups for table in _searched(decision))
-    links = tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links))
-    return _with_programs(packet, found._replace(searched=searched, links=links, query=query), scene)
+    found = found._replace(
+        searched=tuple(table for decision in lookups for table in _searched(decision)),
+        links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
+        query=query,
+        rules=tuple(map(_added_rule, lookups)),
+    )
+    return _with_programs(packet, found, scene)
+
+
+def _added_rule(decision: Decision) -> str:
+    """The rule that decided, as ip(8) prints it; empty if it is one of the kernel."""
+    return str(decision.rule) if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES else ""
 
 
 def _searched(decision: Decision) -> tuple[int, ...]:
@@ -144,9 +156,14 @@ def _left(
     verdict = DELIVERED if is_pod else FORWARDED
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
-    told = scene.surroundings.foreign_source(left.packet, link, scene.tables)
-    caveat = f"Its source {told}: a cloud that checks the sources of an interface would drop it." if told else ""
+    caveat = caveat_of(left.packet, link, scene)
     return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
+
+
+def caveat_of(left: Packet, link: str, scene: Scene) -> str:
+    """Why a packet that left by a link may be lost behind it, as a sentence; empty if there is no such reason."""
+    evidence = scene.surroundings.foreign_source(left, link, scene.tables)
+    return f"Its source {evidence}: a cloud that checks the sources of an interface would drop it." if evidence else ""
 
 
 def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
@@ -167,23 +184,16 @@ def unanswered(way: Way, request: Packet) -> Finding:
     return Finding(UNKNOWN, "", None, reason, None, ())
 
 
-def by_another_uplink(reply: Finding, came_in_by: str, scene: Scene) -> Finding:
-    """Return the reply with a caveat if it leaves by another uplink than that to which a cloud sends packets for its source.
+def by_its_uplink(reply: Finding, link: str, scene: Scene) -> Finding:
+    """The reply, with a caveat if it leaves by another uplink than the one to which the cloud sends packets for its source.
 
-    came_in_by: the link by which the request came in, which is that uplink.
+    link: by which the packet came in.
     """
     around = scene.surroundings
-    if reply.verdict != FORWARDED or reply.frame is None or reply.caveat or came_in_by == reply.interface:
+    if not reply.frame or not around.is_elsewhere(reply.frame.packet.source, link, reply.interface, scene.tables):
         return reply
-    source = reply.frame.packet.source
-    near = filter(None, (reply.interface, around.bridge(reply.interface)))
-    if around.owner(source) in near or not (around.is_uplink(came_in_by) and around.is_uplink(reply.interface)):
-        return reply
-    caveat = (
-        f"Its source {fields.show(source)} is no address of {reply.interface}, and packets for it come in by {came_in_by}:"
-        " a cloud that checks the sources of an interface would drop it."
-    )
-    return reply._replace(caveat=caveat, reason=f"{reply.reason} {caveat}")
+    caveat = f"Packets to its source come in by {link}: a cloud that checks the sources of an interface would drop it."
+    return reply._replace(reason=f"{reply.reason} {caveat}", caveat=caveat)
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:

@@ -95,8 +95,12 @@ class Branch(t.NamedTuple):
 
 
 class Cure(t.NamedTuple):
+    """task: the lines of a task to paste. takes_along: what else is affected, as a sentence; empty if nothing is."""
+
     change: str
     verdicts: list[str]
+    task: list[str]
+    takes_along: str
 
 
 class Outcome(t.NamedTuple):
@@ -168,9 +172,14 @@ def from_result(result: object) -> Trace:
         _way(found["before"], "result.before") if found.get("before") else None,
         [fact for fact in facts if fact.outcomes or not fact.ask],
         _lacking(facts),
-        [Cure(printable(one.get("change")), _verdicts(one)) for one in _dictionaries(found, "cures", "result")],
+        [_cure(entry) for entry in _dictionaries(found, "cures", "result")],
         *(_sentences(found, key) for key in ("unknown", "assumed", "ignored")),
     )
+
+
+def _cure(found: Data) -> Cure:
+    task = [printable(line) for line in str(found.get("task") or "").split("\n") if line]
+    return Cure(printable(found.get("change")), _verdicts(found), task, printable(found.get("takes_along")))
 
 
 def _dependency(found: t.Mapping[str, t.Any], place: str) -> Dependency:

@@ -67,14 +67,15 @@ def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[s
     return result
 
 
-def test_a_reply_that_strict_filtering_drops_is_found_in_a_report_and_cured(node: NamespaceNode) -> None:
+def test_a_reply_that_strict_filtering_drops_is_found_in_a_report_and_no_cure_leaves_a_caveat(node: NamespaceNode) -> None:
     packet, dump, settings = case("eni-loadbalancer")
     found = trace(node, packet, dump=dump, assume=settings)
     assert (found["verdict"], found["interface"], found["packet"]["source"]) == ("forwarded", "eth1", "10.12.97.49")
     assert found["reply"]["verdict"] == "dropped" and found["reply"]["came_in_by"] == "eth0"
     assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
     assert "2000: from 10.12.192.44 lookup 1003" in found["reply"]["reason"]
-    assert [cure["change"] for cure in found["cures"]] == ["rp_filter: {interfaces: [eth0], mode: loose}"]
+    # With a loose filter the packet leaves by eth1 with eth0's address, as the report does not show an address of eth1.
+    assert found["cures"] == []
     assert any("KUBE-CLUSTER-IP" in sentence for sentence in found["assumed"])
     # The endpoints of the virtual server are equally likely.
     assert sorted(one["packet"]["destination"] for one in found["branches"]) == ["10.253.1.139", "10.253.3.5", "10.253.4.194"]
@@ -103,7 +104,7 @@ def test_a_rule_of_ebtables_that_diverts_a_frame_is_found_and_cured(node: Namesp
     found = trace(node, packet, dump=dump)
     assert found["verdict"] == "dropped" and found["culprit"]["kind"] == "rule"
     assert "--ip-dst 10.240.0.32 -j dnat --to-dst a2:96:88:20:cb:c6" in found["culprit"]["text"]
-    assert "ebtables_cleanup: {addresses: [10.240.0.32]}" in [cure["change"] for cure in found["cures"]]
+    assert [cure["change"] for cure in found["cures"]] == ["cilium_migration"]
 
 
 def test_a_probe_from_a_link_local_address_is_cured_by_the_probe_table(node: NamespaceNode) -> None:
@@ -123,7 +124,7 @@ def test_a_probe_from_a_link_local_address_is_cured_by_the_probe_table(node: Nam
     found = trace(node, probe, snapshot=snapshot)
     assert (found["verdict"], found["culprit"]["kind"]) == ("rejected", "address")
     assert "beyond scope of source address" in found["reason"]
-    assert [cure["change"] for cure in found["cures"]] == ["nftables_probe_snat: {interface: eth0}"]
+    assert [cure["change"] for cure in found["cures"]] == ["aks_dual_stack: {interface: eth0}"]
 
 
 def test_the_running_node_is_traced(node: NamespaceNode) -> None:
@@ -529,7 +530,7 @@ def test_a_reply_under_a_services_address_by_another_uplink_is_named(
     packet = {"source": "192.168.1.1", "destination": "203.0.113.5", "destination_port": 80, "interface": came_in_by}
     found = trace(node, packet, dump=dump, assume={"ipvs": "none"} if kind == "kube-ipvs0" else {})
     assert (found["verdict"], found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "forwarded", "eth1")
-    caveat = f"Its source 203.0.113.5 is no address of eth1, and packets for it come in by {came_in_by}"
+    caveat = f"Packets to its source come in by {came_in_by}: a cloud that checks the sources"
     assert (caveat in found["reason"]) == is_alone, found["reason"]
 
 

@@ -13,9 +13,8 @@ import hypothesis.strategies as st
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rt_names, rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, cures, frame, kernel_events, packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import frame, kernel_events, packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query, Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
 
@@ -153,24 +152,3 @@ def test_counters_that_moved() -> None:
     before = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
     after = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")
     assert kernel_events.moved(before, after) == {"Ip.InNoRoutes": 1, "Ip6InReceives": 1}
-
-
-@pytest.mark.parametrize(
-    ("culprit", "changes"),
-    [
-        (None, []),
-        ({"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}, ["rp_filter: {interfaces: [eth0], mode: loose}"]),
-        ({"kind": "sysctl", "text": "net.ipv4.conf.eth0.forwarding = 0"}, ["sysctl -w net.ipv4.ip_forward=1"]),
-        ({"kind": "sysctl", "text": "net.ipv6.conf.all.forwarding = 0"}, ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
-        ({"kind": "neighbor", "text": "10.0.0.9 dev azure0 lladdr 02:00:00:00:00:01"}, ["ip neigh del 10.0.0.9 dev azure0"]),
-        (
-            {"kind": "address", "text": f"source {probe_table.AZURE_SOURCE} is link-local"},
-            ["nftables_probe_snat: {interface: eth0}"],
-        ),
-        ({"kind": "missing", "text": "no route to 10.0.0.9"}, []),
-    ],
-)
-def test_cures_fit_the_culprit(culprit: dict[str, str] | None, changes: list[str]) -> None:
-    found = cures.candidates(given(), culprit, "eth0")
-    assert [cure.text for cure in found] == changes
-    assert all(changes_backend.commands(cure.commands) for cure in found if cure.commands)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.surroundings import Surroundings
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint
 
@@ -64,3 +66,36 @@ def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_
 def test_a_veth_with_the_name_of_a_network_interface_leads_to_no_pod(name: str, is_pod: bool) -> None:
     """The second interface of a node in a container, before it has an address or a route."""
     assert around(link("eth0", 2), link(name, 3)).is_pod(name) == is_pod
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "via", "is_foreign"),
+    [
+        ("veth", "10.0.1.10/24", "10.0.1.1", True),
+        ("", "10.0.1.10/24", "10.0.1.1", True),
+        ("", "10.244.1.0/32", "10.244.2.0", False),
+        ("vxlan", "10.0.1.10/24", "10.0.1.1", False),
+        ("veth", "10.0.1.10/24", "", False),
+    ],
+)
+def test_a_source_is_foreign_behind_a_link_that_leads_to_a_gateway_but_not_in_a_tunnel(
+    kind: str, address: str, via: str, is_foreign: bool
+) -> None:
+    links = [
+        link("eth0", 2, "", addresses=[{"address": "10.0.0.10/24"}]),
+        link("eth1", 3, kind, addresses=[{"address": address}]),
+    ]
+    routes = [{"to": "default", "via": "10.0.0.1", "dev": "eth0"}, {"to": "10.9.0.0/16", "via": via, "dev": "eth1"}]
+    snapshot = {
+        "links": links,
+        "routes": [
+            {"table": "254", "family": "ipv4", **{key: value for key, value in route.items() if value}} for route in routes
+        ],
+    }
+    surroundings = Surroundings(snapshot, blueprint.draw(snapshot), [])
+    sent = packet.from_options({"source": "10.0.0.10", "destination": "10.9.0.1", "protocol": "icmp"})
+    told = surroundings.foreign_source(sent, "eth1", Tables([], []))
+    assert told == ("is an address of eth0" if is_foreign else "")
+    answer = packet.from_options({"source": "203.0.113.80", "destination": "10.9.0.1", "protocol": "icmp"})
+    assert surroundings.is_elsewhere(answer.source, "eth0", "eth1", Tables([], [])) == is_foreign
+    assert not surroundings.is_elsewhere(answer.source, "eth1", "eth1", Tables([], []))

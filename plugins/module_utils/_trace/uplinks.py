@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The elastic network interfaces (ENIs) of a node as its snapshot shows them: by links, rules and routes, without metadata."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._cloud import eni, eni_layout
+from .._cni import mangle, marks
+from .._core import fields
+from .._routing.rt_names import MAIN
+from .._twin import blueprint
+from .._twin.blueprint import Entry
+from .._twin.pod_links import POD_KINDS
+
+FREE_MARKS = ("0x2", "0x4", "0x40", "0x1000")  # bits that no known CNI uses
+# The beginnings of the names that CNIs and container runtimes give to the node's ends of pods' links.
+POD_PREFIXES = ("azv", "cali", "eni", "gw", "lxc", "veth", "vlan")
+OFFSETS = {"aws_vpc_cni": 1, "cilium": 10}  # of a table's number from the device number of its ENI, by layout
+
+
+class Uplinks(t.NamedTuple):
+    """The ENIs of a node whose pods share them.
+
+    enis: the option ``enis`` of the profile eni_policy_routing, the primary ENI first. pod_interfaces: names or patterns of pods'
+    links. layout, priorities: of the profile. marks: that rules of the CNI set. tables: numbers of the secondary ENIs' routing
+    tables, in the order of these.
+    """
+
+    enis: list[dict[str, t.Any]]
+    pod_interfaces: list[str]
+    layout: str
+    priorities: dict[str, int]
+    marks: list[marks.Marks]
+    tables: list[int]
+
+    @property
+    def primary(self) -> str:
+        return str(self.enis[0]["name"])
+
+    @property
+    def secondary(self) -> list[str]:
+        return [str(entry["name"]) for entry in self.enis[1:]]
+
+    @property
+    def lacks_addresses(self) -> bool:
+        """Whether a secondary ENI has no IPv4 address on the node, so that only the metadata would name it."""
+        return not all(entry.get("ipv4") for entry in self.enis[1:])
+
+
+def of(snapshot: Entry) -> Uplinks | None:
+    """The ENIs; None for a node that has no uplink with a routing table of its own."""
+    defaults = [route for route in blueprint.entries(snapshot, "routes") if route.get("to") == "default" and route.get("dev")]
+    main = sorted((route for route in defaults if _table(route) == MAIN), key=_rank)
+    if not main:
+        return None
+    primary = str(main[0]["dev"])
+    others: dict[str, dict[str, t.Any]] = {}
+    for route in defaults:
+        name, table = str(route["dev"]), _table(route)
+        if route.get("via") and name != primary and table not in eni.OF_THE_NODE:
+            entry = others.setdefault(name, {"name": name, "table": table, "gateway": {}})
+            if entry["table"] == table:
+                entry["gateway"].setdefault(_family(route), str(route["via"]))
+    links = {str(link["name"]): link for link in blueprint.entries(snapshot, "links")}
+    enis = [{"name": primary, "primary": True}, *others.values()]
+    for entry in enis:
+        entry.update(_addresses(links.get(entry["name"], {})))
+    tables = [int(entry["table"]) for entry in others.values()]
+    priorities = _priorities(snapshot, tables)
+    if not others or priorities is None:
+        return None
+    pods = _pod_interfaces(snapshot, links, [entry["name"] for entry in enis])
+    return _in_layout(Uplinks(enis, pods, "custom", priorities, _marks(snapshot), tables))
+
+
+def _rank(route: Entry) -> tuple[bool, int]:
+    return _family(route) != "ipv4", int(route.get("metric") or 0)
+
+
+def _table(entry: Entry) -> int:
+    text = str(entry.get("table") or MAIN)
+    return int(text) if text.isdigit() else 0
+
+
+def _family(entry: Entry) -> str:
+    return str(entry.get("family") or "ipv4")
+
+
+def _addresses(link: Entry) -> dict[str, list[str]]:
+    """The addresses of a link by family, without link-local ones; families without any are left out."""
+    addresses: dict[str, list[str]] = {}
+    for entry in link.get("addresses") or ():
+        try:
+            address = ipaddress.ip_interface(str(entry.get("address"))).ip
+        except ValueError:
+            continue
+        if not address.is_link_local:
+            addresses.setdefault(f"ipv{address.version}", []).append(str(address))
+    return addresses
+
+
+def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | None:
+    """The option ``priorities``, by which the rule for marks comes before the rules of pods; None if there is no place."""
+    rules = [rule for rule in blueprint.entries(snapshot, "rules") if not rule.get("fwmark")]
+    usual = eni_layout.LAYOUTS["custom"]
+    from_pods = (int(rule["priority"]) for rule in rules if rule.get("from") and _table(rule) in tables)
+    from_pod = min(from_pods, default=usual.from_pod)
+    to_pods = (int(rule["priority"]) for rule in rules if rule.get("to") and _table(rule) == MAIN)
+    to_pod = max((number for number in to_pods if number < from_pod), default=0)
+    if to_pod < usual.mark_priority < from_pod:
+        return {}
+    priorities = {"to_pod": to_pod or 1, "mark": from_pod - 1, "from_pod": from_pod}
+    return priorities if priorities["to_pod"] < priorities["mark"] else None
+
+
+def _pod_interfaces(snapshot: Entry, links: t.Mapping[str, Entry], uplinks: t.Collection[str]) -> list[str]:
+    """The links of pods, as patterns where their names have a usual beginning that no uplink has."""
+    routed = {
+        str(route.get("dev"))
+        for route in blueprint.entries(snapshot, "routes")
+        if _table(route) == MAIN and route.get("to") != "default" and not route.get("via")
+    }
+    names = [name for name in links if name in routed and name not in uplinks]
+    pods = [name for name in names if links[name].get("kind") in (*POD_KINDS, "", None) and not links[name].get("master")]
+    return list(dict.fromkeys(_pattern(name, uplinks) for name in pods if not _addresses(links[name])))
+
+
+def _pattern(name: str, uplinks: t.Iterable[str]) -> str:
+    prefix = next((prefix for prefix in POD_PREFIXES if name.startswith(prefix)), "")
+    is_common = any(uplink.startswith(prefix) for uplink in uplinks)
+    return name if not prefix or is_common else f"{prefix}*"
+
+
+def _marks(snapshot: Entry) -> list[marks.Marks]:
+    saves = [
+        str(entry.get("save") or "")
+        for entry in blueprint.entries(snapshot, "iptables")
+        if (entry.get("family"), entry.get("table")) == ("ip", "mangle")
+    ]
+    try:
+        return marks.find(marks.Chains("table ip mangle", "PREROUTING", mangle.from_save(save, "mangle")) for save in saves)
+    except (ValueError, IndexError):  # a report may have anything in a line
+        return []
+
+
+def _in_layout(enis: Uplinks) -> Uplinks:
+    """The same in the layout of the CNI whose rules mark connections, if its tables have the numbers of that layout."""
+    owners = {entry.owner for entry in enis.marks}
+    layout = next((name for name, cni in marks.CNIS.items() if cni.name in owners and name in OFFSETS), None)
+    if layout is None:
+        return enis
+    numbers = [table - OFFSETS[layout] for table in enis.tables]
+    if not all(1 <= number < 100 for number in numbers):
+        return enis
+    primary, *others = enis.enis
+    numbered = [
+        {**{name: value for name, value in entry.items() if name != "table"}, "device_number": number}
+        for entry, number in zip(others, numbers)
+    ]
+    return enis._replace(enis=[primary, *numbered], layout=layout, priorities={})
+
+
+def is_own(snapshot: Entry, address: bytes) -> bool:
+    """Whether a link of the node has the address."""
+    shown = fields.show(address)
+    return any(shown in addresses for link in blueprint.entries(snapshot, "links") for addresses in _addresses(link).values())

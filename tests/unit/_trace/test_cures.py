@@ -1,0 +1,237 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cures that are tried for a culprit, and the ENIs of a node by its snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, packet, removals, uplinks
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.removals import Loss
+
+Entry = dict[str, Any]
+STRICT = {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
+REQUEST = {"source": "198.51.100.2", "destination": "10.0.0.10", "destination_port": 30080, "interface": "eth0"}
+MANGLE = """\
+*mangle
+-A PREROUTING -i eth0 -m comment --comment "AWS, primary ENI" -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80
+-A PREROUTING -i eni+ -m comment --comment "AWS, primary ENI" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
+COMMIT
+"""
+
+
+def link(name: str, *addresses: str) -> Entry:
+    return {"name": name, "kind": "veth", "addresses": [{"address": address} for address in addresses]}
+
+
+def route(to: str, dev: str, table: int = 254, via: str = "") -> Entry:
+    return {"family": "ipv4", "to": to, "dev": dev, "table": str(table), "via": via}
+
+
+def rule(priority: int, **fields: str) -> Entry:
+    return {"priority": priority, "family": "ipv4", **fields}
+
+
+def with_enis(*rules: Entry, table: int = 1001, address: str = "10.0.1.10/24", **more: Any) -> Entry:
+    """A snapshot of a node with an ENI beside the primary one, and a pod on it."""
+    return {
+        "links": [link("eth0", "10.0.0.10/24"), link("eth1", *filter(None, [address])), link("cali1a2b")],
+        "routes": [
+            route("default", "eth0", via="10.0.0.1"),
+            route("default", "eth1", table, "10.0.1.1"),
+            route("10.0.1.11", "cali1a2b"),
+        ],
+        "rules": list(rules)
+        or [rule(512, to="10.0.1.11", table="254"), rule(2048, **{"from": "10.0.1.11", "table": str(table)})],
+        **more,
+    }  # fmt: skip
+
+
+def candidates_for(culprit: Entry | None, snapshot: Entry, came_in_by: str = "eth0", **request: Any) -> list[cures.Cure]:
+    return list(cures.candidates(packet.from_options({**REQUEST, **request}), Loss(culprit, came_in_by), snapshot))
+
+
+def test_the_enis_are_those_with_tables_of_their_own() -> None:
+    enis = uplinks.of(with_enis())
+    assert enis and enis.enis == [
+        {"name": "eth0", "primary": True, "ipv4": ["10.0.0.10"]},
+        {"name": "eth1", "table": 1001, "gateway": {"ipv4": "10.0.1.1"}, "ipv4": ["10.0.1.10"]},
+    ]
+    assert (enis.pod_interfaces, enis.layout, enis.priorities, enis.lacks_addresses) == (["cali*"], "custom", {}, False)
+    assert uplinks.of({"routes": [route("default", "eth0", via="10.0.0.1")]}) is None
+    assert uplinks.of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("to_pod", "from_pod", "priorities"),
+    [
+        (512, 2048, {}),
+        (20, 111, {"to_pod": 20, "mark": 110, "from_pod": 111}),
+        (1250, 1300, {"to_pod": 1250, "mark": 1299, "from_pod": 1300}),
+        (110, 111, None),
+    ],
+)
+def test_the_rule_for_marks_comes_before_the_rules_for_pods(to_pod: int, from_pod: int, priorities: Entry | None) -> None:
+    rules = (rule(to_pod, to="10.0.1.11", table="254"), rule(from_pod, **{"from": "10.0.1.11", "table": "1001"}))
+    enis = uplinks.of(with_enis(*rules))
+    assert (enis and enis.priorities) == priorities
+
+
+def test_a_cni_that_marks_connections_has_its_layout() -> None:
+    saved = [{"family": "ip", "table": "mangle", "save": MANGLE}]
+    enis = uplinks.of(with_enis(table=2, iptables=saved))
+    assert enis and (enis.layout, enis.enis[1]["device_number"], "table" in enis.enis[1]) == ("aws_vpc_cni", 1, False)
+    assert len(candidates_for(STRICT, with_enis(table=2, iptables=saved))) == 5
+    other = uplinks.of(with_enis(table=1001, iptables=saved))
+    assert other and other.layout == "custom"  # its table has no number of that layout
+    broken = uplinks.of(with_enis(table=2, iptables=[{"family": "ip", "table": "mangle", "save": '*mangle\n-A "\nCOMMIT\n'}]))
+    assert broken and broken.layout == "custom"
+
+
+MARKING = "manage: [filters, mark_rule, connmark]"
+EVERY = "manage: [own_addresses, filters, mark_rule, connmark]"
+
+
+def changes(tried: list[cures.Cure]) -> list[str]:
+    return [cure.change for cure in tried]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "request_", "tried"),
+    [
+        (
+            STRICT,
+            {},
+            [
+                "eni_policy_routing: {remedy: loose, manage: [filters]}",
+                "eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}",
+                f"eni_policy_routing: {{remedy: loose, {MARKING}}}",
+                f"eni_policy_routing: {{remedy: strict, {MARKING}}}",
+                f"eni_policy_routing: {{remedy: symmetric, {EVERY}}}",
+            ],
+        ),
+        (None, {}, ["eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}"]),
+        (
+            None,
+            {"interface": "eth1", "destination": "10.0.1.10"},
+            ['eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark], interface_marks: [{name: eth1, mark: "0x2"}]}'],
+        ),
+        (
+            None,
+            {"destination": "203.0.113.80"},
+            ['eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark], service_addresses: ["203.0.113.80"]}'],
+        ),
+    ],
+)
+def test_a_node_with_enis_tries_the_remedies_of_its_profile(culprit: Entry | None, request_: Entry, tried: list[str]) -> None:
+    assert changes(candidates_for(culprit, with_enis(), **request_)) == tried
+
+
+def test_an_eni_whose_address_only_the_metadata_has_gets_none() -> None:
+    assert not any("symmetric" in change for change in changes(candidates_for(STRICT, with_enis(address=""))))
+
+
+ONE_UPLINK = {"routes": [route("default", "eth0", via="10.0.0.1")], "links": [link("eth0", "10.0.0.10/24")]}
+PROBE = {"kind": "address", "text": f"source {probe_table.AZURE_SOURCE} is link-local"}
+BRIDGED = {"kind": "rule", "text": "bridge nat: -A PREROUTING -p IPv4 --ip-dst 10.0.0.10 -j dnat --to-dst 02:00:00:00:00:01"}
+
+
+@pytest.mark.parametrize(
+    ("culprit", "tried"),
+    [
+        (None, []),
+        (STRICT, ["rp_filter: {interfaces: [eth0], mode: loose}"]),
+        ({"kind": "missing", "text": "no route to 10.0.0.9"}, []),
+        (PROBE, ["aks_dual_stack: {interface: eth0}"]),
+        (
+            BRIDGED,
+            [
+                "cilium_migration",
+                'cilium_migration: {addresses: ["10.0.0.10"]}',
+                'cilium_migration: {addresses: ["10.0.0.10"], bridge: true}',
+                "ebtables -t nat -D PREROUTING -p IPv4 --ip-dst 10.0.0.10 -j dnat --to-dst 02:00:00:00:00:01",
+            ],
+        ),
+    ],
+)
+def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
+    assert changes(candidates_for(culprit, ONE_UPLINK)) == tried
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "commands"),
+    [
+        ("sysctl", "net.ipv4.conf.eth0.forwarding = 0", ["sysctl -w net.ipv4.ip_forward=1"]),
+        ("sysctl", "net.ipv6.conf.all.forwarding = 0", ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
+        ("neighbor", "10.0.0.9 dev br0 lladdr 02:00:00:00:00:01", ["ip neigh del 10.0.0.9 dev br0"]),
+        ("neighbor", "fd00::9 dev br0 FAILED", ["ip -6 neigh del fd00::9 dev br0"]),
+        ("link", "veth1 hairpin off", ["bridge link set dev veth1 hairpin on"]),
+        ("link", "eth0 is down", ["ip link set dev eth0 up"]),
+        ("link", "eth0 has no carrier", []),
+        ("route", "ip route unreachable 203.0.113.0/24 table main", ["ip route del unreachable 203.0.113.0/24 table main"]),
+        ("route", "ip -6 route fd01::/64 dev eth1 table 100", ["ip -6 route del fd01::/64 dev eth1 table 100"]),
+        ("route", "ip route default table 7 with attributes that this collection cannot read: x", []),
+        ("rule", "ip rule 100: not from 10.0.0.0/8 blackhole", ["ip rule del priority 100 not from 10.0.0.0/8 blackhole"]),
+        ("rule", "ip -6 rule 100: from all lookup 7", ["ip -6 rule del priority 100 from all lookup 7"]),
+        ("rule", "ip rule 100: from all lookup [l3mdev-table]", []),
+        ("rule", "ip filter: -P FORWARD DROP", ["iptables -P FORWARD ACCEPT"]),
+        ("rule", "ip6 filter: -A FORWARD -d fd00::1/128 -j DROP", ["ip6tables -t filter -D FORWARD -d fd00::1/128 -j DROP"]),
+        ("rule", "ip filter: -P INPUT DROP", []),
+        ("rule", "ip filter: -P OUTPUT DROP", []),
+        ("rule", "inet own in: type filter hook forward priority filter; policy drop;", []),
+        ("rule", "ipvs: TCP 10.43.7.7:80", []),
+    ],
+)
+def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: str, commands: list[str]) -> None:
+    tried = candidates_for({"kind": kind, "text": text}, {})
+    assert changes(tried) == commands
+    assert all(cure.takes_along.endswith(".") and cure.kind == cures.OPERATOR for cure in tried)
+
+
+@pytest.mark.parametrize(
+    ("backends", "commands"),
+    [
+        ([], ["iptables -P FORWARD ACCEPT"]),
+        (["nft"], ["iptables -P FORWARD ACCEPT"]),
+        (["legacy"], ["iptables-legacy -P FORWARD ACCEPT"]),
+        (["legacy", "nft"], []),
+    ],
+)
+def test_a_command_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
+    others = [{"family": "ip6", "backend": "legacy", "table": "filter"}, {"family": "ip", "backend": "legacy", "table": "nat"}]
+    tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
+    tried = candidates_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
+    assert changes(tried) == commands
+    rule = {"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}
+    tables = [{"backend": backend, "table": "filter", "chain": "FORWARD"} for backend in backends]
+    offered = [change for change in changes(candidates_for(rule, {"ebtables": tables})) if change.startswith("ebtables")]
+    program = commands[0].split(" ")[0].replace("iptables", "ebtables") if commands else ""
+    assert offered == ([f"{program} -t filter -D FORWARD -p IPv4 -j DROP"] if commands else [])
+
+
+@pytest.mark.parametrize(
+    ("chains", "count"), [([], 1), (["FORWARD", "own"], 1), (["INPUT", "own"], 0), (["FORWARD", "INPUT", "own"], 0)]
+)
+def test_a_chain_to_which_input_jumps_protects_the_node(chains: list[str], count: int) -> None:
+    steps = [{"kind": "rule", "where": f"ip filter {chain}"} for chain in chains]
+    loss = Loss({"kind": "rule", "text": "ip filter: -A own -j DROP"}, "eth0", (), steps)
+    assert len(list(removals.of_loss(loss))) == count
+
+
+def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> None:
+    misleading, of_cni = "ip rule 100: from 10.0.1.11 lookup 99", "ip rule 2048: from 10.0.1.11 lookup 1001"
+    route = {"kind": "route", "text": "ip route unreachable default table 99"}
+    command = "ip rule del priority 100 from 10.0.1.11 lookup 99"
+    for culprit, rules, commands in (
+        (STRICT, ("", misleading), [command]),
+        (STRICT, (misleading, of_cni), []),
+        (STRICT, (misleading, ""), []),
+        (route, (misleading, of_cni), ["ip route del unreachable default table 99", command]),
+    ):
+        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), {"1001"}))
+        assert [removal.command for removal in tried] == commands
+    assert tried[-1].takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."
