@@ -76,7 +76,8 @@ def _others() -> Interfaces:
         except (FileNotFoundError, ProcessLookupError):
             continue
         except (OSError, Failure) as error:
-            if not (isinstance(error, OSError) and error.errno == errno.EINVAL):  # a namespace, but not of a network
+            is_other = isinstance(error, OSError) and error.errno == errno.EINVAL  # a namespace, but not of a network
+            if not is_other and name in openers():  # otherwise it has disappeared
                 unread.append(name)
     return Interfaces(tuple(found), tuple(unread))
 

@@ -30,8 +30,9 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
         try:
             rules = routing_backend.listed_rules(openers[namespace])
             routes = routing_backend.listed_routes(names, openers[namespace])
-        except (KeyError, OSError, Failure) as error:  # the pod may have ended
-            note(namespace, f"The routes of this network namespace could not be read: {error}.")
+        except (KeyError, OSError, Failure) as error:
+            if namespace in interfaces_backend.openers():  # otherwise the pod has ended
+                note(namespace, f"The routes of this network namespace could not be read: {error}.")
             continue
         shown.append(
             {
