@@ -174,3 +174,26 @@ def test_cures_fit_the_culprit(culprit: dict[str, str] | None, changes: list[str
     found = cures.candidates(given(), culprit, "eth0")
     assert [cure.text for cure in found] == changes
     assert all(changes_backend.commands(cure.commands) for cure in found if cure.commands)
+
+
+@pytest.mark.parametrize(
+    ("modules", "commands", "may_lead_elsewhere"),
+    [
+        (["rp_filter"], [], False),
+        (["nftables_probe_snat"], [], True),
+        (
+            [],
+            ["sysctl -w net.ipv4.ip_forward=1", "bridge link set dev veth1 hairpin on", "ip neigh del 10.0.0.9 dev eth0"],
+            False,
+        ),
+        ([], ["iptables -P FORWARD ACCEPT"], False),
+        ([], ["iptables -A FORWARD -j KUBE-SERVICES"], True),
+        ([], ["ip addr add 10.96.0.9/32 dev eth0"], True),
+        ([], ["nft delete element ip kube-proxy service-ips { 10.96.0.9 . tcp . 80 }"], True),
+    ],
+)
+def test_changes_of_rules_and_addresses_may_lead_packets_elsewhere(
+    modules: list[str], commands: list[str], may_lead_elsewhere: bool
+) -> None:
+    lines = changes_backend.commands(commands)
+    assert changes_backend.may_lead_elsewhere([(name, {}) for name in modules], lines) == may_lead_elsewhere
