@@ -11,6 +11,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.node import NamespaceNode
 
 PODS, NODE = "10.244.0.0/16", "10.0.0.4"
 PORT, TARGET = 80, 8080
@@ -69,6 +73,15 @@ class Service:
     @property
     def chain(self) -> str:
         return f"{self.token}-{self.name}/tcp/p80"
+
+
+MODES = ("nftables", "iptables")
+
+
+def load(node: NamespaceNode, mode: str, listed: Sequence[Service]) -> None:
+    """Load the rules of a mode into a node."""
+    is_nft = mode == "nftables"
+    node.run_from_host(["nft", "-f", "-"] if is_nft else ["iptables-nft-restore"], (nft if is_nft else iptables)(listed))
 
 
 def services(count: int) -> list[Service]:
