@@ -70,6 +70,7 @@ class Module(AnsibleModule):
         self._checkpoint: OpenChange | None = None
         self._lacking: list[str] = []
         self._data: t.Collection[str] = ()
+        self._unchecked: dict[str, t.Any] = {}
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
@@ -84,7 +85,17 @@ class Module(AnsibleModule):
         """Print the result or the error. Every text in it is made printable, except data for another program."""
         if self._verbosity >= 3:  # the only verbosity at which Ansible shows the arguments
             kwargs.setdefault("invocation", {"module_args": self.params})
+        # Ansible looks for secrets in each part of a result, which takes longer than to print it. There are none.
+        is_checked = bool(self.no_log_values)
+        self._unchecked = {} if is_checked else {key: kwargs.pop(key) for key in self._data if key in kwargs}
         super()._return_formatted({key: value if key in self._data else all_printable(value) for key, value in kwargs.items()})
+
+    def _record_module_result(self, o: dict[str, t.Any]) -> None:
+        super()._record_module_result({**o, **self._unchecked})
+
+    def jsonify(self, data: t.Any) -> t.Any:
+        """Encode a result for ansible-core before 2.19, which has no _record_module_result."""
+        return super().jsonify({**data, **self._unchecked} if self._unchecked else data)
 
     def warn(self, warning: str, **more: t.Any) -> None:
         super().warn(printable(warning), **more)

@@ -39,7 +39,7 @@ OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all sinc
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
 CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK = 1, 3, 4
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
-FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
+FAMILIES = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
 NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
 NOT_PERMITTED = "Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
@@ -57,6 +57,13 @@ def has_table(family: str, name: str) -> bool:
     if code not in (0, *NOT_THERE):
         raise Failure(f"the kernel does not say whether there is a table {family} {name}: {os.strerror(code)}")
     return code == 0
+
+
+def tables() -> list[tuple[str, str]]:
+    """Family and name of all tables. The kernel must have loaded nf_tables, as for has_table()."""
+    names = {number: family for family, number in FAMILIES.items()}
+    bodies = wire.dump(GET_TABLE, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0), "the tables", _open)
+    return [(names.get(body[0], str(body[0])), text(attributes(body, 4), TABLE_NAME)) for body in bodies]
 
 
 def table_comment(family: str, name: str) -> str:

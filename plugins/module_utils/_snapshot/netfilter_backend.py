@@ -25,15 +25,33 @@ IPVS = "/proc/net/ip_vs"  # only while IPVS is loaded
 NOT_INSTALLED = "{} is not installed. Install it and run again."
 
 
-def nftables(run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
-    """The ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure."""
+def nftables(run: process.Runner, _note: Notes, others: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
+    """The ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure.
+
+    others: family and name of tables that are left out. nft needs seconds for the thousands of chains that iptables may have.
+    """
     if not kernel.is_ready("nf_tables"):
         return []
-    text = _printed(run, "nft", "-j", "list", "ruleset")
+    every = nfnetlink.tables()
+    tables = [place for place in every if place not in others]
+    if len(tables) == len(every):
+        return _objects(run, "ruleset") if tables else []
+    found = []
+    for family, name in tables:
+        try:
+            found += _objects(run, "table", family, name)
+        except Failure:
+            if nfnetlink.has_table(family, name):  # otherwise it was removed meanwhile
+                raise
+    return found
+
+
+def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:
+    text = _printed(run, "nft", "-j", "list", *listed)
     try:
         return [one for one in json.loads(text, strict=False)["nftables"] if "metainfo" not in one]
     except (KeyError, RecursionError, TypeError, ValueError) as error:
-        raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list ruleset") from error
+        raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(listed)}") from error
 
 
 def iptables(run: process.Runner, note: Notes) -> list[dict[str, str]]:

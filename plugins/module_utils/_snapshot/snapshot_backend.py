@@ -7,22 +7,24 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._core.errors import Failure
 from .._platform import process
-from . import bpf_backend, entries_backend, links_backend, netfilter_backend, pods_backend, settings_backend, snapshot
+from . import bpf_backend, entries_backend, links_backend, netfilter_backend, pods_backend, saved, settings_backend, snapshot
 from .snapshot import Notes, Unread
 
 Reader = t.Callable[[process.Runner, Notes], t.Any]
 
+NFTABLES = "nftables"
 READERS: dict[str, Reader] = {
     "links": links_backend.links,
     "neighbors": entries_backend.neighbors,
     "rules": entries_backend.rules,
     "routes": entries_backend.routes,
     "settings": settings_backend.settings,
-    "nftables": netfilter_backend.nftables,
+    NFTABLES: netfilter_backend.nftables,
     "iptables": netfilter_backend.iptables,
     "ipsets": netfilter_backend.ipsets,
     "ebtables": netfilter_backend.ebtables_rules,
@@ -40,18 +42,20 @@ def _reader(subset: str) -> Reader:
     return software_backend.READERS[subset]
 
 
-def read(run: process.Runner, subsets: t.Iterable[str]) -> dict[str, t.Any]:
+def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
     """The snapshot of these subsets. run: starts programs."""
-    found: dict[str, t.Any] = {}
+    found: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
-    for subset in subsets:
+    # nft lists what the programs of iptables and ebtables do not print.
+    for subset in sorted(subsets, key=lambda subset: subset == NFTABLES):
 
         def note(what: str, reason: str, subset: str = subset) -> None:
             unread.append(Unread(subset, what, reason))
 
+        others = saved.printed(found.get("iptables") or (), found.get("ebtables") or ())
+        reader = functools.partial(netfilter_backend.nftables, others=others) if subset == NFTABLES else _reader(subset)
         try:
-            found[subset] = _reader(subset)(run, note)
+            found[subset] = reader(run, note)
         except Failure as failure:
-            found[subset] = None
             note("", str(failure))
     return snapshot.compose(found, unread)

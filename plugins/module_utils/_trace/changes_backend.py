@@ -67,6 +67,8 @@ COPIED = {
     },
 }
 MOST_COPIED = 32 << 20  # bytes
+# Modules that translate no packet and add no address. Which rules a packet can reach does not depend on its mark or its route.
+_NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
 OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing")}
 
@@ -169,6 +171,17 @@ def commands(texts: t.Sequence[object]) -> list[Command]:
     bounds.at_most("commands", len(texts), bounds.MOST_COMMANDS, "entries")
     bounds.at_most("commands", sum(len(str(text)) for text in texts), bounds.MOST_COMMAND_BYTES, "bytes")
     return [command.read(f"commands[{number}]", text) for number, text in enumerate(texts)]
+
+
+def may_lead_elsewhere(calls: t.Iterable[Change], lines: t.Iterable[Command]) -> bool:
+    """Whether changes may read or name rules, or lead packets to rules that they do not reach without them."""
+    return any(name not in _NOT_TRANSLATING for name, _options in calls) or not all(map(_is_without_rules, lines))
+
+
+def _is_without_rules(line: Command) -> bool:
+    """Whether a command names no rule and adds no address: a setting, a port of a bridge, a neighbour or a policy."""
+    words = getattr(line, "words", ())
+    return not words or getattr(line, "name", "") == "bridge" or words[0] in ("neigh", "-P")
 
 
 def check_sizes(lines: t.Sequence[Command], sizes: bounds.Sets) -> None:

@@ -23,8 +23,8 @@ _HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
 _MATCH_SET = re.compile(r"--match-set (\S+) ")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
-_MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
-ENDING = ("accept", "drop", "goto", "jump")  # verdicts after which the rest of a chain is not met, unless the jump returns
+_MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (?:(< )?(\d+)\b|vmap\b)")
+FINAL = ("accept", "drop")  # verdicts after which a packet meets no further rule of its hook
 Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle, and of a chain's own line by 0
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
@@ -77,12 +77,12 @@ class Quotes:
                 met.setdefault((event.family, event.table, event.chain), []).append(event)
         found = 1.0
         for own in met.values():
-            matched = {event.handle: event.verdict for event in own if event.handle}
+            matched = {event.handle for event in own if event.handle}
             chances = self._chances(own[0])
             for handle in self._of_table(own[0]).get(own[0].chain, {}) if chances else ():
                 if handle in chances:
                     found *= chances[handle] if handle in matched else 1 - chances[handle]
-                if matched.get(handle, "").startswith(ENDING):
+                if handle == own[-1].handle and (own[-1].verdict.startswith("goto ") or _is_last(own[-1], met)):
                     break
         return found
 
@@ -133,12 +133,19 @@ class Quotes:
         return found
 
 
+def _is_last(event: Event, met: t.Mapping[tuple[str, str, str], t.Sequence[Event]]) -> bool:
+    """Whether a packet did not come back from its last rule of a chain. met: its events by family, table and chain."""
+    word, _blank, target = event.verdict.partition(" ")
+    inner = met.get((event.family, event.table, target), ()) if word in ("jump", "goto") else ()
+    return word in FINAL or (bool(inner) and _is_last(inner[-1], met))
+
+
 def _chance(text: str) -> float:
     """The probability with which a rule matches; 0 if its text does not contain one."""
     statistic, modulo = _PROBABILITY.search(text), _MODULO.search(text)
     if statistic:
         return float(statistic[1])
-    return (int(modulo[3]) if modulo[2] else 1) / int(modulo[1]) if modulo else 0.0
+    return (int(modulo[3]) if modulo[2] else 1) / int(modulo[1]) if modulo else 0.0  # a map has an element for each number
 
 
 def _rules(text: str) -> dict[str, dict[str, list[str]]]:

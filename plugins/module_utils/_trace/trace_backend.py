@@ -20,13 +20,13 @@ from .._snapshot import open_facts
 from .._snapshot.assumption import Assumption
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
-from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers, worlds
+from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import certainty, changes_backend, likelihood, verdict
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
-from .packet import TCP, Packet
+from .packet import TCP, UDP, Packet
 from .quotes_backend import Quotes
 from .removals import Loss
 from .surroundings import Surroundings
@@ -209,6 +209,19 @@ def _exchanged(isolated: Isolated, asked: Question, run: process.Runner, checked
         build_backend.remove_links(isolated, len(blueprint.entries(asked.snapshot, "links")))
 
 
+def _reachable(drawn: blueprint.Blueprint, asked: Question) -> blueprint.Blueprint:
+    """The part of a blueprint that the packets can reach; all of it if changes may add to what they can."""
+    if changes_backend.may_lead_elsewhere(asked.calls, asked.lines):
+        return drawn
+    packet = asked.packet
+    others = assumptions.all_addresses(asked.snapshot)
+    addresses = {packet.source, packet.destination, *filter(None, map(reachable.packed, others))} - {b""}
+    ports = {str(packet.source_port), str(packet.destination_port)}
+    has_ports = packet.protocol in (TCP, UDP) and "0" not in ports
+    flow = reachable.Flow(frozenset(addresses), protocol_name(packet.protocol), frozenset(ports) if has_ports else None)
+    return reduction.reduced(drawn, flow)
+
+
 def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
     """Whether the packet arrives, and its reply if one is wanted."""
     return found["verdict"] in ARRIVED and (not wants_reply or (found["reply"] or {}).get("verdict") in ARRIVED)
@@ -225,7 +238,7 @@ class _Exchange:
     def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
         self._asked, self._run, self._checked = asked, run, checked
         self._assumed: list[Assumption] = []
-        self._drawn = blueprint.draw(asked.snapshot)
+        self._drawn = _reachable(blueprint.draw(asked.snapshot), asked)
         changes_backend.check_sizes(asked.lines, self._drawn.sizes)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)

@@ -20,7 +20,7 @@ from .._snapshot.assumption import Assumption
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
 from . import snapshot_form
-from .blueprint import BOTH, LOOPBACK, Entry, entries, is_of_network
+from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, Entry, entries, is_of_network
 
 _POD = "assumed-pod"
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
@@ -135,6 +135,16 @@ def host_address(address: str) -> Entry:
 def link_addresses(links: t.Iterable[Entry]) -> list[str]:
     """The links' own addresses, without the lengths of their networks."""
     return [str(address.get("address")).partition("/")[0] for one in links for address in one.get("addresses") or ()]
+
+
+def all_addresses(snapshot: Entry) -> t.Iterator[str]:
+    """The addresses from which a twin itself may send: of its links, of its routes, and those of the loopback. Also the gateways,
+    which answer for their MAC addresses."""
+    yield from LOOPBACK_ADDRESSES
+    yield from link_addresses(snapshot.get("links") or ())
+    for route in snapshot.get("routes") or ():
+        for hop in (route, *(route.get("nexthops") or ())):
+            yield from (str(hop.get(key) or "") for key in ("src", "via"))
 
 
 def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:

@@ -53,6 +53,19 @@ def test_a_bare_node_is_read_in_full_without_a_program_that_lists_rules(node: Na
     assert {call[-1] for call in calls} <= {"--version", "ruleset"}, calls
 
 
+def test_nft_lists_no_table_that_iptables_prints(node: NamespaceNode) -> None:
+    """nft needs seconds for the chains of thousands of Services."""
+    node.run(["iptables-nft", "-A", "FORWARD", "-j", "ACCEPT"])
+    node.run(["nft", "add table inet kept { chain c { ip saddr 192.0.2.1 drop ; } ; }"])
+    with node.count_processes() as calls:
+        found = look(node, "nftables", "iptables")
+    assert [*map(set, found["nftables"])] == [{"table"}, {"chain"}, {"rule"}]
+    assert [entry["table"] for entry in found["iptables"]] == ["filter"]
+    assert [call[1:] for call in calls if call[0].endswith("nft")] == [["-j", "list", "table", "inet", "kept"]]
+    every = look(node, "nftables")["nftables"]
+    assert {entry["table"]["name"] for entry in every if "table" in entry} == {"filter", "kept"}
+
+
 def test_links_have_their_settings_addresses_and_other_ends(node: NamespaceNode) -> None:
     node.ip(
         [

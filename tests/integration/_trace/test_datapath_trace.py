@@ -458,6 +458,43 @@ def test_each_packet_is_the_first_of_its_source(node: NamespaceNode, rules: dict
         assert "The records of the match recent are in no snapshot. They are assumed to be empty." in result["assumed"]
 
 
+MARKED = """table ip kube-proxy {
+ chain mark { meta mark set meta mark | 0x4000 }
+ chain a { meta l4proto tcp dnat to 10.244.2.9:80 }
+ chain b { meta l4proto tcp dnat to 10.244.3.9:80 }
+ chain c { meta l4proto tcp dnat to 10.244.4.9:80 }
+ chain service {
+  ip saddr != 10.244.0.0/16 jump mark
+  numgen random mod 3 vmap { 0 : goto a, 1 : goto b, 2 : goto c }
+ }
+ chain prerouting { type nat hook prerouting priority -100; policy accept; ip daddr 10.96.0.9 tcp dport 80 jump service }
+}
+"""
+MARKED_BY_IPTABLES = """*nat
+:PREROUTING ACCEPT
+:MASQ -
+:SVC -
+:SEP-A -
+-A PREROUTING -d 10.96.0.9/32 -p tcp -m tcp --dport 80 -j SVC
+-A MASQ -j MARK --set-xmark 0x4000/0x4000
+-A SVC ! -s 10.244.0.0/16 -j MASQ
+-A SVC -m statistic --mode random --probability 0.33333333333 -j SEP-A
+-A SVC -p tcp -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination 10.244.3.9:80
+-A SVC -p tcp -j DNAT --to-destination 10.244.4.9:80
+-A SEP-A -p tcp -j DNAT --to-destination 10.244.2.9:80
+COMMIT
+"""
+
+
+@pytest.mark.parametrize("rules", [{"nft list ruleset": MARKED}, {"iptables-save": MARKED_BY_IPTABLES}], ids=["nft", "iptables"])
+def test_chance_decides_behind_a_chain_that_returns(node: NamespaceNode, rules: dict[str, str]) -> None:
+    """kube-proxy marks a packet in another chain before it chooses an endpoint."""
+    packet = {"source": "192.0.2.50", "destination": "10.96.0.9", "destination_port": 80, "interface": "eth0"}
+    result = trace(node, packet, dump={**POD_OF_BRIDGE, **rules})
+    shares = {branch["packet"]["destination"]: branch["share"] for branch in result["branches"]}
+    assert shares == {f"10.244.{number}.9": pytest.approx(1 / 3, abs=0.001) for number in (2, 3, 4)}
+
+
 @pytest.mark.parametrize("port", ["30080", "30081"])
 def test_a_node_port_without_endpoints_is_named_by_its_service(node: NamespaceNode, port: str) -> None:
     ruleset = """table ip kube-proxy {

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rt_names, rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import frame, kernel_events, packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, frame, kernel_events, packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query, Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
 
@@ -152,3 +152,27 @@ def test_counters_that_moved() -> None:
     before = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
     after = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")
     assert kernel_events.moved(before, after) == {"Ip.InNoRoutes": 1, "Ip6InReceives": 1}
+
+
+@pytest.mark.parametrize(
+    ("modules", "commands", "may_lead_elsewhere"),
+    [
+        (["rp_filter", "policy_routes", "nftables_connmark"], [], False),
+        (["rp_filter", "link_addresses"], [], True),
+        (["nftables_probe_snat"], [], True),
+        (
+            [],
+            ["sysctl -w net.ipv4.ip_forward=1", "bridge link set dev veth1 hairpin on", "ip neigh del 10.0.0.9 dev eth0"],
+            False,
+        ),
+        ([], ["iptables -P FORWARD ACCEPT"], False),
+        ([], ["iptables -A FORWARD -j KUBE-SERVICES"], True),
+        ([], ["ip addr add 10.96.0.9/32 dev eth0"], True),
+        ([], ["nft delete element ip kube-proxy service-ips { 10.96.0.9 . tcp . 80 }"], True),
+    ],
+)
+def test_changes_of_rules_and_addresses_may_lead_packets_elsewhere(
+    modules: list[str], commands: list[str], may_lead_elsewhere: bool
+) -> None:
+    lines = changes_backend.commands(commands)
+    assert changes_backend.may_lead_elsewhere([(name, {}) for name in modules], lines) == may_lead_elsewhere
