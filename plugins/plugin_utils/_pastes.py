@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text
 
-_ASSIGNMENTS = re.compile(r"(?:[a-z_]+=\S*,?\s*)+")
+_ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
 PACKET = {"packet": {"type": "dict", "required": True, "options": packet.OPTIONS}}
 
 
@@ -40,10 +40,9 @@ def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dic
 
 
 def _described(given: t.Any) -> t.Any:
-    """The option packet, as a dictionary if it is a line of text. Ansible itself reads JSON, and words with "=" alone."""
-    if not isinstance(given, str) or given.lstrip().startswith("{") or _ASSIGNMENTS.fullmatch(given.strip()):
-        return given
-    return packet_text.options(given)
+    """The option packet, as a dictionary if it is a line of text."""
+    is_line = isinstance(given, str) and not _ASSIGNMENT.match(given)
+    return packet_text.options(given) if is_line else given
 
 
 def _interface(given: t.Any) -> str:

@@ -19,6 +19,7 @@ FORMS = (
     "a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0, or one of tcpdump, of conntrack -L or of the kernel's log of"
     " iptables' LOG"
 )
+LONGEST = 1000  # characters; a line of tcpdump -v has about 300
 FIRST = "the first packet of a connection: a line with Flags [S], and not an answer to it"
 _ICMP_WORDS = ("icmp", "icmp6", "icmpv6")
 _OWN = re.compile(
@@ -41,6 +42,8 @@ def options(text: str) -> Options:
     ``interface`` is AUTO if the line does not say by which link the packet comes in, and "" if the node itself sends it.
     """
     line = " ".join(text.split())
+    if len(line) > LONGEST:
+        raise Invalid("packet", f"{line[:80]}...", f"{FORMS}, of at most {LONGEST} characters")
     for read in (_log, _conntrack, _tcpdump, _own):
         described = read(line)
         if described:

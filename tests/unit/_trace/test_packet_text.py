@@ -86,6 +86,7 @@ def test_a_mark_of_the_packet_is_kept_and_that_of_a_connection_is_not() -> None:
         ("IP 10.96.0.1.443 > 10.244.1.7.40000: Flags [S.], seq 1, ack 2, length 0", "the first packet of a connection"),
         ("IP 10.0.0.2 > 10.0.0.1: ICMP echo reply, id 1, seq 1, length 64", "the first packet of a connection"),
         ("tcp 10.0.0.1:4 > 10.0.0.2:nosuchservice in eth0", "nosuchservice is no service of tcp"),
+        ("IP " * 100000, "of at most 1000 characters; 'IP IP"),
     ],
 )
 def test_another_line_is_an_error_that_says_what_is_one(line: str, message: str) -> None:
