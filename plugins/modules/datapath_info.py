@@ -48,6 +48,7 @@ options:
       - ebtables
       - bpf
       - ipvs
+      - recent
       - pods
       - network_daemons
       - cni
@@ -249,6 +250,13 @@ snapshot:
           scheduler: rr
           flags: ""
           destinations: [{address: 10.244.0.5, port: 53, method: Masq, weight: 1}]
+    recent:
+      description:
+        - The records of the match C(recent) of iptables, by which kube-proxy keeps a client at its endpoint, without empty ones.
+          From C(/proc/net/xt_recent).
+      type: list
+      elements: dict
+      sample: [{name: KUBE-SEP-ABC, addresses: [10.0.0.9]}]
     pods:
       description:
         - The network namespaces with an end of a veth of the node and with a further interface, such as a pod with several

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import typing as t
 
 from .._core.errors import Failure
@@ -21,6 +23,8 @@ from . import saved
 from .snapshot import Notes
 
 ARP_TABLES = "/proc/net/arp_tables_names"
+RECENT = "/proc/net/xt_recent"  # only while the module is loaded; a file for each name (net/netfilter/xt_recent.c)
+_RECORD = re.compile(r"^src=(\S+) ", re.MULTILINE)
 IPVS = "/proc/net/ip_vs"  # only while IPVS is loaded
 NOT_INSTALLED = "{} is not installed. Install it and run again."
 
@@ -121,6 +125,28 @@ def ipvs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
         return []
     except OSError as error:
         raise Failure(f"{IPVS}: {error.strerror}") from error
+
+
+def recent(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """The records of the match recent, without empty ones; none if no rule has the match."""
+    try:
+        names = sorted(os.listdir(RECENT))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Failure(f"{RECENT}: {error.strerror}") from error
+    records = []
+    for name in names:
+        try:
+            addresses = _RECORD.findall(files.text(f"{RECENT}/{name}"))
+        except FileNotFoundError:  # its last rule was removed meanwhile
+            continue
+        except OSError as error:
+            note(name, f"The records could not be read: {error.strerror}.")
+            continue
+        if addresses:
+            records.append({"name": name, "addresses": addresses})
+    return records
 
 
 def _printed(run: process.Runner, program: str, *arguments: str) -> str:

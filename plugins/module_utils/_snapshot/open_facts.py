@@ -13,7 +13,7 @@ RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
     "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
 )  # fmt: skip
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
-POD_SIDE, BRIDGE_PORTS = "pod-side", "bridge-ports"
+POD_SIDE, BRIDGE_PORTS, RECENT = "pod-side", "bridge-ports", "recent"
 
 
 class Fact(t.NamedTuple):
@@ -107,6 +107,13 @@ def routes(name: str = "") -> Fact:
     if not name:
         return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
     return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
+
+
+def recent(name: str) -> Fact:
+    """name: of records of the match recent, by which kube-proxy keeps a client at its endpoint."""
+    return Fact(
+        f"{RECENT}:{name}", f"Whether {name} has a record of the packet's source is open.", f"cat /proc/net/xt_recent/{name}"
+    )
 
 
 def bridge_ports(bridge: str = "") -> Fact:

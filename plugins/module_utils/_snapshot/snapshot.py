@@ -15,7 +15,7 @@ from . import saved
 FORMAT = 1  # raised when the meaning of a key changes
 PACKET_PATH = (
     "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
-    "pods",
+    "recent", "pods",
 )  # fmt: skip
 SOFTWARE = ("network_daemons", "cni", "units", "versions")
 SUBSETS = (*PACKET_PATH, *SOFTWARE)

@@ -30,6 +30,7 @@ READERS: dict[str, Reader] = {
     "ebtables": netfilter_backend.ebtables_rules,
     "bpf": bpf_backend.programs,
     "ipvs": netfilter_backend.ipvs,
+    "recent": netfilter_backend.recent,
     "pods": pods_backend.pods,
 }
 

@@ -13,7 +13,20 @@ import typing as t
 
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.evidence import Evidence
-from .._snapshot.open_facts import ADDRESSES, CHAIN, IPVS, NEIGHBORS, POD_SIDE, POLICY, ROUTES, RP_FILTER, RULES, SET, Fact
+from .._snapshot.open_facts import (
+    ADDRESSES,
+    CHAIN,
+    IPVS,
+    NEIGHBORS,
+    POD_SIDE,
+    POLICY,
+    RECENT,
+    ROUTES,
+    RP_FILTER,
+    RULES,
+    SET,
+    Fact,
+)
 from .._twin.worlds import FORWARDS, Open
 from . import likelihood, path
 from .verdict import ARRIVED, UNKNOWN
@@ -80,13 +93,14 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     if answer is None:
         return UNKNOWN, None, None, None
     reply, packet = answer["reply"] or {}, answer["packet"] or {}
-    to = None if answer["branches"] else packet.get("destination")  # which differs by chance
+    is_by_chance = answer["branches"] or _recent(answer)  # a record keeps a client at an endpoint that chance chose
+    to = None if is_by_chance else packet.get("destination")
     return answer["verdict"], reply.get("verdict"), answer["culprit"] and answer["culprit"]["text"], to
 
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    packet_path = path.of(answer)
+    packet_path, records = path.of(answer), _recent(answer)
     is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
@@ -99,10 +113,16 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             RULES: True,
             ADDRESSES: is_back,
             POD_SIDE: name == answer["pod_side"],
+            RECENT: subject in records,
             IPVS: bool(answer["is_virtual"]),
         }
         if fact.values and is_met.get(kind, False):
             yield name
+
+
+def _recent(answer: Answer) -> set[str]:
+    """The names of the records of the match recent that rules match in chains that a packet entered."""
+    return {name for chain in path.of(answer).chains for name in answer["recent"].get(chain, ())}
 
 
 def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:

@@ -40,7 +40,10 @@ SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules 
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
 # Of an answer, which the module does not return.
-EVIDENCE = ("passed", "bridge", "links", "addresses", "searched", "rules", "caveats", "matching", "is_virtual", "pod_side")
+EVIDENCE = (
+    *("passed", "bridge", "links", "addresses", "searched", "rules"),
+    *("caveats", "matching", "is_virtual", "pod_side", "recent"),
+)
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -280,6 +283,7 @@ class _Exchange:
         )
         found["caveats"] = list(dict.fromkeys(caveat for way in (found, *ways) for caveat in way["caveats"]))
         found["matching"] = self._quotes.matching_sets()
+        found["recent"] = worlds.recent_chains(self._asked.snapshot)
         found["pod_side"] = self._pod_side(found["interface"])
         found["is_virtual"] = self._is_virtual(self._asked.packet.destination)
         found["assumed"] = [assumption.plain() for assumption in dict.fromkeys(notes)]

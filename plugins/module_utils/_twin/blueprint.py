@@ -27,7 +27,7 @@ from .._snapshot.assumption import Assumption, Concern, gap
 from .._snapshot.entries import kernels_rules
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
-from . import bounds, foreign_tables, virtual_servers, vrfs
+from . import bounds, foreign_tables, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 
@@ -380,7 +380,8 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
                     place = Concern(assumption.TABLE, f"{family} {name}")
                     notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
                 if name not in texts or one.get("backend") == "nft":
-                    texts[name] = foreign_tables.tables(str(one.get("save")), family, IPTABLES, notes)
+                    saved = stateful_matches.resolved(str(one.get("save")), snapshot.get("recorded") or ())
+                    texts[name] = foreign_tables.tables(saved, family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)

@@ -15,9 +15,8 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
-from .._core.fields import Unfit
-from .._netfilter import ipset_text, restore_text, rule_words
-from .._netfilter.rule_words import IPTABLES, Language
+from .._netfilter import ipset_text, restore_text
+from .._netfilter.rule_words import Language
 from .._nftables import nft_listing
 from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
 from . import bounds
@@ -29,8 +28,6 @@ RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridg
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
 _RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
-_STATEFUL = re.compile(r" (?:nfacct|recent) ")
-_NO_RECORDS = Assumption("The records of the match recent are in no snapshot. They are assumed to be empty.")
 _UNTRACED = Assumption("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
 
 Entry = t.Mapping[str, t.Any]
@@ -52,9 +49,8 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
     return listing.text
 
 
-def tables(saved: str, family: str, language: Language, notes: list[Assumption]) -> str:
+def tables(text: str, family: str, language: Language, notes: list[Assumption]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    text = _stateless(saved, notes)
     found = restore_text.read(text, language)
     concerns: dict[str, frozenset[Concern]] = {}
     for line, chains in with_chains(family, text.splitlines() if found.refused else ()):
@@ -70,48 +66,6 @@ def with_chains(family: str, lines: t.Iterable[str]) -> t.Iterator[tuple[str, fr
         table = line[1:] if line.startswith("*") else table
         rule = _RULE.match(line) if table else None
         yield line, frozenset({Concern(CHAIN, f"{family} {table} {rule[1]}")} if rule else ())
-
-
-def _stateless(saved: str, notes: list[Assumption]) -> str:
-    """The tables with the answers of two matches in their place, whose state is outside of the ruleset.
-
-    nfacct counts, and is true where there is no quota (xt_nfacct.c), which iptables does not set. recent has no records, so that
-    no packet depends on the one before.
-    """
-    if not _STATEFUL.search(saved):
-        return saved
-    kept = []
-    for line in saved.splitlines():
-        try:
-            words = rule_words.split(line) if _STATEFUL.search(line) else []
-        except Unfit:  # named when the line is read
-            words = []
-        words, counting = _without(words, "nfacct")
-        words, records = _without(words, "recent")
-        if records and _NO_RECORDS not in notes:
-            notes.append(_NO_RECORDS)
-        if all(("--set" in match) != ("!" in match) for match in records):
-            kept.append(" ".join(map(rule_words.quote, words)) if counting or records else line)
-    return "\n".join([*kept, ""])
-
-
-def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[str]]]:
-    """The words of a rule without a match, and the words behind its name, each time that the rule has it."""
-    options = IPTABLES.matches[name]
-    others, matches, place = list[str](), list[list[str]](), 0
-    while place < len(words):
-        if words[place] != "-m" or words[place + 1 : place + 2] != [name]:
-            others.append(words[place])
-            place += 1
-            continue
-        start = place = place + 2
-        while True:
-            option = place + (words[place : place + 1] == ["!"])
-            if option >= len(words) or words[option] not in options:
-                break
-            place = option + 1 + options[words[option]]
-        matches.append([*words[start:place]])
-    return others, matches
 
 
 def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) -> str:

@@ -14,15 +14,15 @@ from .._snapshot import evidence
 from .blueprint import Entry, entries
 
 LISTS = (
-    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "pods", "unread"),
-    *("open", "assumed", "evidence"),
+    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
+    *("recent", "pods", "unread", "open", "assumed", "evidence"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
     "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
     "assumed": ("concerns",),
 }  # fmt: skip
-WORDS = {"links": ("flags",), "ebtables": ("rules",), "iptables": ("lacking",)}
+WORDS = {"links": ("flags",), "recent": ("addresses",), "ebtables": ("rules",), "iptables": ("lacking",)}
 FIELDS = {"links": ("peer", "settings")}
 NUMBERS = {"links": ("mtu",), "evidence": ("destination_port",)}
 

@@ -30,6 +30,7 @@ from .._snapshot.open_facts import (
     NFT,
     POD_SIDE,
     POLICY,
+    RECENT,
     ROUTES,
     RP_FILTER,
     RULES,
@@ -38,7 +39,7 @@ from .._snapshot.open_facts import (
     Fact,
     OpenFact,
 )
-from . import pod_links
+from . import pod_links, stateful_matches
 from .assumptions import (
     FORWARDING,
     Ends,
@@ -54,7 +55,10 @@ from .blueprint import LOOPBACK, Entry, entries
 
 Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
-KINDS = (RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP, POD_SIDE, BRIDGE_PORTS)
+KINDS = (
+    *(RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP),
+    *(POD_SIDE, BRIDGE_PORTS, RECENT),
+)
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
 DECISIVE = (
@@ -63,6 +67,7 @@ DECISIVE = (
     RULES,
     RP_FILTER,
     POD_SIDE,
+    RECENT,
     CHAIN,
     SET,
     POLICY,
@@ -107,7 +112,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         links = (str(link["name"]) for link in entries(snapshot, "links"))
         facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
     sides = _pod_sides(snapshot, packet.family)
-    facts += sides
+    facts += [*sides, *map(open_facts.recent, _open_records(snapshot, packet))]
     if packet.interface:
         settings = snapshot.get("settings") or {}
         keys = (key for key, family in FORWARDING if family == packet.family and not is_told(settings, key, family))
@@ -124,6 +129,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         # Of a packet of the node, and where the routes are open, other facts cover the address of the destination.
         ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
         POD_SIDE: lambda fact: _answers(sides[fact]),
+        RECENT: lambda fact: _records(fact.subject),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -191,6 +197,35 @@ def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, list[Entry]]:
         for link in links
         if len(links) > 1
     }
+
+
+def recent_chains(snapshot: Entry) -> dict[str, list[str]]:
+    """Return the names of the records that rules of iptables match, by family, table and chain."""
+    return {
+        f"{table.get('family')} {table.get('table')} {chain}": names
+        for table in entries(snapshot, "iptables")
+        for chain, names in stateful_matches.recent_by_chain(str(table.get("save"))).items()
+    }
+
+
+def _open_records(snapshot: Entry, packet: Ends) -> dict[str, None]:
+    """The names of records that a packet may meet. A record that was read may be too old for its rule, so it is open as well."""
+    family = "ip6 " if packet.family == "ipv6" else "ip "
+    matched = (names for chain, names in recent_chains(snapshot).items() if chain.startswith(family))
+    names = dict.fromkeys(name for of_chain in matched for name in of_chain)
+    if snapshot.get("recent") is None:
+        return names
+    with_source = {entry.get("name") for entry in entries(snapshot, "recent") if packet.source in (entry.get("addresses") or ())}
+    return {name: None for name in names if name in with_source}
+
+
+def _records(name: str) -> t.Iterator[Value]:
+    yield Value("without", f"{name} has no record of the packet's source")
+    yield Value("with", f"{name} has a record of the packet's source", partial(_recorded, name=name))
+
+
+def _recorded(snapshot: Snapshot, name: str) -> Snapshot:
+    return {**snapshot, "recorded": [*(snapshot.get("recorded") or ()), name]}
 
 
 def _answers(links: t.Iterable[Entry]) -> t.Iterator[Value]:

@@ -455,7 +455,32 @@ def test_each_packet_is_the_first_of_its_source(node: NamespaceNode, rules: dict
         result = trace(node, {**packet, "source": "192.0.2.77"}, dump={**POD_OF_BRIDGE, **rules})
         assert (result["branches"], result["packet"]["destination"]) == ([], "10.244.3.9")
     else:
-        assert "The records of the match recent are in no snapshot. They are assumed to be empty." in result["assumed"]
+        recorded = trace(node, packet, dump={**POD_OF_BRIDGE, **rules}, assume={"recent:SEP-B": "with"})
+        assert (recorded["branches"], recorded["packet"]["destination"]) == ([], "10.244.3.9")
+
+
+def test_a_record_that_keeps_a_client_at_its_endpoint_is_an_open_fact(node: NamespaceNode) -> None:
+    packet = {"source": "192.0.2.50", "destination": "10.96.0.9", "destination_port": 80, "interface": "eth0"}
+    drop = "*filter\n:FORWARD ACCEPT\n-A FORWARD -d 10.244.3.9/32 -j DROP\nCOMMIT\n"
+    dump = {**POD_OF_BRIDGE, "iptables-save": RECENT + drop, "sysctl": "net.ipv4.conf.all.rp_filter = 2\n"}
+    result = trace(node, packet, dump=dump)
+    first = result["depends_on"][0]
+    assert (result["verdict"], first["fact"]) == ("unknown", "recent:SEP-A"), result["depends_on"]
+    assert [outcome["verdict"] for outcome in first["outcomes"]] == ["dropped", "delivered"]
+    given = {"recent:SEP-A": "without", "recent:SEP-B": "without"}
+    result = trace(node, packet, dump=dump, assume=given)
+    assert (result["verdict"], len(result["branches"])) == ("dropped", 2)
+
+
+def test_the_records_of_the_running_node_are_read(node: NamespaceNode) -> None:
+    node.run(["iptables", "-A", "OUTPUT", "-p", "udp", "-m", "recent", "--set", "--rdest", "--name", "KEPT"])
+    node.run(["iptables", "-A", "OUTPUT", "-m", "recent", "--rcheck", "--rdest", "--name", "KEPT", "-j", "ACCEPT"])
+    assert call(node, {"destination": "192.0.2.1", "destination_port": 53})["depends_on"] == []
+    snapshot = Steps(node, "datapath_info", {"gather": ["recent"]}).run()["snapshot"]
+    assert snapshot == {"format": 1, "recent": [], "unread": []}
+    node.run(["bash", "-c", "echo x > /dev/udp/192.0.2.1/53"])
+    snapshot = Steps(node, "datapath_info", {"gather": ["recent"]}).run()["snapshot"]
+    assert snapshot["recent"] == [{"name": "KEPT", "addresses": ["192.0.2.1"]}]
 
 
 MARKED = """table ip kube-proxy {
