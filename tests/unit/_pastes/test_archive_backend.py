@@ -1,0 +1,197 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An archive of a stranger is read within bounds, without links and devices, and nothing is written. Errors name the member."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import archive_backend
+
+RULE = "0:\tfrom all lookup local\n"
+NAME = "top/iprule.txt"
+MOST = 1 << 16
+Make = Callable[[], bytes]
+
+
+def tar(members: dict[str, bytes | tarfile.TarInfo], mode: str = "w:gz") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in members.items():
+            header = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                header.size = len(content)
+            archive.addfile(header, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return file.getvalue()
+
+
+def zipped(members: dict[str, bytes], mode: int = 0) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            header = zipfile.ZipInfo(name)
+            header.external_attr = mode << 16
+            archive.writestr(header, content, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+def special(kind: bytes, target: str = "", name: str = NAME) -> bytes:
+    header = tarfile.TarInfo(name)
+    header.type, header.linkname = kind, target
+    return tar({name: header})
+
+
+def encrypted() -> bytes:
+    content = bytearray(zipped({NAME: RULE.encode()}))
+    content[6] |= 1  # of the member's own header, and of the list at the end
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+def with_long_name() -> bytes:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
+    return gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def with_large_list() -> bytes:
+    content = bytearray(zipped({NAME: RULE.encode()}))
+    struct.pack_into("<I", content, content.rindex(b"PK\x05\x06") + 12, 1 << 30)
+    return bytes(content)
+
+
+def read(folder: Path, content: bytes) -> archive_backend.Files:
+    path = folder / "bundle"
+    path.write_bytes(content)
+    return archive_backend.read(str(path), lambda name: MOST * name.endswith("iprule.txt"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(tar({f"./{NAME}": RULE.encode(), "top/other": b"x"}, mode) for mode in ("w", "w:gz", "w:xz")),
+        zipped({NAME: RULE.encode(), "top/other": b"x"}),
+        lzma.compress(tar({NAME: RULE.encode()}, "w"), preset=9),
+        gzip.compress(tar({NAME: RULE.encode()}, "w")) + gzip.compress(b""),
+    ],
+    ids=["tar", "gz", "xz", "zip", "xz of the highest level", "gz of two streams"],
+)
+def test_the_files_that_are_wanted_are_read_from_each_kind(tmp_path: Path, content: bytes) -> None:
+    assert read(tmp_path, content) == ({f"bundle/{NAME}": RULE}, {}, [])
+
+
+@pytest.mark.parametrize("outer", [lambda name, inner: tar({name: inner}), lambda name, inner: zipped({name: inner})])
+@pytest.mark.parametrize("inner", [tar({NAME: RULE.encode()}), tar({NAME: RULE.encode()}, "w:xz"), zipped({NAME: RULE.encode()})])
+def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[str, bytes], bytes], inner: bytes) -> None:
+    name = "node1.zip" if inner.startswith(b"PK") else "node1.tar.gz"
+    assert read(tmp_path, outer(name, inner)).texts == {f"bundle/{name}/{NAME}": RULE}
+    twice = read(tmp_path, outer("nodes.tar.gz", tar({name: inner})))
+    assert twice == ({}, {}, [f"bundle/nodes.tar.gz/{name}"])
+
+
+@pytest.mark.parametrize(
+    ("content", "member", "reason"),
+    [
+        (tar({"../iprule.txt": b""}), r"\.\./iprule\.txt", "members are inside"),
+        (zipped({"a/../../iprule.txt": b""}), r"a/\.\./\.\./iprule\.txt", "members are inside"),
+        (tar({"/etc/iprule.txt": b""}), "etc/iprule.txt", "members are inside"),
+        (special(tarfile.SYMTYPE, "/etc/passwd"), NAME, "which is a link"),
+        (special(tarfile.LNKTYPE, "/etc/passwd"), NAME, "which is a link"),
+        (special(tarfile.CHRTYPE), NAME, "which is a device or a FIFO"),
+        (special(tarfile.FIFOTYPE), NAME, "which is a device or a FIFO"),
+        (zipped({NAME: b"/etc/passwd"}, mode=0o120777), NAME, "which is a link"),
+        (encrypted(), NAME, "which is encrypted"),
+        (tar({NAME: RULE.encode() * 9999})[:200], "bundle", "whole archive"),
+        (tar({NAME: RULE.encode() * 9999}, "w:xz")[:200], "bundle", "whole archive"),
+        (zipped({NAME: RULE.encode() * 99})[:-30], "bundle", "whole archive"),
+        (b"no archive", "bundle", "whole archive"),
+        (b"", "bundle", "whole archive"),
+        (with_long_name(), "LongLink", f"at most {archive_backend.LARGEST_NAME} bytes"),
+        (with_large_list(), "bundle", f"at most {archive_backend.LARGEST_DIRECTORY} bytes"),
+    ],
+)
+def test_a_hostile_archive_is_refused_by_the_name_of_its_member(tmp_path: Path, content: bytes, member: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason) as error:
+        read(tmp_path, content)
+    assert error.match(member) and {*os.listdir(tmp_path)} == {"bundle"}
+
+
+def test_a_device_or_fifo_is_no_archive(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in ("/dev/zero", str(tmp_path / "fifo")):
+        with pytest.raises(Invalid, match="^dump must be a folder or archive; "):
+            archive_backend.read(path, lambda _path: MOST)
+
+
+def test_a_link_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
+    assert not read(tmp_path, special(tarfile.SYMTYPE, "/etc/passwd", "top/passwd")).texts
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bounds that a test reaches in no time."""
+    bounds = {
+        **{"MOST_MEMBERS": 5, "MOST_BYTES": 1 << 21, "MOST_KEPT": 1 << 17, "LARGEST_ZIP": 1 << 16},
+        **{"FREE_OF_RATIO": 1 << 19},
+    }
+    for name, number in bounds.items():
+        monkeypatch.setattr(archive_backend, name, number)
+    yield
+
+
+@pytest.mark.parametrize(
+    ("content", "member", "bound"),
+    [
+        (lambda: tar({f"file{number}": b"" for number in range(6)}), "file5", "at most 5 members"),
+        (lambda: zipped({f"file{number}": b"" for number in range(6)}), "file5", "at most 5 members"),
+        (lambda: tar({"top/zeros": bytes(1 << 20)}), "top/zeros", "400 times its size"),
+        (lambda: tar({"top/zeros": bytes(1 << 20)}, "w:xz"), "top/zeros", "400 times its size"),
+        (lambda: zipped({"nodes.tar": tar({"zeros": bytes(1 << 20)}, "w")}), "nodes.tar/zeros", "400 times its size"),
+        (lambda: tar({"top/random": os.urandom(3 << 20)}), "top/random", f"at most {1 << 21} bytes when unpacked"),
+        (lambda: tar({"nodes.zip": b"PK\x03\x04" + os.urandom(1 << 17)}), "nodes.zip", f"a zip of at most {1 << 16} bytes"),
+        (
+            lambda: tar({f"top{number}/iprule.txt": os.urandom(1 << 16) for number in range(3)}),
+            "top2/iprule.txt",
+            f"outputs of at most {1 << 17} bytes together",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("small")
+def test_an_archive_has_bounds_that_an_error_names(tmp_path: Path, content: Make, member: str, bound: str) -> None:
+    with pytest.raises(Invalid, match=bound) as error:
+        read(tmp_path, content())
+    assert error.match(member)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_file_that_is_too_long_is_cut_at_a_line_and_named(tmp_path: Path) -> None:
+    for content in (tar({NAME: RULE.encode() * 4000}), zipped({NAME: RULE.encode() * 4000})):
+        files = read(tmp_path, content)
+        text = files.texts[f"bundle/{NAME}"]
+        assert files.cut == {f"bundle/{NAME}": MOST} and text.endswith(f"{RULE}...\n") and len(text) <= MOST + 5
+
+
+def test_a_folder_is_read_with_its_folders_and_without_links_to_others(tmp_path: Path) -> None:
+    (tmp_path / "report/networking").mkdir(parents=True)
+    (tmp_path / "report/networking/iprule.txt").write_text(RULE)
+    (tmp_path / "secret").write_text("x")
+
+    def wanted(path: str) -> int:
+        return MOST * path.endswith("rule.txt")
+
+    assert archive_backend.folder(str(tmp_path / "report"), wanted).texts == {"report/networking/iprule.txt": RULE}
+    (tmp_path / "report/networking/ip6rule.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(Invalid, match="links to files outside of it; 'report/networking/ip6rule.txt'"):
+        archive_backend.folder(str(tmp_path / "report"), wanted)
