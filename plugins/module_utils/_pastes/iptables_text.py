@@ -21,6 +21,7 @@ FAMILIES = {"ipv4": "ip", "ipv6": "ip6", "": "ip"}
 HEADER = re.compile(r"\*(\w+)")
 CHAIN = re.compile(r":(\S+) (\S+)(?: \[(\d+):\d+\])?")
 RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (\S+) ?(.*)")
+_QUOTED = re.compile(r'(?<=\s)"[^"\\]*"(?=\s|$)')
 _PACKETS = re.compile(r"\[(\d+):\d+\] -A")
 _POLICY = re.compile(r"-([PN]) (\S+)(?: (\S+))?(?: .*)?")
 _LISTED_CHAIN = re.compile(r"Chain (\S+)(?: \((?:policy (\w+)(?: (\d+[KMGTPE]?) packets)?|\d+ references?).*\)|\s*$)")
@@ -78,10 +79,12 @@ def is_of_all_tables(part: Part) -> bool:
 
 def _is_whole(rule: str) -> bool:
     """False if the rule ends in the middle. Long options are not checked: iptables refuses one that lacks its value."""
-    try:
-        words = shlex.split(rule)
-    except ValueError:
-        return False
+    words = _QUOTED.sub("quoted", rule).split()
+    if any(sign in word for word in words for sign in "\"'\\"):
+        try:
+            words = shlex.split(rule)  # which is slow for the rules of a large cluster
+        except ValueError:
+            return False
     return not words or words[-1] not in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!") and not words[-1].endswith("...")
 
 
