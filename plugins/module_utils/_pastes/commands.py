@@ -209,6 +209,9 @@ class _Reader:
 def _named(name: str) -> Part:
     """The part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
+    space = _NAMESPACE.match(words)
+    if space:
+        return _named(words[space.end() :])._replace(is_pod=True, namespace=space[1])
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
@@ -231,7 +234,8 @@ def _told(command: str, is_pod: bool) -> Part:
     """The part that a command prints."""
     words = command.split()
     program = re.split(r"[-_]", words[0])[0].rpartition("/")[2]
-    family = "ipv6" if program == "ip6tables" or re.search(r"(?:^|\s)-*(?:6|inet6)(?=\s|$)", command) else ""
+    number = re.search(r"(?<!table)\s-*(?:inet)?([46])(?=\s|$)", command)
+    family = "ipv6" if program == "ip6tables" else f"ipv{number[1]}" if number and program in ("ip", "route") else ""
     if program in ("iptables", "ip6tables"):
         table = _TABLE_OPTION.search(command)
         is_list = bool(_LIST_OPTION.search(command)) and "save" not in command
@@ -258,7 +262,7 @@ def _told(command: str, is_pod: bool) -> Part:
         key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
         return Part(SYSCTL, (), family, key[1] if key else "", is_pod)
     if program == "nft":
-        return Part(NFT_JSON if re.search(r"(^|[ -])-?-j(son)?\b", command) else NFT, (), "", "", is_pod)
+        return Part(NFT_JSON if re.search(r"(?:^|[ -])-?-(?:json|[a-z]{0,3}j[a-z]{0,3})\b", command) else NFT, (), "", "", is_pod)
     return Part(simple.get(program, UNKNOWN), (), family, "", is_pod)
 
 

@@ -143,6 +143,15 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
     return [entry for entry in (_checked(one, ignore) for one in found) if entry]
 
 
+_LOCAL = re.compile(r"\s*local ([\da-f.:]+) dev (\S+) (?:.* )?table (?:local|255) (?:.* )?proto (?:kernel|2)\b.*")
+
+
+def local_addresses(part: Part) -> dict[str, str]:
+    """Return the node's addresses and their links: the kernel has a route of type local for each address."""
+    matches = filter(None, map(_LOCAL.fullmatch, part.lines))
+    return {match[1]: match[2] for match in matches}
+
+
 _REDACTED = re.compile(r"[\da-fA-F.:]*[xX*][\da-fA-FxX*.:]*")
 
 
@@ -225,7 +234,7 @@ _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link en
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
 PORT_SETTINGS = ("hairpin", "isolated")
-_KINDS = (
+KINDS = (
     "veth",
     "bridge",
     "vlan",
@@ -268,6 +277,20 @@ def links(part: Part, ignore: Ignore) -> list[Entry]:
         except (Unfit, ValueError, IndexError) as error:
             ignore(f"is not a whole line of a link ({error})", line)
     return found
+
+
+def merge_links(known: list[Entry], further: t.Iterable[Entry]) -> None:
+    """Add links of another output to those that are known. Of a link that both have, add what only the later output shows."""
+    by_name = {link["name"]: link for link in known}
+    for link in further:
+        same = by_name.setdefault(link["name"], link)
+        if same is link:
+            known.append(link)
+            continue
+        addresses = {address["address"]: address for address in (*same["addresses"], *link["addresses"])}
+        settings = {**same["settings"], **link["settings"]}
+        same.update({key: value for key, value in link.items() if value})
+        same.update(addresses=[*addresses.values()], settings=settings)
 
 
 def blank_link(name: str, flags: t.Sequence[str] = ("UP", "LOWER_UP"), kind: str = "", index: int = 0) -> Entry:
@@ -332,7 +355,7 @@ def _detail(entry: Entry, words: list[str]) -> None:
         _address(entry, words)
     elif first == "bridge_slave":
         entry["settings"].update((name, int(words[words.index(name) + 1] == "on")) for name in PORT_SETTINGS if name in words)
-    elif first in _KINDS and not entry["kind"]:
+    elif first in KINDS and not entry["kind"]:
         entry["kind"] = first
         if first == "vlan" and "id" in words:
             entry["settings"]["id"] = int(words[words.index("id") + 1])

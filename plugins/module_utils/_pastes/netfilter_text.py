@@ -90,13 +90,47 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
 _SET_HEADS = ("Name", "Type", "Revision", "Header", "Size in memory", "References", "Number of entries", "Members")
 
 
-def nft_json(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
+def nft_json(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore) -> list[dict[str, t.Any]]:
+    """The objects of a ruleset. without: family and name of tables that other pastes have."""
     try:
-        found = json.loads("\n".join(part.lines), strict=False)["nftables"]
-        return [one for one in found if isinstance(one, dict) and "metainfo" not in one]
+        listed = json.loads("\n".join(part.lines), strict=False)["nftables"]
+        objects = [entry for entry in listed if isinstance(entry, dict) and "metainfo" not in entry]
     except (KeyError, RecursionError, TypeError, ValueError) as error:
         ignore(f"is no JSON of nft ({error})", part.lines[0])
         return []
+    return [entry for entry in objects if _place(entry) not in without and _has_contents(entry, ignore)]
+
+
+def _place(entry: dict[str, t.Any]) -> tuple[t.Any, t.Any]:
+    """The family and the table of an object."""
+    about = next(iter(entry.values()), None)
+    if not isinstance(about, dict):
+        return "", ""
+    return str(about.get("family")), str(about.get("table") or about.get("name"))
+
+
+_DECIDE_NOTHING = ("comment", "LOG", "NFLOG")  # extensions of iptables
+
+
+def _has_contents(entry: dict[str, t.Any], ignore: Ignore) -> bool:
+    """False for a rule with an extension of iptables, of which nft prints the name alone. The others are left out of the rule."""
+    rule = entry.get("rule")
+    words = rule.get("expr") if isinstance(rule, dict) else None
+    if not isinstance(rule, dict) or not isinstance(words, list):
+        return True
+    kept = list[t.Any]()
+    for word in words:
+        extension = word.get("xt") if isinstance(word, dict) and "xt" in word else {}
+        name = extension.get("name") if isinstance(extension, dict) else ""
+        if name == "MASQUERADE":
+            kept.append({"masquerade": None})
+        elif extension == {}:
+            kept.append(word)
+        elif name not in _DECIDE_NOTHING:
+            ignore("is printed by nft without its contents", json.dumps(rule))
+            return False
+    rule["expr"] = kept
+    return True
 
 
 def _without_comments(line: str) -> str:

@@ -13,7 +13,7 @@ from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
 from . import commands, iptables_text
 from .commands import Part
-from .ip_text import TableNames
+from .ip_text import TableNames, local_addresses
 from .iptables_tables import BUILT_IN, Tables, unconnected
 
 Entry = dict[str, t.Any]
@@ -46,6 +46,13 @@ class Shown:
         """Whether all routes of a table are shown, which may be none."""
         names = (name, ALL_TABLES, *([""] if name == "main" else []))
         return any(part.is_whole and part.table in names for part in self.of(commands.ROUTE, commands.ROUTE_N, family=family))
+
+    def has_addresses(self, family: str) -> bool:
+        """Whether an output has the addresses of a family, or the table local, which has a route for each of them."""
+        links = [part for part in self.of(commands.LINK, commands.IFCONFIG) if part.family in ("", family)]
+        routes = [part for part in self.of(commands.ROUTE, family=family) if part.table in (ALL_TABLES, "local", "255")]
+        shown = (part for part in links if part.shows_addresses)
+        return any(part.is_whole for part in (*shown, *(part for part in routes if local_addresses(part))))
 
     def lacks_table_of_nft(self, family: str, name: str) -> bool:
         """Whether the ruleset of nft shows that iptables has no such table.
@@ -98,6 +105,8 @@ def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t
 
 
 def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
+    if not shown.has_addresses(family):
+        yield OpenFact(open_facts.ADDRESSES_OPEN, family)
     rules = [rule for rule in told.get("rules") or () if rule["family"] == family]
     routes = [route for route in told.get("routes") or () if route["family"] == family]
     if is_completed or not shown.is_whole(commands.RULE, family=family):
@@ -118,9 +127,7 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
 def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
     links = told.get("links") or ()
     whole = [part for part in shown.of(commands.LINK, commands.IFCONFIG) if part.is_whole]
-    if not any(part.shows_addresses for part in whole):
-        yield open_facts.ADDRESSES_OPEN
-    elif not any(part.shows_ports for part in whole):
+    if any(map(shown.has_addresses, FAMILIES)) and not any(part.shows_ports for part in whole):
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
     has_ruleset = shown.is_whole(commands.NFT, commands.NFT_JSON)  # with the tables of ebtables that no output of it shows
@@ -132,5 +139,5 @@ def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
         yield from (open_facts.table("bridge", name) for name in BRIDGED if not (name in known or has_ruleset))
     if not shown.is_whole(commands.NEIGHBOUR):
         yield open_facts.NEIGHBORS_OPEN
-    if told.get("ipvs") is None and any(link["name"].startswith("kube-ipvs") for link in links):
+    if not shown.is_whole(commands.IPVS) and any(link["name"].startswith("kube-ipvs") for link in links):
         yield open_facts.IPVS_OPEN

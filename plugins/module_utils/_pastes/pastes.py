@@ -19,9 +19,22 @@ from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, evidence_text, ip_text, iptables_tables, iptables_text, nearness, netfilter_text, open_facts, states
+from . import (
+    commands,
+    evidence_text,
+    ip_json,
+    ip_text,
+    iptables_tables,
+    iptables_text,
+    nearness,
+    netfilter_text,
+    open_facts,
+    pods,
+    states,
+)
 from .commands import Part
 from .iptables_tables import Tables
+from .pods import PodOutputs
 
 Entry = dict[str, t.Any]
 SHOWN = 120  # characters of a line in a sentence
@@ -81,7 +94,8 @@ class _Reader:
         self._answers: list[Entry] = []  # of ip route get
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
-        self._pods: list[list[Entry]] = []
+        self._pods: dict[str, PodOutputs] = {}
+        self._local: dict[str, str] = {}  # addresses and their links, as table local has them
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
         of_names: dict[str, list[Part]] = {}
@@ -89,7 +103,7 @@ class _Reader:
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             of_names[str(name)] = commands.parts(states.output_name(str(name)).command, str(text))
         states.check(of_names)
-        parts = [part for of_name in of_names.values() for part in of_name]
+        parts = ip_json.preferred([part for of_name in of_names.values() for part in of_name], self._ignore)
         self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
             self._take(part)
@@ -115,8 +129,12 @@ class _Reader:
     def _take(self, part: Part) -> None:
         kind = part.kind
         if part.is_pod:
-            if kind in (commands.LINK, commands.IFCONFIG):
-                self._pods.append(ip_text.links(part, self._ignore))
+            is_known = kind in (commands.LINK, commands.IFCONFIG) or (part.namespace and kind in pods.KINDS)
+            if is_known:
+                # Outputs of pods without a name may be of several ones.
+                key = part.namespace or str(len(self._pods))
+                pod = self._pods.setdefault(key, PodOutputs(part.namespace or pods.POD, self._tables))
+                pod.add(part, self._ignore)
             elif kind:
                 sentence = f"A pod printed an output of {kind}. It is left out: only the links of pods are in the twin."
                 self.assumed.append(Assumption(sentence))
@@ -126,19 +144,20 @@ class _Reader:
             commands.ROUTE: lambda: self._last("routes", part, ip_text.routes(part, self._tables, self._ignore)),
             commands.ROUTE_GET: lambda: self._answers.extend(ip_text.routes(part, self._tables, self._ignore)),
             commands.ROUTE_N: lambda: self._last("routes", part._replace(table="main"), ip_text.old_routes(part, self._ignore)),
-            commands.LINK: lambda: self._merge_links(ip_text.links(part, self._ignore)),
-            commands.IFCONFIG: lambda: self._merge_links(ip_text.links(part, self._ignore)),
+            commands.LINK: lambda: ip_text.merge_links(self._found.setdefault("links", []), ip_text.links(part, self._ignore)),
+            commands.IFCONFIG: lambda: ip_text.merge_links(
+                self._found.setdefault("links", []), ip_text.links(part, self._ignore)
+            ),
             commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
             commands.IPTABLES: lambda: iptables_text.saved(part, self._filters, self._ignore),
             commands.IPTABLES_LIST: lambda: iptables_text.listed(part, self._filters, self.assumed, self._ignore),
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
-            commands.NFT_JSON: lambda: self._add_ruleset(netfilter_text.nft_json(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
-        if kind == commands.NFT:  # read when the tables of iptables are known
+        if kind in (commands.NFT, commands.NFT_JSON):  # read when the tables of iptables are known
             self._ruleset_text.append(part)
             return
         if kind not in readers:
@@ -154,6 +173,8 @@ class _Reader:
         before = sum(self._counts.values())
         readers[kind]()
         self._show(part, before)
+        if kind == commands.ROUTE:
+            self._local.update(ip_text.local_addresses(part))
 
     def _show(self, part: Part, before: int) -> None:
         """Note which output was read, and take it for cut if a line was not understood.
@@ -181,9 +202,6 @@ class _Reader:
         for one in found:
             one["_place"] = key
         kept += [one for one in found if one not in kept]
-
-    def _add_ruleset(self, found: list[Entry]) -> None:
-        self._ruleset = [*(self._ruleset or []), *found]
 
     def _add_settings(self, found: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
@@ -231,26 +249,16 @@ class _Reader:
                 )
                 self.assumed.append(assumption.about(sentence, assumption.LINK, link))
 
-    def _merge_links(self, found: list[Entry]) -> None:
-        """Merges the outputs of ``ip link`` and ``ip addr``, which list the same links: values that only the later one has
-        are added."""
-        links = self._found.setdefault("links", [])
-        by_name = {one["name"]: one for one in links}
-        for one in found:
-            known = by_name.get(one["name"])
-            if known is None:
-                links.append(one)
-                by_name[one["name"]] = one
-            else:
-                known.update({key: value for key, value in one.items() if value})
-
     def pasted(self, interface: str) -> Pasted:
         iptables_tables.settle(self._filters, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
         ruleset_text = ""
         for part in self._ruleset_text:
             before = sum(self._counts.values())
-            ruleset_text += netfilter_text.nft_text(part, without, self.assumed, self._ignore)
+            if part.kind == commands.NFT:
+                ruleset_text += netfilter_text.nft_text(part, without, self.assumed, self._ignore)
+            else:
+                self._ruleset = [*(self._ruleset or []), *netfilter_text.nft_json(part, without, self._ignore)]
             self._show(part, before)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
@@ -275,10 +283,11 @@ class _Reader:
             raise self._nothing_understood()
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
-        for pod in self._pods:
+        for pod in self._pods.values():
             links.add_pod(pod, told.get("routes") or ())
+        told["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
+        links.add_addresses(told.get("routes") or (), self._local, told.get("ipvs") or ())
         links.add_routed_pods(told.get("routes") or ())
-        links.add_addresses(told.get("routes") or (), told.get("ipvs") or ())
         told["links"] = links.found
         if self._settings:
             told["settings"] = {
@@ -340,6 +349,7 @@ class _Links:
         self.found = found or []
         self._assumed = assumed
         self._by_name = {str(one["name"]): one for one in self.found}
+        self._with_pods: set[str] = set()  # links whose other ends an output of a pod shows
         self._ends = {str(one["index"]): one for one in self.found if one["index"]}
         namespaces = [one.get("namespace") for one in self.found]
         for one in self.found:
@@ -403,9 +413,9 @@ class _Links:
         self.found.append(one)
         self._by_name[name] = one
 
-    def add_pod(self, pod: list[Entry], routes: t.Iterable[Entry]) -> None:
+    def add_pod(self, pod: PodOutputs, routes: t.Iterable[Entry]) -> None:
         """Gives the addresses of a pod to the other end of the node's link to it."""
-        for one in pod:
+        for one in pod.links:
             number = str(one.get("lower") or "")[2:]  # after "if"
             addresses = [address["address"].partition("/")[0] for address in one["addresses"]]
             near = self._ends.get(number)
@@ -413,7 +423,8 @@ class _Links:
                 near = next((self._by_name.get(str(route.get("dev"))) for route in routes if route.get("to") in addresses), None)
             if near is not None and one["name"] != "lo":
                 near["kind"] = near["kind"] or "veth"
-                near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
+                self._with_pods.add(near["name"])
+                near["peer"] = {"namespace": pod.namespace, "name": one["name"], "mac": one["mac"], "addresses": addresses}
 
     def _own_addresses(self) -> set[str]:
         return {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
@@ -432,12 +443,14 @@ class _Links:
             is_host = not route.get("via") and "/" not in to and to != "default" and to not in own
             if one and one["kind"] == "veth" and is_host and one["name"] not in uplinks:
                 peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
-                if peer["namespace"] != "pod" and to not in peer["addresses"]:
+                if one["name"] not in self._with_pods and to not in peer["addresses"]:
                     peer["addresses"].append(to)
                 one["peer"] = peer
 
-    def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
-        """Adds addresses that other outputs contain: the sources of routes, and the virtual servers of IPVS."""
+    def add_addresses(self, routes: t.Collection[Entry], local: t.Mapping[str, str], servers: t.Iterable[Entry]) -> None:
+        """Adds addresses that other outputs contain: sources of routes, the table local, and the virtual servers of IPVS."""
+        for name in local.values():
+            self._make(name)
         known = self._own_addresses()
         for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
             one, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
@@ -445,10 +458,14 @@ class _Links:
                 length = str(route["to"]).partition("/")[2] if is_network else _length(source)
                 one["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
-                if not is_network:
+                if not is_network and source not in local:
                     sentence = f"{source} is on no link of the paste. It is assumed to be on {one['name']}."
                     concerns = {Concern(assumption.ADDRESS, source), Concern(assumption.LINK, str(one["name"]))}
                     self._assumed.append(Assumption(sentence, frozenset(concerns)))
+        for address, name in local.items():
+            if address not in known and name in self._by_name:
+                self._by_name[name]["addresses"].append(_address(f"{address}/{_length(address)}"))
+                known.add(address)
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known:
                 self._make("kube-ipvs0")

@@ -22,6 +22,7 @@ _EXTENSION = re.compile(r"\.(?:txt|log|out|json)$")
 _WORD = re.compile(r"(?:^|[-_. ])(before|after|old|new)(?=$|[-_. ])", re.IGNORECASE)
 _TIME = re.compile(r"[-_. ](\d{4}-?\d\d-?\d\d(?:[-_T ]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?Z?|\d{10})(?=$|[-_. ])")
 _NUMBER = re.compile(r"(?<!table)(?<!-t)[-_.](\d{1,2})$")  # not of a routing table
+_NAMESPACE = re.compile(r"ip netns exec \S+ ")  # whose name may have numbers
 _COUNTERS = re.compile(
     r"\[\d+:\d+\]|\bpackets \d+ bytes \d+|\b\d+[KMGTPE]? packets, \d+[KMGTPE]? bytes|\b(?:valid_lft|preferred_lft|expires) \S+"
 )
@@ -38,6 +39,10 @@ class OutputName(t.NamedTuple):
 
 def output_name(name: str) -> OutputName:
     """Divide a name into that of the command, and the words that say when the output was made."""
+    space = _NAMESPACE.match(name)
+    if space:
+        command, state = output_name(name[space.end() :])
+        return OutputName(space[0] + command, state)
     stem = _EXTENSION.sub("", name.strip())
     states = list[str]()
     for pattern in (_WORD, _TIME):

@@ -97,3 +97,14 @@ def test_pastes_without_the_pods_routes_depend_on_them(node: Node) -> None:
     assert [outcome["reply_verdict"] for outcome in first["outcomes"]] == ["delivered", "dropped"]
     told = node.trace(dump=dump, assume={first["fact"]: "veth-second"})
     assert (told["reply"]["verdict"], told["culprit"]) == ("dropped", STRICT)
+
+
+def test_outputs_of_the_pods_namespace_show_by_which_interface_it_answers(node: Node) -> None:
+    node.pod.ip(BY_SECOND)
+    node.node.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.veth-second.rp_filter": 1})
+    of_node = ("ip -d addr", "ip rule", "ip route show table all", "iptables-save", "nft list ruleset", "sysctl -a", "ip neigh")
+    of_pod = ("ip -d address show", "ip route show table all", "ip -4 rule list", "ip -6 rule list")
+    commands = [*of_node, *(f"ip netns exec several {command}" for command in of_pod)]
+    result = node.trace(dump={command: node.node.run(command.split()).stdout for command in commands})
+    assert (result["reply"]["verdict"], result["culprit"], result["certain"]) == ("dropped", STRICT, True), result["depends_on"]
+    assert result["reply"]["came_in_by"] == "veth-second"

@@ -27,6 +27,8 @@ FIRST, SECOND = "default via 192.0.2.1 dev eth0\n", "default via 192.0.2.2 dev e
         ("ip-route-show-table-1003-after.txt", "ip-route-show-table-1003", "after"),
         ("ip-6-rule.txt", "ip-6-rule", ""),
         ("renewal-beforehand", "renewal-beforehand", ""),
+        ("ip netns exec cni-2345-1234-12 ip rule", "ip netns exec cni-2345-1234-12 ip rule", ""),
+        ("ip netns exec old ip rule-before", "ip netns exec old ip rule", "before"),
     ],
 )
 def test_a_name_has_a_command_and_a_state(name: str, command: str, state: str) -> None:

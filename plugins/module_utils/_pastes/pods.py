@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Outputs of ``ip`` in the network namespaces of pods: their links, and by which of them a pod answers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import commands, ip_text
+from .commands import Ignore, Part
+from .open_facts import FAMILIES, Shown
+
+Entry = dict[str, t.Any]
+POD = "pod"  # the namespace of a pod whose namespace has no name in the outputs
+KINDS = (commands.LINK, commands.IFCONFIG, commands.RULE, commands.ROUTE)
+WITHIN = ("127.", "::1", "fe80:")  # addresses by which no other machine reaches a pod
+KERNELS_TABLES = {"253", "254", "255"}  # tables that the kernel's own rules name
+
+
+class PodOutputs:
+    """The outputs of one namespace."""
+
+    def __init__(self, namespace: str, tables: ip_text.TableNames) -> None:
+        self.namespace = namespace
+        self.links: list[Entry] = []
+        self._tables = tables
+        self._rules: list[Entry] = []
+        self._routes: list[Entry] = []
+        self._local: dict[str, str] = {}  # addresses and their links, as table local has them
+        self._shown = Shown()
+
+    def add(self, part: Part, ignore: Ignore) -> None:
+        """Read an output. It is not whole if a line was not understood."""
+        refused: list[str] = []
+
+        def note(reason: str, line: str) -> None:
+            refused.append(line)
+            ignore(reason, line)
+
+        if part.kind == commands.RULE:
+            self._rules += (rule for rule in ip_text.rules(part, self._tables, note) if rule not in self._rules)
+        elif part.kind == commands.ROUTE:
+            self._local.update(ip_text.local_addresses(part))
+            self._routes += (route for route in ip_text.routes(part, self._tables, note) if route not in self._routes)
+        else:
+            ip_text.merge_links(self.links, ip_text.links(part, note))
+        self._shown.add(part._replace(is_cut=part.is_cut or bool(refused)))
+
+    def routing(self) -> Entry | None:
+        """Return the rules and routes as a snapshot has them; None if they are not whole, or no rule can decide."""
+        if sum(link["name"] != "lo" for link in self.links) < 2 or not all(map(self._is_whole, FAMILIES)):
+            return None
+        return {"namespace": self.namespace, "rules": self._rules, "routes": self._routes}
+
+    def _is_whole(self, family: str) -> bool:
+        """Whether the outputs have the rules and the routes of a family, unless the pod has no address of it."""
+        of_links = (address["address"] for link in self.links for address in link["addresses"])
+        addresses = [address for address in (*of_links, *self._local) if not address.startswith(WITHIN)]
+        if self._shown.has_addresses(family) and not any((":" in address) == (family == "ipv6") for address in addresses):
+            return True
+        tables = {str(rule["table"]) for rule in self._rules if rule["family"] == family and rule.get("table")}
+        names = ["main", *map(self._tables.name, sorted(tables - KERNELS_TABLES))]
+        has_rules = self._shown.is_whole(commands.RULE, family=family)
+        return has_rules and all(self._shown.has_table(family, name) for name in names)
