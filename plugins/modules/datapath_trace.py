@@ -78,19 +78,30 @@ options:
     type: dict
   dump:
     description:
-      - A folder on the controller with outputs of commands, a dictionary of such outputs, or a text that has the commands and
-        their outputs. The controller reads it, and the module gets a snapshot.
+      - A folder or archive on the controller with outputs of commands, a dictionary of such outputs, or a text that has the
+        commands and their outputs. The controller reads it, and the module gets a snapshot.
+      - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
+        files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
+        C(cilium sysdump), of Rancher's logs collector, or a capture of Retina. Other files of a bundle are not read.
+      - An archive is read in memory, within bounds. Members outside of the archive, and links and devices in place of outputs,
+        are refused. Archives within the archive are read, such as those of several nodes.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
       - All outputs must be of one state of the node. If names differ only in C(before) and C(after), C(old) and C(new), a time or
         a number, and the outputs differ in more than counters, the error names the files of each state.
       - A text may contain several commands with their prompts, or one output that the module recognises by itself.
+      - JSON of C(ip -j), also of C(ip -j netconf), and of C(nft -j) is preferred to the text of the same command.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
         C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
         as JSON, C(ipvsadm -Ln) and C(sysctl). C(conntrack -L), C(tcpdump -n) and counters of rules are evidence, which makes
         an outcome of an open fact likelier. C(ip route get) is used only if no other output has the routes. RV(ignored) lists
         the lines that the module did not understand.
     type: raw
+  node:
+    description:
+      - Which node of a bundle of many is meant, by its name, or by that of its folder or archive.
+      - Without it, the error for such a bundle lists the names.
+    type: str
   assume:
     description:
       - Settings that the snapshot lacks, or that are to be different in the twin, by the names that C(sysctl) has for them.
@@ -155,6 +166,13 @@ EXAMPLES = r"""
     dump: "{{ playbook_dir }}/report"
     packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
     assume: {net.ipv4.conf.eth0.rp_filter: 1, "chain:ip filter MY-POLICY": returns}
+  delegate_to: localhost
+
+- name: Show the same from a bundle of many nodes
+  kubenode.datapath.datapath_trace:
+    dump: "{{ playbook_dir }}/cilium-sysdump-20261126-120000.zip"
+    node: node7
+    packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
   delegate_to: localhost
 
 - name: Show whether loose filtering would help
@@ -343,6 +361,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "packet": {"type": "dict", "required": True, "options": packet.OPTIONS},
     "snapshot": {"type": "dict"},
     "dump": {"type": "raw"},
+    "node": {"type": "str"},
     "assume": {"type": "dict", "default": {}},
     "changes": {"type": "list", "elements": "dict", "default": []},
     "commands": {"type": "list", "elements": "str", "default": []},
@@ -358,6 +377,8 @@ def main() -> None:
         calls = changes_backend.module_calls(options["changes"])
         if options["dump"] is not None:
             raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
+        if options["node"] is not None:
+            raise Invalid("node", options["node"], "left out without dump, as it names a node of a bundle of many")
         is_own = options["snapshot"] is None
         if is_own:
             require_root()

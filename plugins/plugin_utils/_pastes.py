@@ -27,16 +27,17 @@ def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dic
         given = {**arguments, "packet": _described(arguments.get("packet"))}
         if given.get("dump") is None:
             return run(given)
-        dump = given.pop("dump")
+        dump, node = given.pop("dump"), given.pop("node", None)
         if given.get("snapshot") is not None:
             raise Invalid("dump", dump, "left out if snapshot is given")
-        pasted = pastes.read(pastes_backend.texts(dump), _interface(given.get("packet")))
+        report = pastes_backend.report(dump, str(node or ""))
+        pasted = pastes.read(report.texts, _interface(given.get("packet")))
     except DatapathError as error:
         return all_printable({"failed": True, "changed": False, "msg": f"datapath_trace: {error}"})
     result = run({**given, "snapshot": pasted.snapshot})
     if result.get("failed"):
         return result
-    return {**result, **all_printable({"ignored": pasted.ignored})}
+    return {**result, **all_printable({"ignored": [*report.notes, *pasted.ignored]})}
 
 
 def _described(given: t.Any) -> t.Any:

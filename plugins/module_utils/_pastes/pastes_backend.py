@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads pasted outputs from a folder."""
+"""Reads pasted outputs from a folder, an archive or an option."""
 
 from __future__ import annotations
 
@@ -14,35 +14,87 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._files import files
+from . import archive_backend, bundles
 from .pastes import LARGEST
 
-EXPECTED = "a folder, a dictionary of texts by command, or a text with commands and their outputs"
-
-
+EXPECTED = "a folder or archive, a dictionary of texts by command, or a text with commands and their outputs"
 NAME = "report"  # of a text whose name tells nothing
+SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
+DEEPEST = 4  # parts of the path of a file in an archive that people made: archive, folder, node and file
 
 
-def texts(given: t.Any) -> dict[str, str]:
-    """The texts of the option ``dump`` by name. Raises Invalid."""
-    if isinstance(given, str) and given.lstrip()[:1] == "{":
+class Report(t.NamedTuple):
+    """The texts of the option ``dump`` by name. notes: sentences about what was left out."""
+
+    texts: dict[str, str]
+    notes: list[str]
+
+
+def report(dump: t.Any, node: str = "") -> Report:
+    """Read the option ``dump``. Raises Invalid.
+
+    node: which node of a bundle of many.
+    """
+    if isinstance(dump, str) and dump.lstrip()[:1] == "{":
         with contextlib.suppress(ValueError):  # as templates and options on a command line give a dictionary
-            given = json.loads(given, strict=False)
-    if isinstance(given, dict):
-        return {str(name): _text(f"dump.{name}", text) for name, text in given.items()}
-    if not isinstance(given, str) or not given.strip():
-        raise Invalid("dump", given, EXPECTED)
-    if "\n" in given:
-        return {NAME: given}
+            dump = json.loads(dump, strict=False)
+    if not isinstance(dump, dict) and (not isinstance(dump, str) or not dump.strip()):
+        raise Invalid("dump", dump, EXPECTED)
+    if isinstance(dump, str) and "\n" not in dump:
+        return _at(dump, node)
+    if node:
+        raise Invalid("node", node, "left out if dump is no bundle of many nodes")
+    if isinstance(dump, str):
+        return Report({NAME: dump}, [])
+    return Report({str(name): _text(f"dump.{name}", text) for name, text in dump.items()}, [])
+
+
+def _at(path: str, node: str) -> Report:
+    """Read a folder or an archive."""
     try:
-        names = sorted(os.listdir(given))
-        paths = {
-            name: os.path.join(given, name)
-            for name in names
-            if name.endswith((".txt", ".log", ".json", ".out", ".old", ".new")) or "." not in name
-        }
-        return {name: _read(path, os.path.realpath(given)) for name, path in paths.items() if os.path.isfile(path)}
+        is_folder = os.path.isdir(path)
+        files = (archive_backend.folder if is_folder else archive_backend.read)(path, bundles.most)
+        nodes = bundles.nodes(files.texts)
+        if not nodes and not is_folder:
+            files = archive_backend.read(path, _most)
+            nodes = bundles.folders(files.texts)
+        if nodes:
+            return Report(bundles.of_node(nodes, node), _notes(files))
+        if not is_folder:
+            raise _without_outputs(path, files)
+        if node:
+            raise Invalid("node", node, "left out if dump is no bundle of many nodes")
+        return Report(_of_folder(path), [])
     except OSError as error:
-        raise Invalid("dump", given, f"a folder with text files that can be read ({error})") from None
+        raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
+
+
+def _of_folder(path: str) -> dict[str, str]:
+    """Read the texts of a folder that is no bundle."""
+    paths = {name: os.path.join(path, name) for name in sorted(os.listdir(path)) if _has_text(name)}
+    return {name: _read(place, os.path.realpath(path)) for name, place in paths.items() if os.path.isfile(place)}
+
+
+def _has_text(name: str) -> bool:
+    return name.endswith(SUFFIXES) or "." not in name
+
+
+def _most(path: str) -> int:
+    """Return how many bytes are read of a file of an archive, which may be an output that a person put there."""
+    parts = path.split("/")
+    return bundles.LARGEST if len(parts) <= DEEPEST and _has_text(parts[-1]) else 0
+
+
+def _notes(files: archive_backend.Files) -> list[str]:
+    cut = [f"{path} has more than {most} bytes. What is behind them is left out." for path, most in files.cut.items()]
+    return cut + [f"{path} is an archive within an archive of the archive. It is left out." for path in files.unopened]
+
+
+def _without_outputs(path: str, files: archive_backend.Files) -> Invalid:
+    inner = (
+        f". Unpack {', '.join(files.unopened)}, which is an archive within an archive of the archive" if files.unopened else ""
+    )
+    return Invalid("dump", path, f"a support bundle that is known, or an archive with outputs of commands{inner}")
 
 
 def _text(option: str, given: t.Any) -> str:

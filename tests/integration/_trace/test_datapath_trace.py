@@ -53,7 +53,7 @@ def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     return packet, dump, told.get("sysctls_not_in_the_dump", {})
 
 
-def call(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+def call(node: NamespaceNode, /, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The result or the error of the module and of the controller's side."""
     return _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
 
@@ -166,6 +166,7 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ),
         ({"dump": {"x": "hello"}}, "dump must be outputs of ip"),
         ({"dump": "/nowhere"}, "dump must be a folder"),
+        ({"node": "node1"}, "node must be left out without dump"),
         ({"dump": {"a": "b"}, "snapshot": {"links": []}}, "dump must be left out"),
         ({"snapshot": {"links": [{"name": "a b"}]}}, "snapshot.links[0].name must be a link's name"),
         ({"snapshot": {"rules": [{"priority": 5, "from": "x"}]}}, "snapshot.rules[0].from must be an IP address"),
@@ -176,7 +177,7 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command of iptables with one of -A"),
         ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command of nft with one of add"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
-        ({"dump": ""}, "dump must be a folder, a dictionary of texts by command, or a text with commands"),
+        ({"dump": ""}, "dump must be a folder or archive, a dictionary of texts by command, or a text with commands"),
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
         ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
         ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),

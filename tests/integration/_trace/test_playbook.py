@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ def test_a_line_of_tcpdump_is_a_packet(tmp_path: Path) -> None:
     line = "12:34:56.789012 eth0  In  IP 10.240.0.4.40000 > 10.240.0.32.80: Flags [S], seq 1, win 64240, length 0"
     done = play(inventory, trace_dump=str(CASE), trace_packet=line).well()
     assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in done.output
+
+
+def test_a_node_of_a_bundle_of_many(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text('{"nodes": {"hosts": {}}}')
+    with tarfile.open(tmp_path / "nodes.tar.xz", "w:xz") as archive:
+        archive.add(CASE, "node1")
+        archive.add(CASE.parent / "eni-loadbalancer", "node2")
+    given = {"trace_dump": str(tmp_path / "nodes.tar.xz"), "trace_packet": str(PACKET)}
+    assert "node must be one of the nodes of the bundle: node1, node2" in play(inventory, **given).output
+    assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in play(inventory, **given, trace_node="node1").well().output
 
 
 def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: Lab, tmp_path: Path) -> None:

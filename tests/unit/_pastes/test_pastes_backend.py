@@ -25,13 +25,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import p
     ],
 )
 def test_the_forms_of_a_report(given: Any, texts: dict[str, str]) -> None:
-    assert pastes_backend.texts(given) == texts
+    assert pastes_backend.report(given) == (texts, [])
 
 
 @pytest.mark.parametrize("given", [5, ["a"], "", " ", {"ip rule": 5}, {"ip rule": [1]}, "/nowhere/at all"])
 def test_another_form_is_an_error(given: Any) -> None:
     with pytest.raises(Invalid, match="^dump"):
-        pastes_backend.texts(given)
+        pastes_backend.report(given)
 
 
 def test_a_folder_shows_its_own_files_only(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_a_folder_shows_its_own_files_only(tmp_path: Path) -> None:
     (folder / "copy.txt").symlink_to("ip-rule.txt")
     (folder / "notes.md").write_text("left out")
     os.mkfifo(folder / "pipe.txt")
-    assert pastes_backend.texts(str(folder)) == {name: "0: \ufffd\n" for name in ("copy.txt", "ip-rule.txt")}
+    assert pastes_backend.report(str(folder)).texts == {name: "0: \ufffd\n" for name in ("copy.txt", "ip-rule.txt")}
     (folder / "link.txt").symlink_to(secret)
     with pytest.raises(Invalid, match="not with links to files outside of it"):
-        pastes_backend.texts(str(folder))
+        pastes_backend.report(str(folder))
 
 
 def test_a_line_that_is_not_understood_is_shown_in_part_and_harmless() -> None:

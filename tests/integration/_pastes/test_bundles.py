@@ -1,0 +1,243 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A support bundle of a node leads to the node's own answer, or names what the collector leaves out.
+
+Each bundle is made on a node of the lab, by the commands and under the names of its collector.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
+from lab import Lab, inner_pods
+from lab import Node as LabNode
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+SERVICE = "10.96.0.10"
+RULES = f"""*nat
+-A PREROUTING -d {SERVICE}/32 -p tcp -m comment --comment "default/web" -m tcp --dport 80 -j DNAT --to-destination {{pod}}:8080
+COMMIT
+*filter
+-A FORWARD -p tcp -m comment --comment "policy" -m tcp --dport 99 -j DROP
+COMMIT
+"""
+# The files of each collector, and the commands whose outputs they are.
+EKS = {
+    "networking/iprule.txt": "ip rule show",
+    "networking/ip6rule.txt": "ip -6 rule show",
+    "networking/iproute.txt": "ip route show table all",
+    "networking/ip6route.txt": "ip -6 route show table all",
+    "networking/iptables-save.txt": "iptables-save",
+    "networking/ip6tables-save.txt": "ip6tables-save",
+    **{
+        f"networking/iptables-{table}.txt": f"iptables -t {table} -nvL; echo '=======Total Number of Rules=======: 3'"
+        for table in ("nat", "filter", "mangle")
+    },
+    "networking/conntrack.txt": "echo '*** Output of conntrack -S *** '; echo '*** Output of conntrack -L ***'; conntrack -L",
+    "networking/ipvsadm.txt": "echo 'ipvsadm not installed'",
+    "sysctls/sysctl_all.txt": "sysctl --all",
+    "system/ps.txt": "echo 1: from all lookup nothing",
+}
+OF_NAMESPACES = "; ".join(
+    [
+        *("conntrack -L 2>&1", "ip -4 -d -j addr show 2>&1", "ip -4 -d -j neighbor show 2>&1", "ip -4 -d -j route show 2>&1"),
+        *("ip -6 -d -j addr show table all 2>&1", "ip -6 -d -j route show table all 2>&1", "ip -d -j link show 2>&1"),
+        *("ip -d -j netconf show 2>&1", "ip -d -j rule show 2>&1", "iptables -L -vn --line-numbers 2>&1"),
+    ]
+)
+AKS = {
+    "collect/ip_4_addr.json": "ip -4 -d -j addr show",
+    "collect/ip_6_addr.json": "ip -6 -d -j addr show table all 2>&1",
+    "collect/ip_4_neighbor.json": "ip -4 -d -j neighbor show",
+    "collect/ip_6_neighbor.json": "ip -6 -d -j neighbor show",
+    "collect/ip_4_route.json": "ip -4 -d -j route show",
+    "collect/ip_6_route.json": "ip -6 -d -j route show table all",
+    "collect/ip_link.json": "ip -d -j link show",
+    "collect/ip_netconf.json": "ip -d -j netconf show",
+    "collect/ip_rule.json": "ip -d -j rule show",
+    "collect/iptables.txt": "iptables -L -vn --line-numbers",
+    "collect/ip6tables.txt": "ip6tables -L -vn --line-numbers",
+    "collect/nftables.json": "nft -jn list ruleset",
+    "collect/sysctl.txt": "sysctl -a",
+    "collect/ip_netns_commands.txt": f"ip -all netns exec bash -x -c '{OF_NAMESPACES}' 2>&1",
+}
+SOS_COMMANDS = (
+    *("ip -d address", "ip -s -d link", "ip -o addr", "ip route show table all", "ip -6 route show table all"),
+    *("ip -4 rule list", "ip -6 rule list", "ip -s -s neigh show"),
+)
+SOS_TABLES = (*(f"iptables -t {table} -nvL" for table in ("nat", "filter")), "iptables -vnxL", "nft -a list ruleset")
+SOS_NAMESPACES = "node1/sos_commands/networking/namespaces"
+SOS = {
+    **{f"node1/sos_commands/networking/{command.replace(' ', '_')}": command for command in SOS_COMMANDS},
+    **{f"node1/sos_commands/firewall_tables/{command.replace(' ', '_')}": command for command in SOS_TABLES},
+    "node1/sos_commands/kernel/sysctl_-a": "sysctl -a",
+    **{
+        f"{SOS_NAMESPACES}/{pod}/ip_netns_exec_{pod}_{command.replace(' ', '_')}": f"ip netns exec {pod} {command}"
+        for pod in ("client", "server")
+        for command in ("ip -d address show", "ip route show table all", "ip -4 rule list", "ip -6 rule list", "sysctl -a")
+    },
+}
+RANCHER = {
+    "networking/iptablessave": "iptables-save",
+    "networking/ip6tablessave": "ip6tables-save",
+    "networking/iptablesnat": "iptables --wait 1 --numeric --verbose --list --table nat",
+    "networking/iptables": "iptables --wait 1 --numeric --verbose --list",
+    "networking/nft_ruleset": "nft list ruleset",
+    "networking/ipaddrshow": "ip addr show",
+    "networking/iproute": "ip route show table all",
+    "networking/ipneighbour": "ip neighbour",
+    "networking/iprule": "ip rule show",
+    "networking/iplinkshow": "ip -s link show",
+    "networking/ipv6neighbour": "ip -6 neighbour",
+    "networking/ipv6rule": "ip -6 rule show",
+    "networking/ipv6route": "ip -6 route show",
+    "networking/ipv6addrshow": "ip -6 addr show",
+    "systeminfo/sysctla": "sysctl -a",
+}
+CILIUM = {
+    f"cmd/{command.replace(' ', '-')}.md": f"{command} 2>&1 || echo \"> Error while running '{command}':  exit status 1\""
+    for command in (
+        *("ip a", "ip -4 r", "ip -6 r", "ip -d -s l", "ip -4 n", "ip -6 n", "ip rule", "sysctl -a", "hostname"),
+        *(
+            "ip -4 route show table 100",
+            "ip -6 route show table 100",
+            "iptables-save -c",
+            "iptables-nft-save -c",
+            "ip6tables-save -c",
+        ),
+    )
+}
+RETINA_COMMANDS = {
+    "ip-resources.txt": ("ip -d -j addr show", "ip -d -j neighbor show", "ip rule list", "ip route show table all"),
+    "iptables-rules.txt": ("iptables-nft-save", "iptables-nft -vnx -L", "iptables-nft -vnx -L -t nat"),
+}
+RETINA = {
+    name: "; ".join(
+        [
+            *("echo Summary:; echo", *(f"echo '/usr/sbin/{command}(what it is)'" for command in commands)),
+            *("echo; echo Execute:; echo", *(f"echo '/usr/sbin/{command}'; echo; {command}" for command in commands)),
+        ]
+    )
+    for name, commands in RETINA_COMMANDS.items()
+} | {
+    f"proc-sys-net/ipv4/{key}": f"cat /proc/sys/net/ipv4/{key}"
+    for key in (
+        "ip_forward",
+        "tcp_mem",
+        *(f"conf/{link}/{name}" for link in ("all", "eth0", "veth-client") for name in ("rp_filter", "forwarding")),
+    )
+}
+
+
+class Bundle(NamedTuple):
+    """files: commands by path. name: of the archive. lacks: ids of the facts that no file shows. wrong: packets whose verdict
+    depends on these.
+    """
+
+    files: dict[str, str]
+    name: str
+    lacks: frozenset[str] = frozenset()
+    wrong: frozenset[str] = frozenset()
+
+
+HIDDEN = frozenset({"table:ip nat", "table:ip mangle", "table:ip raw", "nft"})  # nft prints no contents of a comment's extension
+BUNDLES = {
+    "EKS": Bundle(EKS, "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz", frozenset({"nft", "bridge-ports"})),
+    "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service", "table"})),
+    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz"),
+    "Rancher": Bundle(RANCHER, "node1-2026-11-26_12_00_00.tar.gz"),
+    "Cilium": Bundle(CILIUM, "cilium-bugtool-20261126-120000.000+0000-UTC-1.tar.gz", frozenset({"nft"})),
+    "Retina": Bundle(RETINA, "retina-capture-node1-20261126120000UTC.tar.gz", frozenset({"nft"})),
+}
+
+
+class Node(NamedTuple):
+    """A node with two pods, a Service, a policy, and a table by which the packets of a pod leave. answers: those of the node."""
+
+    node: NamespaceNode
+    packets: dict[str, dict[str, Any]]
+    answers: dict[str, dict[str, Any]]
+
+    def collect(self, files: dict[str, str]) -> dict[str, bytes]:
+        return {path: self.node.run(["sh", "-c", command], check=False).stdout.encode() for path, command in files.items()}
+
+
+def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+    result = _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
+    assert not result["failed"], result
+    return result
+
+
+def pack(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+    path = folder / name
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member, content in files.items():
+                archive.writestr(member, content)
+        return path
+    with tarfile.open(path, f"w:{name.rpartition('.')[2]}") as archive:  # type: ignore[call-overload]
+        for member, content in files.items():
+            header = tarfile.TarInfo(f"./{member}")
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Lab("bundles", nodes=[LabNode("node1")]) as lab:
+        yield prepared(lab.node("node1"))
+
+
+def prepared(node: NamespaceNode) -> Node:
+    client, server = (
+        inner_pods.routed(node, name, f"10.77.0.{number}", f"0a:00:00:00:00:0{number}", f"veth-{name}", "eth0")
+        for number, name in ((6, "client"), (5, "server"))
+    )
+    inner_pods.batch(node, ["netns add fabric", "link add eth1 type veth peer name port netns fabric"])
+    node.ip(
+        [
+            *("address add 169.254.1.1/32 dev lo", "address add 10.88.0.4/24 dev eth1", "link set eth1 up"),
+            *("route add 203.0.113.0/24 via 10.88.0.1 dev eth1 table 100", "rule add from 10.77.0.6 lookup 100 priority 1000"),
+        ]
+    )
+    node.run(["ip", "netns", "exec", "fabric", "ip", "link", "set", "port", "up"])
+    node.run(["iptables-restore", "--noflush"], RULES.format(pod=server.address))
+    node.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.veth-client.rp_filter": 1})
+    sent = {"source": client.address, "interface": client.link}
+    packets = {
+        "Service": {**sent, "destination": SERVICE, "destination_port": 80},
+        "policy": {**sent, "destination": server.address, "destination_port": 99},
+        "table": {**sent, "destination": "203.0.113.9", "destination_port": 80},
+    }
+    return Node(node, packets, {name: trace(node, packet) for name, packet in packets.items()})
+
+
+def fate(result: dict[str, Any]) -> tuple[Any, ...]:
+    return result["verdict"], result["interface"], (result["reply"] or {}).get("verdict")
+
+
+def test_the_node_answers_in_three_ways(node: Node) -> None:
+    fates = {name: fate(answer)[:2] for name, answer in node.answers.items()}
+    assert fates == {"Service": ("delivered", "veth-server"), "policy": ("dropped", ""), "table": ("forwarded", "eth1")}
+
+
+@pytest.mark.parametrize("kind", BUNDLES)
+def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, kind: str) -> None:
+    bundle = BUNDLES[kind]
+    path = pack(tmp_path, bundle.name, node.collect(bundle.files))
+    for name, packet in node.packets.items():
+        result = trace(node.node, packet, dump=str(path))
+        facts = {fact["fact"] for fact in result["depends_on"]}
+        assert (fate(result) == fate(node.answers[name])) == (name not in bundle.wrong), (name, fate(result), result["reason"])
+        assert result["certain"] == (not bundle.lacks) and facts == bundle.lacks, (name, facts, result["ignored"])

@@ -1,0 +1,239 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A support bundle is recognised by its files, and each file by its path: as the output of a command, of a node or a pod."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import bundles, commands, pastes, pastes_backend
+
+RULE = "0:\tfrom all lookup local\n"
+SAVED = "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"
+LISTED = "Chain PREROUTING (policy DROP 0 packets, 0 bytes)\n"
+NAMESPACES = """
+netns: cni-2345-1234
++ command -v ip
+/usr/sbin/ip
++ ip -4 -d -j addr show
+[{"ifname":"eth0"}]
++ ip -6 -d -j addr show table all
+Error: garbage
++ ip -d -j rule show
+[]
+
+netns: a b
++ ip -d -j rule show
+[{}]
+"""
+RETINA = """Summary:
+
+/usr/sbin/ip rule list(Policy routing list)
+
+Execute:
+
+/usr/sbin/ip rule list
+
+0: from all lookup local
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "texts"),
+    [
+        (
+            {
+                **{"networking/iprule.txt": RULE, "networking/iproute.txt": "x\n", "networking/ip6route.txt": "y\n"},
+                **{"networking/iptables-save.txt": SAVED, "networking/iptables-nat.txt": LISTED, "networking/other.txt": "z\n"},
+                "networking/ip6tables-nat.txt": f"{LISTED}=======Total Number of Rules=======: 3\n",
+                "networking/conntrack.txt": "*** Output of conntrack -S *** \ncpu=0\n*** Output of conntrack -L ***\ntcp 6\n",
+                "networking/conntrack6.txt": "*** Output of conntrack -L -f ipv6 ***\ntcp 7\n",
+                "networking/ipset.txt": "Name: x\nMembers:\n\nok\n\ncreate x hash:ip\nadd x 10.0.0.1\n",
+                "networking/ipvsadm.txt": "-A -t 10.0.0.1:80\nIP Virtual Server version 1\nIP Virtual Server version 2\nTCP\n",
+            },
+            {
+                **{"ip -4 rule show": RULE, "ip route show table all": "x\n", "iptables-save": SAVED},
+                **{"ip6tables -t nat -nvL": LISTED, "conntrack -L": "tcp 6\ntcp 7\n"},
+                **{"ipset save": "create x hash:ip\nadd x 10.0.0.1\n", "ipvsadm -Ln": "IP Virtual Server version 2\nTCP\n"},
+            },
+        ),
+        ({"networking/iprule.txt": RULE, "networking/ipvsadm.txt": "ipvsadm not installed\n"}, {"ip -4 rule show": RULE}),
+        (
+            {"collect/ip_rule.json": "[]", "collect/ip_4_route.json": "[]", "collect/ip_netns_commands.txt": NAMESPACES},
+            {
+                **{"ip -4 -d -j rule show": "[]", "ip -4 -d -j route show": "[]"},
+                "ip netns exec cni-2345-1234 ip -4 -d -j addr show": '[{"ifname":"eth0"}]\n',
+                "ip netns exec cni-2345-1234 ip -d -j rule show": "[]\n\n",
+            },
+        ),
+        (
+            {
+                "sos_commands/networking/ip_-4_rule_list": RULE,
+                "sos_commands/networking/namespaces/cni-1/ip_netns_exec_cni-1_ip_-6_rule_list": RULE,
+                "sos_commands/networking/namespaces/a;b/ip_netns_exec_a;b_ip_-6_rule_list": RULE,
+                "sos_commands/firewall_tables/iptables_-t_raw_-nvL": LISTED,
+            },
+            {"ip -4 rule list": RULE, "ip netns exec cni-1 ip -6 rule list": RULE, "iptables -t raw -nvL": LISTED},
+        ),
+        (
+            {
+                "cmd/ip--4-r.md": "# ip -4 r\n\n```\ndefault dev eth0\n```\n",
+                "cmd/ip--4-route-show-table-2005.md": "#### x\n\n```\n```\n",
+                "cmd/ip--6-route-show-table-2005.md": "Error: ipv6: FIB table does not exist.\nDump terminated\n",
+                "cmd/ip--4-n.md": "> Error while running 'ip -4 n':  exit status 1\n\n",
+            },
+            {
+                **{"ip -4 r": "default dev eth0\n", "ip -4 route show table 2005": "", "ip -6 route show table 2005": ""},
+                "ip -4 n": "> Error while running 'ip -4 n':  exit status 1\n\n",
+            },
+        ),
+        (
+            {"networking/ipaddrshow": "", "networking/iptablesmangle": LISTED},
+            {"ip addr show": "", "iptables -t mangle -nvL": LISTED},
+        ),
+        (
+            {
+                **{"ip-resources.txt": RETINA, "proc-sys-net/ipv4/ip_forward": "1\n"},
+                "proc-sys-net/ipv4/conf/eth0.7/rp_filter": "2\n",
+            },
+            {
+                "outputs of ip": "\n/usr/sbin/ip rule list\n\n0: from all lookup local\n",
+                "sysctl -a": "net/ipv4/conf/eth0.7/rp_filter = 2\nnet/ipv4/ip_forward = 1\n",
+            },
+        ),
+    ],
+    ids=["EKS", "EKS without IPVS", "AKS", "sos", "Cilium", "Rancher", "Retina"],
+)  # fmt: skip
+def test_the_files_of_a_bundle_are_outputs_of_commands(files: dict[str, str], texts: dict[str, str]) -> None:
+    known = {f"node1/{path}": text for path, text in files.items() if bundles.most(f"node1/{path}")}
+    assert bundles.nodes(known) == {"node1": texts}
+
+
+@pytest.mark.parametrize(
+    "path", ["x/ip-rule.txt", "x/networking/other", "x/proc-sys-net/ipv4/tcp_mem", "networking/iprule.txt.gz"]
+)
+def test_other_files_are_not_read(path: str) -> None:
+    assert not bundles.most(path)
+
+
+WITH_COMMANDS = ("ip netns exec", "outputs of ip", "outputs of iptables")  # whose files name the commands of their outputs
+OF_NO_SUBSET = (
+    "conntrack -L",
+    bundles.HOSTNAME,
+    *WITH_COMMANDS,
+    "ip -d -j netconf show",
+)  # the last has settings, as its JSON shows
+
+
+@pytest.mark.parametrize("row", bundles.ROWS, ids=lambda row: f"{row.bundle} {row.path}")
+def test_the_command_of_a_row_is_one_whose_output_is_read(row: bundles.Row) -> None:
+    command = row.command.format(table="nat", namespace="cni-1", key="x", family="6", backend="-nft")
+    (part,) = commands.parts(command, "") or [commands.Part("", ())]
+    assert bool(part.kind) == (row.command not in OF_NO_SUBSET) and not part.is_cut
+    assert (part.is_pod, part.namespace) == ((True, "cni-1") if "{namespace}" in row.command else (False, ""))
+
+
+def test_files_of_no_bundle_are_none() -> None:
+    assert bundles.nodes({"x/networking/iptables-save.txt": SAVED, "x/hostname": "y"}) == {}
+
+
+def of_node(number: int) -> dict[str, str]:
+    rule = f"0: from all lookup local\n{number}: from all lookup 9\n"
+    return {
+        "cmd/ip-a.md": "",
+        "cmd/ip-rule.md": f"# ip rule\n\n```\n{rule}```\n",
+        "cmd/hostname.md": f"# hostname\n\n```\nnode{number}\n```\n",
+    }
+
+
+def pack(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(text.encode())
+            archive.addfile(header, io.BytesIO(text.encode()))
+    return path
+
+
+def sysdump(folder: Path) -> str:
+    """A bundle of two nodes, each in an archive, as people pack what they got."""
+    with zipfile.ZipFile(folder / "sysdump.zip", "w") as archive:
+        for number in (1, 2):
+            inner = pack(
+                folder / f"agent{number}.tar.gz", {f"cilium-bugtool/{path}": text for path, text in of_node(number).items()}
+            )
+            archive.write(inner, f"cilium-sysdump/cilium-bugtool-{number}.tar.gz")
+    return str(folder / "sysdump.zip")
+
+
+def priorities(dump: Any, node: str = "") -> list[int]:
+    return [rule["priority"] for rule in pastes.read(pastes_backend.report(dump, node).texts).snapshot["rules"]]
+
+
+def test_a_bundle_of_many_nodes_asks_for_one_of_them(tmp_path: Path) -> None:
+    path = sysdump(tmp_path)
+    assert (priorities(path, "node1"), priorities(path, "node2")) == ([0, 1], [0, 2])
+    for node in ("", "node3"):
+        with pytest.raises(Invalid, match="^node must be one of the nodes of the bundle: node1, node2; "):
+            pastes_backend.report(path, node)
+
+
+def test_nodes_without_a_name_have_that_of_their_folders(tmp_path: Path) -> None:
+    files = {f"nodes/host{number}/networking/iprule.txt": RULE for number in (1, 2)}
+    assert [*bundles.nodes(files)] == ["host1", "host2"]
+    assert [*bundles.nodes({f"x/{top}/log/cmd/ip-a.md": "" for top in ("a", "b")})] == ["x/a/log", "x/b/log"]
+    (tmp_path / "host7/networking").mkdir(parents=True)
+    (tmp_path / "host7/networking/iprule.txt").write_text(RULE)
+    assert priorities(str(tmp_path / "host7"), "host7") == priorities(str(tmp_path / "host7")) == [0]
+    assert priorities(str(tmp_path / "host7/networking")) == [0]
+
+
+def test_an_output_that_is_cut_is_named(tmp_path: Path) -> None:
+    connections = "*** Output of conntrack -L ***\n" + "tcp 6 1 [UNREPLIED]\n" * (bundles.EVIDENCE // 20 + 1)
+    path = pack(tmp_path / "a.tgz", {"networking/iprule.txt": RULE, "networking/conntrack.txt": connections})
+    report = pastes_backend.report(str(path))
+    assert report.notes == [f"a.tgz/networking/conntrack.txt has more than {4 << 20} bytes. What is behind them is left out."]
+    assert report.texts["conntrack -L"].endswith("[UNREPLIED]\n...\n")
+
+
+def test_an_archive_that_a_person_made_is_read_as_a_folder(tmp_path: Path) -> None:
+    path = str(pack(tmp_path / "a.tgz", {"report/ip-rule.txt": RULE, "report/notes.md": "x", "report/a/b/c/deep.txt": "x"}))
+    assert pastes_backend.report(path).texts == {"ip-rule.txt": RULE}
+    path = str(pack(tmp_path / "b.tgz", {"before/ip-rule.txt": RULE, "after/ip-rule.txt": f"{RULE}5: from all lookup 9\n"}))
+    assert priorities(path, "after") == [0, 5]
+    with pytest.raises(Invalid, match="^node must be one of the nodes of the bundle: after, before"):
+        pastes_backend.report(path)
+
+
+def test_an_archive_without_outputs_is_an_error_that_names_archives_that_are_nested_twice(tmp_path: Path) -> None:
+    known = "dump must be a support bundle that is known, or an archive with outputs of commands"
+    inner = pack(tmp_path / "a.tgz", {"notes.md": ""})
+    for outer in (inner, pack(tmp_path / "b.tgz", {"x.tar.gz": ""})):
+        with pytest.raises(Invalid, match=known if outer == inner else "whole archive"):
+            pastes_backend.report(str(outer))
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive, tarfile.open(tmp_path / "middle.tgz", "w:gz") as middle:
+        middle.add(inner, "inner.tgz")
+        middle.close()
+        archive.write(tmp_path / "middle.tgz", "middle.tgz")
+    with pytest.raises(Invalid, match=f"{known}. Unpack twice.zip/middle.tgz/inner.tgz, which"):
+        pastes_backend.report(str(tmp_path / "twice.zip"))
+
+
+@pytest.mark.parametrize("dump", [{"ip rule": RULE}, f"$ ip rule\n{RULE}"])
+def test_a_report_of_one_node_takes_no_name(dump: Any) -> None:
+    with pytest.raises(Invalid, match="^node must be left out if dump is no bundle of many nodes"):
+        pastes_backend.report(dump, "node1")
+
+
+def test_a_folder_of_one_node_takes_no_name(tmp_path: Path) -> None:
+    (tmp_path / "ip-rule.txt").write_text(RULE)
+    with pytest.raises(Invalid, match="^node must be left out"):
+        pastes_backend.report(str(tmp_path), "node1")
