@@ -85,7 +85,7 @@ _TOOLS = (
 )
 _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
-    rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b))\s*(?P<command>\S.*)"
+    rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b)|\$(?=\s+[a-z./'\"(]))\s*(?P<command>\S.*)"
 )
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
 _SHELL = re.compile(
@@ -96,7 +96,18 @@ _OF_THE_NODE = re.compile(
     r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
     r"|node-shell|debug\s+node|/host\b|-control-plane\b|-worker\d*\b|\bk3d-|minikube|-t\s+1\s"
 )
-_CUTTING = re.compile(r"\|\s*(?:sudo\s+)?(?:[efz]?grep|rg|head|tail|awk|sed|cut)\b")
+# The names of such pods, as their DaemonSets make them, or as `kubectl exec` finds one of a DaemonSet.
+_AGENT = re.compile(
+    r"(?:ds|daemonset|pods?)?/?(?:kube-proxy|calico-node|canal|cilium|aws-node|azure-cns|azure-npm|terway(?:-\w+)?|weave-net"
+    r"|kube-flannel(?:-ds)?|kube-router|antrea-agent|ovnkube-node)(?:-[a-z0-9]{3,5})?"
+)
+_KUBECTL_EXEC = re.compile(r"\b(?:kubectl|oc)\s.*?\bexec\s+(?P<arguments>.*)")
+_WITH_VALUE = ("-n", "--namespace", "-c", "--container", "--context", "--kubeconfig")  # options of kubectl exec
+# What may stand behind a command whose output stays whole: programs that print all lines, and where errors go.
+_WHOLE_PIPE = re.compile(
+    r"(?:\s*\|\s*(?:sudo\s+)?(?:tee|less|more|cat|sort|column|nl)\b[^|;&<>`$()]*|\s*2>\s*(?:&1|/dev/null))*\s*"
+)
+_BEHIND = re.compile(r"\s*(?:\d?>|[|;&]).*")
 END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|p|br)\b.*)\s*")  # of Markdown and HTML
 _TAG = re.compile(r"</?(?:pre|code|span)(?: [^<>]*)?>")  # of HTML, before or behind an output's line
@@ -181,15 +192,15 @@ class _Reader:
         if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
             self._is_in_pod = False
         if command:
-            is_pod = bool(command["pod"]) and not _OF_THE_NODE.search(line) or self._is_in_pod
+            is_pod = bool(command["pod"]) and not _is_of_the_node(line) or self._is_in_pod
             tool = re.split(r"\s*[|>]", command["tool"], maxsplit=1)[0]
             space = _NAMESPACE.match(command["pod"] or "")
             told = _told(tool, is_pod or self._start.is_pod)
-            is_cut = bool(_CUTTING.search(line)) or _is_selective(told.kind, tool)
+            is_cut = _is_filtered(command.string[command.start("tool") :]) or _is_selective(told.kind, tool)
             self._begin(told._replace(is_cut=is_cut, namespace=space[1] if space else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
-            self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod))
+            self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod, is_cut=True))
         return bool(command or other)
 
     def _enter(self, command: str, prompt: str) -> None:
@@ -197,7 +208,7 @@ class _Reader:
         if command.strip() == "exit":
             self._is_in_pod = False
         shell = _SHELL.fullmatch(command.strip())
-        if shell and not _OF_THE_NODE.search(shell[1]):
+        if shell and not _is_of_the_node(shell[1]):
             # The prompt of a shell in another namespace of the node is the node's own.
             self._is_in_pod, self._nodes_prompt = True, "" if shell[1].startswith(("nsenter", "ip")) else prompt
 
@@ -218,15 +229,36 @@ def _named(name: str) -> Part:
     if not found:
         return Part(UNKNOWN, (), is_pod=is_pod)
     rest = (
-        re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end() - 1 :]) if found[1] in ("ip", "route", "ifconfig") else words
+        re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :]) if found[1] in ("ip", "route", "ifconfig") else words
     )
-    return _told(f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words, is_pod)
+    command = f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words.removeprefix("sudo ")
+    told = _told(command, is_pod)
+    shown = words.removeprefix("sudo ") if " " in words else command
+    is_cut = bool(_FILTERS & {*name_words}) or _is_filtered(words) or _is_selective_name(told.kind, shown)
+    return told._replace(is_cut=is_cut)
+
+
+_FILTERS = {"awk", "cut", "egrep", "fgrep", "grep", "head", "sed", "tail"}
+# Words in the name of a file that say nothing about the command's arguments.
+_OF_A_NAME = re.compile(r"\s+(?:node|host|worker|master|before|after|old|new|good|bad|all|output|full|without|pod)\w*|\s+\d+$")
+_OF_PARTS = {
+    NFT: {"table", "tables", "chain", "chains", "set", "sets", "map", "maps"},
+    IPSET: {"t", "terse", "n", "name", "names"},
+}
+
+
+def _is_selective_name(kind: str, command: str) -> bool:
+    """Whether the name of an output, which may be that of a file, is a command that prints some objects only."""
+    command = " ".join(command.split())
+    if " " not in command:
+        return bool(_OF_PARTS.get(kind, set()) & {*re.split(r"[\W_]+", command)})
+    return _is_selective(kind, command) and _is_selective(kind, _OF_A_NAME.sub("", command))
 
 
 # Of iptables, in a command line or in a file's name. Short options are often clustered: -xvnL, -nvt nat.
 _TABLE_OPTION = re.compile(r"(?:^|\s)-\w*t\s+(\w+)|(?:^|\s)-t(\w+)|--table[= ](\w+)|-t-(\w+)")
 _RULES_OPTION = re.compile(r"(?:^|[\s_-])-?[nvw]*S\b|--list-rules?\b")
-_CHAIN_OPTION = re.compile(r"(?:-[a-zA-Z]*[LS]|--list(?:-rules?)?)[ _-]+([A-Z][\w-]+|cali-[\w-]+)")
+_CHAIN_OPTION = re.compile(r"(?:-[a-zA-Z]*[LS]|--list(?:-rules?)?)(?:[ _-]+([A-Z][\w-]+|cali-[\w-]+)|\s+([^\s|>;&-][^\s|>;&]*))")
 _LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list(?!-rule)\b")
 
 
@@ -244,7 +276,9 @@ def _told(command: str, is_pod: bool) -> Part:
             return Part(UNKNOWN, (), family, of, is_pod)  # words before an output of any kind
         chain = _CHAIN_OPTION.search(command)
         kind = IPTABLES_LIST if is_list else IPTABLES
-        return Part(kind, (), family or "ipv4", of, is_pod, chain[1] if chain else "", is_save="save" in command and not of)
+        return Part(
+            kind, (), family or "ipv4", of, is_pod, (chain[1] or chain[2]) if chain else "", is_save="save" in command and not of
+        )
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)
         return Part(EBTABLES if "save" in command else EBTABLES_LIST, (), "", table[1] if table else "", is_pod)
@@ -275,14 +309,31 @@ _WHOLE = {
         ROUTE: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}(?:\s+t(?:able)?\s+\S+)?",
         LINK: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}",
         NEIGHBOUR: rf"ip(?:\s+-\S+)*\s+{_OBJECT}{_LISTING}",
-        NFT: r"nft(?:\s+-\S+)*\s+list\s+ruleset",
-        NFT_JSON: r"nft(?:\s+-\S+)*\s+list\s+ruleset",
+        NFT: r"nft(?:\s+-[aeinNpsSuyj]+|\s+--(?:handle|stateless|numeric\S*|json))*\s+list\s+ruleset",
+        NFT_JSON: r"nft(?:\s+-[aeinNpsSuyj]+|\s+--(?:handle|stateless|numeric\S*|json))*\s+list\s+ruleset",
         IPSET: r"ipset\s+(?:-L|-S|--?list|--?save|list|save|l|s)(?:\s+-(?:s|o\s+(?:plain|save)))*",
         IPVS: r"ipvsadm(?:\s+(?:-[LlnSZ]+|--(?:list|save|numeric|stats|rate|exact|sort|nosort)))*",
         EBTABLES: r"ebtables(?:-\w+)*(?:\s+-c)?",
         IFCONFIG: r"ifconfig(?:\s+-a)?",
     }.items()
 }
+
+
+def _is_of_the_node(line: str) -> bool:
+    """Whether a command that runs in a pod or container shows the node's own network."""
+    executed = _KUBECTL_EXEC.search(line)
+    if not executed:
+        return bool(_OF_THE_NODE.search(line))
+    words = executed["arguments"].split()
+    while words and words[0].startswith("-"):
+        del words[: 2 if words[0] in _WITH_VALUE else 1]
+    return bool(words and _AGENT.fullmatch(words[0])) or bool(re.search(r"/host\b|-t\s+1\s", line))
+
+
+def _is_filtered(command: str) -> bool:
+    """Whether a program behind a command may leave out lines of its output."""
+    behind = _BEHIND.search(command)
+    return behind is not None and not _WHOLE_PIPE.fullmatch(behind[0])
 
 
 def _is_selective(kind: str, tool: str) -> bool:
@@ -302,13 +353,21 @@ def _looked_at(part: Part) -> list[Part]:
             kind, own = look, []
         own.append(line)
     found.append(part._replace(kind=kind, lines=tuple(own)))
-    whole = [one for one in found if any(map(str.strip, one.lines))]
-    return [_bridged(one) if one.kind == IPTABLES else one for one in whole]
+    shown = [one._replace(is_cut=one.is_cut or not _is_whole_by_form(one)) for one in found if any(map(str.strip, one.lines))]
+    return [_bridged(one) if one.kind == IPTABLES else one for one in shown]
+
+
+_FIRST_RULE = re.compile(r"\s*0:\s+from all lookup local\b")
+
+
+def _is_whole_by_form(part: Part) -> bool:
+    """Whether lines without their command may be a whole output: of iptables-save, whose tables have an end, or of ip rule."""
+    return part.kind == IPTABLES or (part.kind == RULE and any(map(_FIRST_RULE.match, part.lines)))
 
 
 def _bridged(part: Part) -> Part:
     """ebtables-save looks like iptables-save, except for the options of its rules."""
     if any(_BRIDGE_WORDS.search(line) for line in part.lines):
-        return part._replace(kind=EBTABLES)
+        return part._replace(kind=EBTABLES, is_cut=True)
     is_ipv6 = any(re.search(r" (?:-s|-d|--to-\w+) \S*::", line) for line in part.lines)
     return part._replace(family=part.family or ("ipv6" if is_ipv6 else "ipv4"))

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import typing as t
 
@@ -74,7 +75,8 @@ class Table:
 
     def __init__(self) -> None:
         self.policies: dict[str, str] = {}
-        self._rules: dict[tuple[str, str], None] = {}
+        self._rules: dict[tuple[str, str, int], None] = {}  # chain, rule and how often the rule came before it in its paste
+        self._of_paste: collections.Counter[tuple[str, str]] = collections.Counter()
         self.is_whole = False  # whether a paste has the table's header; the output of a grep has none
         self.is_complete = False  # whether a paste has all of its rules, from the first to COMMIT, or as a listing of all chains
         self.assumed_policies: list[str] = []  # the built-in chains whose policies no paste has
@@ -84,14 +86,25 @@ class Table:
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
         """Chain and rule, in order."""
-        return self._rules
+        return [(chain, rule) for chain, rule, _before in self._rules]
+
+    def begin(self) -> None:
+        """Begin another paste: pastes of the same table overlap, and a table may have a rule twice."""
+        self._of_paste.clear()
 
     def add(self, chain: str, rule: str) -> None:
-        """Adds a rule, unless it is there: pastes of the same table overlap."""
-        self._rules.setdefault((chain, rule))
+        """Add a rule, unless another paste has it."""
+        self._rules.setdefault((chain, rule, self._of_paste[chain, rule]))
+        self._of_paste[chain, rule] += 1
 
 
 Tables = dict[tuple[str, str], Table]  # by family (ip, ip6) and name; the empty name is for rules of an unknown table
+
+
+def begin(tables: Tables) -> None:
+    for table in tables.values():
+        table.begin()
+
 
 # Options that only one table accepts, or that known programs use in one table.
 _EVIDENCE = (
@@ -107,6 +120,7 @@ ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
 
 def settle(tables: Tables, assumed: list[Assumption]) -> None:
     """Puts the rules of an unknown table where their chains belong: chains that jump to each other are in one table."""
+    begin(tables)
     for family, loose in [(family, table) for (family, name), table in tables.items() if not name]:
         del tables[family, ""]
         of_chain = _settled(loose)

@@ -182,7 +182,9 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
         table = TABLE_OF_NFT.match(text) if not depth else None
         if table:
             is_wanted, own = (table[1] or "ip", table[2]) not in without, []
-        if depth or table:
+        if depth and text.startswith("#"):
+            ignore("is a remark, which may stand for omitted lines", line)
+        elif depth or table:
             line = _without_comments(line)
             if re.search(r"\bxt (?:match|target)|# ?xt_|^\s*include\b", line):
                 if is_wanted:
@@ -192,13 +194,14 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
             depth += text.count("{") - text.count("}")
             if not depth and is_wanted:
                 found += own
-        elif text and not text.startswith("#"):
+        elif text and not _WARNING.match(text):
             ignore("is in no table", line)
     if depth:
         ignore("begins a table that does not end", own[0])
     return "\n".join([*found, ""]) if found else ""
 
 
+_WARNING = re.compile(r"# Warning: ")  # nft says so of tables of iptables-nft; another remark may stand for omitted lines
 _SERVER = re.compile(r"(TCP|UDP|SCTP|FWM)\s+(\S+)\s+(\w+)\s*(.*)")
 _REAL = re.compile(r"->\s+(\S+):(\d+)\s+(Masq|Route|Local|Tunnel)\s+(-?\d+)")
 

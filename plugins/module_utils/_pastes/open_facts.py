@@ -42,6 +42,10 @@ class Shown:
         """Whether the rules of all tables of iptables are shown."""
         return any(map(iptables_text.is_of_all_tables, self.of(commands.IPTABLES, family=family)))
 
+    def has_legacy_tables(self, family: str) -> bool:
+        """Whether iptables-save says that iptables-legacy has tables, which it does not print."""
+        return any(iptables_text.LEGACY.match(line) for part in self.of(commands.IPTABLES, family=family) for line in part.lines)
+
     def has_table(self, family: str, name: str) -> bool:
         """Whether all routes of a table are shown, which may be none."""
         names = (name, ALL_TABLES, *([""] if name == "main" else []))
@@ -90,13 +94,17 @@ def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t
         if entry["family"] == family:
             yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
     if shown.has_all_tables(long_family):
+        if shown.has_legacy_tables(long_family):
+            yield open_facts.LEGACY_OPEN
         return
+    lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux
+    of_nft = [name for name in lacking if shown.lacks_table_of_nft(family, name)]
+    yield from (open_facts.table(family, name) for name in lacking if name not in of_nft)
+    if of_nft:
+        yield open_facts.LEGACY_OPEN  # whose tables nft does not print
     for name in BUILT_IN:
         table = tables.get((family, name))
         if table is None:
-            # Few nodes have rules in table security, which is for SELinux.
-            if not shown.lacks_table_of_nft(family, name) and name != "security":
-                yield open_facts.table(family, name)
             continue
         yield from (open_facts.policy(family, name, chain) for chain in table.assumed_policies)
         if not table.is_complete:
@@ -115,13 +123,15 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
     if not routes and not has_routes:
         yield OpenFact(open_facts.routes(), family)
         return
-    if not shown.is_whole(commands.ROUTE, commands.ROUTE_N, family=family):
-        yield OpenFact(open_facts.routes(), family, is_cut=True)
     filled = {str(route["table"]) for route in routes}
     for number in dict.fromkeys(["254", *(str(rule["table"]) for rule in rules if rule.get("table"))]):
         name = names.name(number)
-        if number not in (*filled, "253", "255") and not shown.has_table(family, name):
+        if number in ("253", "255") or shown.has_table(family, name):
+            continue
+        if number not in filled:
             yield OpenFact(open_facts.routes(name), family, number)
+        else:
+            yield OpenFact(open_facts.routes() if number == "254" else open_facts.routes(name), family, number, is_cut=True)
 
 
 def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:

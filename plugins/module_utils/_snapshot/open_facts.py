@@ -13,7 +13,7 @@ RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
     "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
 )  # fmt: skip
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
-POD_SIDE, BRIDGE_PORTS, RECENT = "pod-side", "bridge-ports", "recent"
+POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY = "pod-side", "bridge-ports", "recent", "legacy"
 
 
 class Fact(t.NamedTuple):
@@ -140,6 +140,7 @@ def forwarding(key: str) -> Fact:
 
 
 RULES_OPEN = Fact(RULES, "The rules by which routing tables are chosen are open.", "ip rule; ip -6 rule")
+LEGACY_OPEN = Fact(LEGACY, "Whether iptables-legacy has rules is open.", "iptables-legacy-save; ip6tables-legacy-save")
 NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nft list ruleset")
 NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
 IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")

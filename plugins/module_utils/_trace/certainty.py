@@ -91,11 +91,12 @@ def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int
 def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     """What must be the same in every world."""
     if answer is None:
-        return UNKNOWN, None, None, None
+        return UNKNOWN, None
     reply, packet = answer["reply"] or {}, answer["packet"] or {}
     is_by_chance = answer["branches"] or _recent(answer)  # a record keeps a client at an endpoint that chance chose
-    to = None if is_by_chance else packet.get("destination")
-    return answer["verdict"], reply.get("verdict"), answer["culprit"] and answer["culprit"]["text"], to
+    way = answer["interface"], packet.get("source"), packet.get("destination"), reply.get("interface")
+    said = answer["culprit"] and answer["culprit"]["text"], None if is_by_chance else way, tuple(answer["caveats"])
+    return answer["verdict"], reply.get("verdict"), *said
 
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:

@@ -26,6 +26,7 @@ from .._snapshot.open_facts import (
     CUT,
     IPVS,
     JUMP,
+    LEGACY,
     NEIGHBORS,
     NFT,
     POD_SIDE,
@@ -57,7 +58,7 @@ Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
 KINDS = (
     *(RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP),
-    *(POD_SIDE, BRIDGE_PORTS, RECENT),
+    *(POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY),
 )
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
@@ -76,6 +77,7 @@ DECISIVE = (
     NEIGHBORS,
     *FORWARDS,
     NFT,
+    LEGACY,
     TABLE,
     CUT,
     JUMP,
