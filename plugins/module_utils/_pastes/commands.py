@@ -28,6 +28,7 @@ class Part(t.NamedTuple):
     chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep,
     or asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
+    host: in the prompt before the command; empty for none.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Part(t.NamedTuple):
     is_cut: bool = False
     is_save: bool = False
     namespace: str = ""
+    host: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -52,8 +54,8 @@ class Part(t.NamedTuple):
 
     @property
     def shows_addresses(self) -> bool:
-        """Whether an output of links has addresses, which that of ``ip link`` has not."""
-        return any(_ADDRESS.search(line) for line in self.lines)
+        """Whether an output of links has all addresses. That of ``ip link`` has none, and ifconfig leaves out secondary ones."""
+        return self.kind == LINK and any(_ADDRESS.search(line) for line in self.lines)
 
 
 _ADDRESS = re.compile(r"\binet6?\b|^\S+ +[A-Z]+ +(?:\S+ +)*[\da-f.:]+/\d")  # the latter of ip -br addr
@@ -87,6 +89,7 @@ _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
     rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b)|\$(?=\s+[a-z./'\"(]))\s*(?P<command>\S.*)"
 )
+_HOST = re.compile(r"[\w.-]+@([\w.-]+)")  # in a prompt
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
 _SHELL = re.compile(
     r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
@@ -193,11 +196,13 @@ class _Reader:
             self._is_in_pod = False
         if command:
             is_pod = bool(command["pod"]) and not _is_of_the_node(line) or self._is_in_pod
-            tool = re.split(r"\s*[|>]", command["tool"], maxsplit=1)[0]
+            called = command.string[command.start("tool") :]
+            tool = _BEHIND.sub("", called, 1)
             space = _NAMESPACE.match(command["pod"] or "")
             told = _told(tool, is_pod or self._start.is_pod)
-            is_cut = _is_filtered(command.string[command.start("tool") :]) or _is_selective(told.kind, tool)
-            self._begin(told._replace(is_cut=is_cut, namespace=space[1] if space else ""))
+            is_cut = _is_filtered(called) or _is_selective(told.kind, tool)
+            host = None if command["pod"] else _HOST.search(prompt)
+            self._begin(told._replace(is_cut=is_cut, namespace=space[1] if space else "", host=host[1] if host else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
             self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod, is_cut=True))
@@ -228,16 +233,18 @@ def _named(name: str) -> Part:
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
     if not found:
         return Part(UNKNOWN, (), is_pod=is_pod)
-    rest = (
-        re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :]) if found[1] in ("ip", "route", "ifconfig") else words
-    )
+    rest = re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :]) if found[1] in ("ip", "route", "ifconfig") else words
     command = f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words.removeprefix("sudo ")
     told = _told(command, is_pod)
+    table = next((name for name in name_words if name in _TABLES), "")
+    if told.kind == IPTABLES and table and not told.table:
+        told = told._replace(table=table, is_save=False)
     shown = words.removeprefix("sudo ") if " " in words else command
     is_cut = bool(_FILTERS & {*name_words}) or _is_filtered(words) or _is_selective_name(told.kind, shown)
     return told._replace(is_cut=is_cut)
 
 
+_TABLES = ("filter", "nat", "mangle", "raw", "security")
 _FILTERS = {"awk", "cut", "egrep", "fgrep", "grep", "head", "sed", "tail"}
 # Words in the name of a file that say nothing about the command's arguments.
 _OF_A_NAME = re.compile(r"\s+(?:node|host|worker|master|before|after|old|new|good|bad|all|output|full|without|pod)\w*|\s+\d+$")
@@ -251,6 +258,8 @@ def _is_selective_name(kind: str, command: str) -> bool:
     """Whether the name of an output, which may be that of a file, is a command that prints some objects only."""
     command = " ".join(command.split())
     if " " not in command:
+        if kind == SYSCTL:
+            return not re.search(r"[\W_]a(?:ll)?\b", command)
         return bool(_OF_PARTS.get(kind, set()) & {*re.split(r"[\W_]+", command)})
     return _is_selective(kind, command) and _is_selective(kind, _OF_A_NAME.sub("", command))
 
@@ -314,6 +323,7 @@ _WHOLE = {
         IPSET: r"ipset\s+(?:-L|-S|--?list|--?save|list|save|l|s)(?:\s+-(?:s|o\s+(?:plain|save)))*",
         IPVS: r"ipvsadm(?:\s+(?:-[LlnSZ]+|--(?:list|save|numeric|stats|rate|exact|sort|nosort)))*",
         EBTABLES: r"ebtables(?:-\w+)*(?:\s+-c)?",
+        SYSCTL: r"sysctl(?:\s+-\w+)*\s+(?:-\w*[aA]\w*|--all)(?:\s+-\w+)*",
         IFCONFIG: r"ifconfig(?:\s+-a)?",
     }.items()
 }

@@ -233,6 +233,7 @@ _ONE_LINE = re.compile(r"\s*\d+:\s+([^\s:@]+)\s+(inet6? .*)")  # of ip -o addr
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
+_XDP = re.compile(r"\bprog/xdp\b|\bmtu \d+ xdp\w*")  # of a link with a BPF program at XDP
 PORT_SETTINGS = ("hairpin", "isolated")
 KINDS = (
     "veth",
@@ -257,11 +258,13 @@ def links(part: Part, ignore: Ignore) -> list[Entry]:
     found: list[Entry] = []
     for line in part.lines:
         text = _cut(line)
+        if found and _XDP.search(text) and not _HEAD.match(text):
+            found[-1]["xdp"] = True
         head, brief, one_line = _HEAD.match(text), _BRIEF.fullmatch(text.strip()), _ONE_LINE.fullmatch(text)
         old = _IFCONFIG.match(text) if not line[:1].isspace() else None
         try:
             if head:
-                found.append(_head(head))
+                found.append({**_head(head), **({"xdp": True} if _XDP.search(text) else {})})
             elif one_line:
                 if not found or found[-1]["name"] != one_line[1]:
                     found.append({**blank_link(one_line[1]), "lower": ""})

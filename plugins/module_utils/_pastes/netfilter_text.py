@@ -62,7 +62,7 @@ def ebtables_entries(tables: Tables) -> list[dict[str, t.Any]]:
 def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
     """The sets by name, each as ``ipset save`` prints it."""
     found: dict[str, list[str]] = {}
-    name, kind, is_member = "", "", False
+    name, kind, is_member, missing = "", "", False, 0
     for line in part.lines:
         text = line.strip()
         word, colon, value = text.partition(":")
@@ -72,6 +72,8 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
                 found.setdefault(words[1], []).append(text)
         elif colon and word in _SET_HEADS:
             is_member = word == "Members"
+            if word == "Number of entries":
+                missing += int(value) if value.strip().isdigit() else 0
             if word == "Name":
                 name, kind = value.strip(), ""
             elif word == "Type":
@@ -82,8 +84,11 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
                 ]
         elif text and is_member and name in found:
             found[name].append(f"add {name} {text}")
+            missing -= 1
         elif text:
             ignore("is no line of ipset", line)
+    if missing:
+        ignore("says how many entries the sets have, and not all are there", "Number of entries")
     return {one: "\n".join([*lines, ""]) for one, lines in found.items() if lines[0].startswith("create ") and len(one) < 32}
 
 

@@ -84,7 +84,19 @@ def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with
     for family in FAMILIES:
         facts += (OpenFact(fact, family) for fact in _of_tables(shown, told, tables, family))
         facts += _of_routing(shown, told, names, family, family in with_kernels)
+        facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, told, tables, family))
     return facts + [OpenFact(fact) for fact in _of_node(shown, told)]
+
+
+def _settings(shown: Shown, told: Entry, tables: Tables, family: str) -> t.Iterator[str]:
+    """Yield the names of settings that may decide and that no output has. The twin leaves out those that are known."""
+    if family == "ipv4":
+        if any(rule.get("fwmark") for rule in told.get("rules") or ()):
+            yield "net.ipv4.conf.all.src_valid_mark"
+        if any(" --to-destination 127." in rule for table in tables.values() for _chain, rule in table.rules):
+            yield "net.ipv4.conf.all.route_localnet"
+    if any(link["kind"] == "bridge" for link in told.get("links") or ()):
+        yield f"net.bridge.bridge-nf-call-{FAMILIES[family]}tables"
 
 
 def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Fact]:

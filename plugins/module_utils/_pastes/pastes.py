@@ -282,13 +282,17 @@ class _Reader:
         if not ruleset_text and not any(value for value in told.values()) and not self._pods:
             raise self._nothing_understood()
         links = _Links(told.get("links"), self.assumed)
-        links.complete(told, self._filters, self._bridge_filters, interface)
+        # A link that a whole output of links lacks is a slip of the operator, which the module names.
+        is_listed = self._shown.is_whole(commands.LINK)
+        links.complete(told, self._filters, self._bridge_filters, "" if is_listed else interface)
         for pod in self._pods.values():
             links.add_pod(pod, told.get("routes") or ())
         told["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
         links.add_addresses(told.get("routes") or (), self._local, told.get("ipvs") or ())
         links.add_routed_pods(told.get("routes") or ())
         told["links"] = links.found
+        attached = [str(link["name"]) for link in links.found if link.pop("xdp", False)]
+        told["bpf"] = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached] or None
         if self._settings:
             told["settings"] = {
                 "node": self._settings["node"],
@@ -303,8 +307,9 @@ class _Reader:
             }
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels)
         names = [str(empty["name"]) for empty in lacking]
-        if not self._shown.is_whole(commands.IPSET):
-            names += self._sets
+        whole = [part for part in self._shown.of(commands.IPSET) if part.is_whole]
+        shown = {name for part in whole for name in netfilter_text.ipsets(part, lambda _reason, _line: None)}
+        names += (name for name in self._sets if name not in shown)
         facts += [OpenFact(snapshot_facts.elements(name)) for name in names]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]

@@ -19,7 +19,12 @@ from .commands import Part
 
 SHOWN = 5  # names of one state in an error
 _EXTENSION = re.compile(r"\.(?:txt|log|out|json)$")
-_WORD = re.compile(r"(?:^|[-_. ])(before|after|old|new)(?=$|[-_. ])", re.IGNORECASE)
+_WORD = re.compile(
+    r"(?:^|[-_. ])(before|after|old|new|good|bad|broken|fixed|working|failing|(?:node|host|worker)[-_]?\d+)(?=$|[-_. ])",
+    re.IGNORECASE,
+)
+_FAMILY = re.compile(r"ip[-_. ].*[-_.][46]$")  # the number at the end of the name is that of the IP version
+_PASSING = (commands.NEIGHBOUR, commands.ROUTE_GET)  # outputs that differ also where the node's state is the same
 _TIME = re.compile(r"[-_. ](\d{4}-?\d\d-?\d\d(?:[-_T ]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?Z?|\d{10})(?=$|[-_. ])")
 _NUMBER = re.compile(r"(?<!table)(?<!-t)[-_.](\d{1,2})$")  # not of a routing table
 _NAMESPACE = re.compile(r"ip netns exec \S+ ")  # whose name may have numbers
@@ -48,7 +53,7 @@ def output_name(name: str) -> OutputName:
     for pattern in (_WORD, _TIME):
         states += pattern.findall(stem)
         stem = pattern.sub("", stem)
-    number = _NUMBER.search(stem)
+    number = None if _FAMILY.match(stem) else _NUMBER.search(stem)
     return OutputName(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
 
 
@@ -57,19 +62,43 @@ def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
     for name, of_name in parts.items():
         command, state = output_name(name)
-        base = _NUMBER.sub("", command)
+        base = command if _FAMILY.match(command) else _NUMBER.sub("", command)
         for part in of_name:
-            if part.kind and not part.is_pod and any(map(str.strip, part.lines)):
+            if part.kind and part.kind not in _PASSING and not part.is_pod and any(map(str.strip, part.lines)):
                 of_key = outputs.setdefault(base, {}).setdefault((part.kind, part.family, part.table, part.chain), {})
                 of_key.setdefault(state, []).extend(without_counters(part))
     states = {state for keys in outputs.values() for of_key in keys.values() if _differ(of_key) for state in of_key}
-    if states:
-        raise _two_states(sorted(states), parts)
+    named = [{state for state in of_key if _WORD.fullmatch(state)} for keys in outputs.values() for of_key in keys.values()]
+    mixed = set[str]().union(*named) if all(len(of_key) < 2 for of_key in named) else set[str]()  # of different commands
+    if states or len(mixed) > 1:
+        raise _two_states(sorted(states or mixed), parts)
+    _check_within(parts)
+
+
+def _check_within(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
+    """Raises Invalid if a text has the outputs of several nodes, by its prompts, or iptables-save twice with other rules."""
+    of_node = [part for of_name in parts.values() for part in of_name if part.kind and not part.is_pod]
+    hosts = sorted({part.host for part in of_node} - {""})
+    if len(hosts) > 1:
+        raise Invalid(
+            "dump", f"outputs of the nodes {', '.join(hosts[:SHOWN])}", "outputs of one node. Leave out those of the others"
+        )
+    for name, of_name in parts.items():
+        saved = [
+            part for part in of_name if part.is_save and part.is_whole and not part.is_pod and any(map(str.strip, part.lines))
+        ]
+        for family in ("ipv4", "ipv6"):
+            texts = {tuple(without_counters(part)) for part in saved if part.family == family}
+            if len(texts) > 1:
+                given = f"{len(texts)} different outputs of iptables-save for {family} in {name}"
+                raise Invalid(
+                    "dump", given, "outputs of one state. Leave out those of the others, and trace the states one by one"
+                )
 
 
 def without_counters(part: Part) -> list[str]:
     """Return the lines of an output without the counters of rules, and without lifetimes."""
-    lines = (_COUNTERS.sub("", line) for line in part.lines if line.strip())
+    lines = (_COUNTERS.sub("", line) for line in part.lines if line.strip() and not line.startswith("#"))
     return [(_COLUMNS.sub(r"\1", line) if part.kind == commands.IPTABLES_LIST else line).strip() for line in lines]
 
 

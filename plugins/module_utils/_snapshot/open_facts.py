@@ -14,6 +14,7 @@ RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
 )  # fmt: skip
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
 POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY = "pod-side", "bridge-ports", "recent", "legacy"
+HAIRPIN = "hairpin"
 
 
 class Fact(t.NamedTuple):
@@ -132,6 +133,16 @@ def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:
     subject = next((address for address in addresses if (":" in address) == (family == "ipv6")), str(link.get("name")))
     what = f"By which of its links the pod at {link.get('name')} answers is open."
     return Fact(f"{POD_SIDE}:{subject}", what, "kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all")
+
+
+def hairpin(port: str) -> Fact:
+    """port: of a bridge."""
+    return Fact(f"{HAIRPIN}:{port}", f"Whether the bridge sends frames back by its port {port} is open.", "ip -d link")
+
+
+def setting(key: str) -> Fact:
+    """key: the name of the setting, which is the id."""
+    return Fact(key, f"The setting {key} is open.", f"sysctl {key}")
 
 
 def forwarding(key: str) -> Fact:

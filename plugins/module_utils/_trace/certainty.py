@@ -16,6 +16,7 @@ from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import (
     ADDRESSES,
     CHAIN,
+    HAIRPIN,
     IPVS,
     NEIGHBORS,
     POD_SIDE,
@@ -27,7 +28,7 @@ from .._snapshot.open_facts import (
     SET,
     Fact,
 )
-from .._twin.worlds import FORWARDS, Open
+from .._twin.worlds import FORWARDS, SETTINGS, Open
 from . import likelihood, path
 from .verdict import ARRIVED, UNKNOWN
 
@@ -115,6 +116,8 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             ADDRESSES: is_back,
             POD_SIDE: name == answer["pod_side"],
             RECENT: subject in records,
+            HAIRPIN: subject in packet_path.entrances,
+            **dict.fromkeys(SETTINGS, True),
             IPVS: bool(answer["is_virtual"]),
         }
         if fact.values and is_met.get(kind, False):

@@ -24,6 +24,7 @@ from .._snapshot.open_facts import (
     BRIDGE_PORTS,
     CHAIN,
     CUT,
+    HAIRPIN,
     IPVS,
     JUMP,
     LEGACY,
@@ -58,8 +59,15 @@ Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
 KINDS = (
     *(RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP),
-    *(POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY),
+    *(POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY, HAIRPIN),
 )
+# Further settings of which a fact may be open, with their values in a new network namespace.
+SETTINGS = {
+    "net.ipv4.conf.all.src_valid_mark": 0,
+    "net.ipv4.conf.all.route_localnet": 0,
+    "net.bridge.bridge-nf-call-iptables": 1,
+    "net.bridge.bridge-nf-call-ip6tables": 1,
+}
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
 DECISIVE = (
@@ -68,6 +76,7 @@ DECISIVE = (
     RULES,
     RP_FILTER,
     POD_SIDE,
+    HAIRPIN,
     RECENT,
     CHAIN,
     SET,
@@ -76,6 +85,7 @@ DECISIVE = (
     BRIDGE_PORTS,
     NEIGHBORS,
     *FORWARDS,
+    *SETTINGS,
     NFT,
     LEGACY,
     TABLE,
@@ -109,11 +119,12 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     listed = [entry for entry in map(OpenFact.from_plain, entries(snapshot, "open")) if entry.family in ("", packet.family)]
     numbers = {entry.fact.fact: entry.table for entry in listed}
     without_values = {entry.fact.fact for entry in listed if entry.is_cut}
-    facts = [entry.fact for entry in listed]
+    facts = [entry.fact for entry in listed if not _is_known(snapshot, entry.fact.fact)]
     if packet.family == "ipv4":
         links = (str(link["name"]) for link in entries(snapshot, "links"))
         facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
     sides = _pod_sides(snapshot, packet.family)
+    facts += map(open_facts.hairpin, _ports(snapshot))
     facts += [*sides, *map(open_facts.recent, _open_records(snapshot, packet))]
     if packet.interface:
         settings = snapshot.get("settings") or {}
@@ -132,6 +143,8 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         ADDRESSES: lambda _fact: _addresses(packet) if packet.interface and ROUTES not in numbers else (),
         POD_SIDE: lambda fact: _answers(sides[fact]),
         RECENT: lambda fact: _records(fact.subject),
+        HAIRPIN: lambda fact: _hairpins(fact.subject),
+        **{key: lambda fact: _setting(fact.fact) for key in SETTINGS},
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -148,7 +161,7 @@ def check(snapshot: Entry) -> None:
     for number, entry in enumerate(entries(snapshot, "open")):
         fact = OpenFact.from_plain(entry).fact
         words = 3 if fact.kind in (CHAIN, POLICY, JUMP) else 2 if fact.kind in (TABLE, CUT) else 0
-        if fact.kind not in KINDS or (words and len(fact.subject.split(" ")) != words):
+        if fact.kind not in (*KINDS, *SETTINGS) or (words and len(fact.subject.split(" ")) != words):
             raise Invalid(f"snapshot.open[{number}].fact", fact.fact, f"an id that begins with one of {', '.join(KINDS)}")
 
 
@@ -199,6 +212,40 @@ def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, list[Entry]]:
         for link in links
         if len(links) > 1
     }
+
+
+def _is_known(snapshot: Entry, key: str) -> bool:
+    """Whether the snapshot has one of SETTINGS, as by the option assume."""
+    settings, name = snapshot.get("settings") or {}, key.rpartition(".")[2]
+    every = (settings.get("ipv4") or {}).get("all") or {}
+    return key in SETTINGS and (key in (settings.get("node") or {}) or (".all." in key and name in every))
+
+
+def _setting(key: str) -> t.Iterator[Value]:
+    usual = SETTINGS[key]
+    yield Value(str(usual), f"{key} is {usual}")
+    yield Value(str(1 - usual), f"{key} is {1 - usual}", partial(with_settings, assume={key: 1 - usual}))
+
+
+def _ports(snapshot: Entry) -> list[str]:
+    """The ports of bridges of which pasted outputs do not show whether frames come back."""
+    links = entries(snapshot, "links") if "open" in snapshot else []
+    bridges = {link.get("name") for link in links if link.get("kind") == "bridge"}
+    ports = (link for link in links if link.get("master") in bridges)
+    return [str(port["name"]) for port in ports if "hairpin" not in (port.get("settings") or {})]
+
+
+def _hairpins(port: str) -> t.Iterator[Value]:
+    yield Value("off", f"hairpin of {port} is off")
+    yield Value("on", f"hairpin of {port} is on", partial(_with_hairpin, port=port))
+
+
+def _with_hairpin(snapshot: Snapshot, port: str) -> Snapshot:
+    links = [dict(link) for link in entries(snapshot, "links")]
+    for link in links:
+        if link.get("name") == port:
+            link["settings"] = {**(link.get("settings") or {}), "hairpin": 1}
+    return {**snapshot, "links": links}
 
 
 def recent_chains(snapshot: Entry) -> dict[str, list[str]]:
