@@ -110,11 +110,11 @@ options:
         V(DROP). C(set:NAME) is V(with) or V(without) the addresses of the packet. C(routes) is V(pod), V(own) or V(elsewhere),
         which says where the destination is, and if the node itself sends, V(none) or V(elsewhere). C(routes:TABLE) is
         V(empty), or the link by which the table leads. C(addresses) is V(own) if the node has the destination, else V(other).
-        C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none). C(recent:NAME) is V(with) or
-        V(without) a record of the packet's source. C(pod-side:ADDRESS) is the link by which a
-        pod with several links answers.
-      - C(neighbors), C(nft), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN), C(bridge-ports:LINK) and
-        C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
+        C(rules) is V(kernel), or a table to which a rule leads. C(ipvs) is V(none). C(recent:NAME) is V(with) or V(without) a
+        record of the packet's source. C(pod-side:ADDRESS) is the link by which a pod with several links answers.
+        C(hairpin:PORT) is V(on) or V(off).
+      - C(neighbors), C(nft), C(legacy), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN),
+        C(bridge-ports:LINK) and C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
         which has no value.
     type: dict
     default: {}
