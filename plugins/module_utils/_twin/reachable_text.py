@@ -32,9 +32,10 @@ _TO = re.compile(r"[sd]nat (?:ip6? )?to (?:\[([\da-f:]+)\]|([\d.]+)|([\da-f]*:[\
 _REDIRECT = re.compile(r"(?<!type )\bredirect(?: to : (\d+))?(?= |$)(?! [^rfpc])")
 _ADDRESS = re.compile(r"\bip6? [sd]addr set (\S+)(?= |$)(?! [^c])")
 _PORT = re.compile(rf"\b(?:{_HEADERS}) [sd]port set (\d+)(?= |$)(?! [^c])")
+# All statements that translate. Behind an operator, the same words are values of a connection's status or of a type of ICMP.
 _TRANSLATING = re.compile(
-    r"\b[sd]nat (?:ip6? )?to\b|(?<!type )\bredirect\b(?! [,}])|(?<!ether )\b[sd]addr set\b|\b[sd]port set\b"
-    r"|@ ?(?:nh|th|ih) ?,.* set\b"
+    r"(?<![-,.:|&({=<>!] )(?<!\bstatus )(?<!\btype )(?<!\b(?:jump|goto) )(?<!\S)(?:[sd]nat|redirect)(?!\S)"
+    r"|(?<!ether )\b[sd]addr set\b|\b[sd]port set\b|@ ?(?:nh|th|ih) ?,.* set\b"
 )
 _UNTRACKING = re.compile(r"\bnotrack\b|\bzone set\b")
 
@@ -174,10 +175,11 @@ def _rule(statement: str) -> Rule:
 def _translation(text: str) -> Rule:
     targets = [*_TO.finditer(text)]
     addresses = [packed(to[1] or to[2] or to[3]) for to in targets] + [packed(address) for address in _ADDRESS.findall(text)]
-    redirections = _REDIRECT.findall(text)
-    ports = [*filter(None, (to[4] for to in targets)), *filter(None, redirections), *_PORT.findall(text)]
-    is_read = len(addresses) + len(redirections) + len(_PORT.findall(text)) == len(_TRANSLATING.findall(text))
-    return Rule(addresses=tuple(addresses), ports=tuple(ports), is_open=not is_read or b"" in addresses)
+    ports = [*(to[4] for to in targets), *_REDIRECT.findall(text), *_PORT.findall(text)]
+    for pattern in (_TO, _REDIRECT, _ADDRESS, _PORT):
+        text = pattern.sub("counter", text)
+    is_open = bool(_TRANSLATING.search(text)) or b"" in addresses
+    return Rule(addresses=tuple(addresses), ports=tuple(filter(None, ports)), is_open=is_open)
 
 
 def _kinds(key: str) -> tuple[str, ...]:
