@@ -94,7 +94,7 @@ def test_another_line_is_an_error_that_says_what_is_one(line: str, message: str)
         packet_text.options(line)
 
 
-LINKS = [
+LINKS: list[dict[str, Any]] = [
     {"name": "eth0", "kind": "", "addresses": [{"address": "10.0.0.4/24"}]},
     {"name": "veth1", "kind": "veth", "addresses": [], "peer": {"addresses": ["10.1.0.5"]}},
     {"name": "cni0", "kind": "bridge", "addresses": [{"address": "10.2.0.1/24"}]},
@@ -119,3 +119,41 @@ def test_a_source_without_a_way_back_needs_the_link() -> None:
     sent = packet.from_options(packet_text.options("tcp fd00::7 > [fd00::1]:443"))
     with pytest.raises(Invalid, match="the link by which the packet comes in: no route leads back to fd00::7"):
         entrance.placed(sent, {"links": LINKS, "routes": ROUTES})
+
+
+SECOND = {"name": "eth1", "kind": "", "addresses": [{"address": "10.0.1.4/24"}]}
+OF_SECOND = {"table": "1001", "family": "ipv4", "to": "default", "via": "10.0.1.1", "dev": "eth1"}
+TWO_UPLINKS: dict[str, Any] = {"links": [*LINKS, SECOND], "routes": [*ROUTES, OF_SECOND]}
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "link"),
+    [
+        ("198.51.100.7", "10.0.0.4", "eth0"),
+        ("198.51.100.7", "10.0.1.4", "eth1"),
+        ("10.0.0.4", "10.96.0.1", ""),
+        ("10.1.0.5", "10.96.0.1", "veth1"),
+        ("10.2.0.9", "10.96.0.1", "veth2"),
+    ],
+)
+def test_of_several_uplinks_that_with_the_destination_is_the_entrance(source: str, destination: str, link: str) -> None:
+    sent = packet.from_options(packet_text.options(f"tcp {source} > {destination}:443"))
+    assert entrance.placed(sent, TWO_UPLINKS).interface == link
+
+
+@pytest.mark.parametrize("addresses", [[], [{"address": "10.96.0.1/32"}]])
+def test_a_packet_that_may_come_in_by_several_uplinks_needs_the_link(addresses: list[dict[str, str]]) -> None:
+    links = [{**link, "addresses": [*link["addresses"], *addresses]} for link in TWO_UPLINKS["links"]]
+    sent = packet.from_options(packet_text.options("tcp 198.51.100.7 > 10.96.0.1:443"))
+    with pytest.raises(Invalid, match="such as `in eth0`: it may be each of the uplinks eth0, eth1;"):
+        entrance.placed(sent, {**TWO_UPLINKS, "links": links})
+
+
+def test_a_default_route_within_the_node_makes_no_uplink() -> None:
+    proxy = {"name": "cilium_host", "kind": "veth", "addresses": [{"address": "10.3.0.1/32"}]}
+    routes = [
+        {"table": "2004", "family": "ipv4", "to": "default", "dev": "lo", "type": "local"},
+        {"table": "2005", "family": "ipv4", "to": "default", "via": "10.3.0.1", "dev": "cilium_host"},
+    ]
+    sent = packet.from_options(packet_text.options("tcp 198.51.100.7 > 10.96.0.1:443"))
+    assert entrance.placed(sent, {"links": [*LINKS, proxy], "routes": [*ROUTES, *routes]}).interface == "eth0"
