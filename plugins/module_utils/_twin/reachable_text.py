@@ -50,7 +50,7 @@ class _Block(t.NamedTuple):
 
 
 def tables(text: str) -> list[Table] | None:
-    """The tables of a text that was read word for word; None if it has another form than a listing."""
+    """Return the tables of a text that was read word for word; None if it has another form than a listing."""
     lines = [line.strip() for line in text.split("\n")]
     blocks = _blocks(lines)
     if blocks is None:
@@ -65,7 +65,7 @@ def tables(text: str) -> list[Table] | None:
 
 
 def reduced(text: str, first: int, reach: Reach) -> str:
-    """The lines that can be reached. first: number of the first table of the text in the reach."""
+    """Return the lines that can be reached. first: number of the first table of the text in the reach."""
     lines = [line.strip() for line in text.split("\n")]
     remaining, place = list[str](), 0
     for number, parts in enumerate((_blocks(lines) or {}).values(), first):
@@ -81,7 +81,7 @@ def reduced(text: str, first: int, reach: Reach) -> str:
 
 
 def _blocks(lines: t.Sequence[str]) -> dict[str, list[_Block]] | None:
-    """The blocks of each table; None if the lines have another form than a listing, or two parts of one name."""
+    """Return the blocks of each table; None if the lines have another form than a listing, or two parts of one name."""
     result: dict[str, list[_Block]] = {}
     names, name = set[tuple[str, ...]](), ""
     ends = [place for place, line in enumerate(lines) if line == "}"]
@@ -130,14 +130,14 @@ def _chain(body: t.Sequence[str]) -> Chain:
 
 
 def _elements(body: t.Sequence[str]) -> list[str]:
-    """The elements in the body of a map."""
+    """Return the elements in the body of a map."""
     first, behind = _span(body)
     text = " ".join(body[first:behind])[len(_ELEMENTS) :].rpartition("}")[0]
     return [element.strip() for element in _ELEMENT.findall(text) if element.strip()]
 
 
 def _span(body: t.Sequence[str]) -> tuple[int, int]:
-    """The places of the first line with elements and of the line behind the last; twice the end if there are none."""
+    """Return the places of the first line with elements and of the line behind the last; twice the end if there are none."""
     first = next((place for place, line in enumerate(body) if line.startswith(_ELEMENTS)), len(body))
     last = next((place for place in range(first, len(body)) if _TEXT.sub("", body[place]).endswith("}")), len(body))
     return first, last + 1 if last < len(body) else last
@@ -150,7 +150,7 @@ def _element(text: str) -> Element:
 
 
 def _with(block: t.Sequence[str], places: t.Collection[int]) -> list[str]:
-    """The lines of a map with some of its elements."""
+    """Return the lines of a map with some of its elements."""
     body = block[1:-1]
     first, behind = _span(body)
     remaining = [element for place, element in enumerate(_elements(body)) if place in places]
