@@ -115,7 +115,7 @@ END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|p|br)\b.*)\s*")  # of Markdown and HTML
 _TAG = re.compile(r"</?(?:pre|code|span)(?: [^<>]*)?>")  # of HTML, before or behind an output's line
 _MARKS = "`*: "  # around a command that a text names
-_REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190|//\s).*")  # an arrow to a line, or a remark behind it
+_REMARK = re.compile(r"(?<!\s)\s+(?:<[-=]{2,}|\u2190|//\s).*")  # an arrow to a line, or a remark behind it
 _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
@@ -123,7 +123,7 @@ _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
-    (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
+    (LINK, r"\s*\d+:\s+[^\s:]+:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),

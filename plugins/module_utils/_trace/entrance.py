@@ -3,30 +3,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""By which link a packet comes in, if the operator does not say it."""
+"""The link by which a packet comes in, if the operator does not say it."""
 
 from __future__ import annotations
 
 from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL
-from .._twin import blueprint
-from .._twin.blueprint import Entry, entries
+from .._twin import blueprint, pod_links
+from .._twin.blueprint import LOOPBACK, Entry, entries
 from .lookup import Query, Tables
 from .packet import AUTO, Packet
 
 
 def placed(packet: Packet, snapshot: Entry) -> Packet:
-    """Return the packet with the link behind which its source is, in place of AUTO. Raises Invalid if no link leads there."""
-    return packet._replace(interface=_link_to(packet.source, snapshot)) if packet.interface == AUTO else packet
+    """Return the packet with the link behind which its source is, in place of AUTO.
+
+    Raises Invalid if no link leads there, or if several uplinks do.
+    """
+    if packet.interface != AUTO:
+        return packet
+    return packet._replace(interface=_link_to(packet.source, packet.destination, snapshot))
 
 
-def _link_to(source: bytes, snapshot: Entry) -> str:
-    """The link of the pod with the address, or of the route to it; empty for an address of the node itself."""
+def _link_to(source: bytes, destination: bytes, snapshot: Entry) -> str:
+    """Find the link of the pod with the source address, or of the route to it; empty for an address of the node itself."""
     shown = fields.show(source)
-    for link in entries(snapshot, "links"):
-        if shown in [str(address.get("address")).partition("/")[0] for address in link.get("addresses") or ()]:
-            return ""
+    if any(_has(link, source) for link in entries(snapshot, "links")):
+        return ""
     for link in entries(snapshot, "links"):
         if shown in ((link.get("peer") or {}).get("addresses") or ()):
             return str(link["name"])
@@ -35,11 +39,36 @@ def _link_to(source: bytes, snapshot: Entry) -> str:
     if route is None or not route.hops:
         expected = f"the link by which the packet comes in: no route leads back to {shown}"
         raise Invalid("packet.interface", AUTO, expected)
-    return "" if route.type == LOCAL else _port(route.hops[0].dev, snapshot)
+    if route.type == LOCAL:
+        return ""
+    is_default = not route.dst[1]
+    return _port(_uplink(route.hops[0].dev, destination, snapshot) if is_default else route.hops[0].dev, snapshot)
+
+
+def _has(link: Entry, address: bytes) -> bool:
+    shown = fields.show(address)
+    return any(str(entry.get("address")).partition("/")[0] == shown for entry in link.get("addresses") or ())
+
+
+def _uplink(of_default: str, destination: bytes, snapshot: Entry) -> str:
+    """Find the uplink by which a packet from outside comes in: a sender does not know the node's default route.
+
+    of_default: the uplink of that route. Raises Invalid if the packet may come in by another one.
+    """
+    # Default routes of proxies lead to the loopback interface, or to a veth between namespaces of the node.
+    inner = {LOOPBACK, *pod_links.pod_links({**snapshot, "routes": []})}
+    uplinks = {of_default} | (pod_links.uplinks(snapshot) - inner)
+    with_address = uplinks.intersection(str(link["name"]) for link in entries(snapshot, "links") if _has(link, destination))
+    for candidates in (uplinks, with_address):
+        if len(candidates) == 1:
+            return candidates.pop()
+    names = ", ".join(sorted(uplinks))
+    expected = f"the link by which the packet comes in, such as `in {of_default}`: it may be each of the uplinks {names}"
+    raise Invalid("packet.interface", AUTO, expected)
 
 
 def _port(name: str, snapshot: Entry) -> str:
-    """The link, or the first port of a bridge, behind which the pods of the bridge are."""
+    """Return the link, or the first port of a bridge, behind which the pods of the bridge are."""
     ports = (str(link["name"]) for link in entries(snapshot, "links") if link.get("master") == name)
     kinds = {link.get("name"): link.get("kind") for link in entries(snapshot, "links")}
     return next(ports, name) if kinds.get(name) == "bridge" else name

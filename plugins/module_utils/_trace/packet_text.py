@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A packet as a line of text: our own form, and those of tcpdump, conntrack and the LOG target of iptables."""
+"""A packet as a line of text: in a plain form, or in those of tcpdump, conntrack and the LOG target of iptables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import re
 import socket
 import typing as t
 
+from .._core import fields
 from .._core.errors import Invalid
+from .._core.fields import Unfit
 from .packet import AUTO
 
 Options = dict[str, t.Any]
@@ -20,20 +22,37 @@ FORMS = (
     " iptables' LOG"
 )
 LONGEST = 1000  # characters; a line of tcpdump -v has about 300
-FIRST = "the first packet of a connection: a line with Flags [S], and not an answer to it"
-_ICMP_WORDS = ("icmp", "icmp6", "icmpv6")
-_OWN = re.compile(
+FIRST = (
+    "the first packet of a connection: a SYN without ACK, such as Flags [S], an INIT of SCTP, a datagram of UDP or an echo"
+    " request of ICMP. An answer or an ICMP error begins no connection"
+)
+PORTS_OR_ECHO = (
+    "a packet of TCP, UDP or SCTP with its ports, or an echo request of ICMP. For another protocol, write a line such as"
+    " gre 10.0.0.1 > 10.0.0.2 in eth0"
+)
+_ECHO_TYPES = {"icmp": "8", "icmp6": "128", "icmpv6": "128"}  # by the name of the protocol (RFC 792, RFC 4443)
+_PLAIN = re.compile(
     r"(?P<protocol>[\w-]+)\s+(?P<source>\S+)\s*(?:>|->)\s*(?P<destination>\S+?)"
     r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?"
 )
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::(\S+))?")
-# tcpdump prints the port behind a dot, and the link and the direction before the protocol with -i any.
+# tcpdump prints the port behind a dot, and the link and the direction before the protocol with -i any. Of a tunnel or an ICMP
+# error, it prints the inner packet behind the outer one.
 _TCPDUMP = re.compile(
-    r"(?:(?P<link>[\w.@-]+)\s+(?P<direction>In|Out|P|B|M)\s+)?(?:.*\b)?(?:IP6?|length \d+:)\s(?:\(.*\)\s+)?"
-    r"(?P<source>[\w.:-]+)\s>\s(?P<destination>[\w.:-]+):\s(?P<rest>.*)"
+    r"(?:(?P<link>[\w.@-]+)\s+(?P<direction>In|Out|P|B|M)\s+)?(?:.*?\b)?(?:IP6?|length \d+:)\s(?:\(.*?\)\s+)?"
+    r"(?P<source>[\w.:-]+)\s>\s(?P<destination>[\w.:-]+):\s(?:\[[^\]]*\]\s)*(?P<rest>.*)"
 )
+_PROTOCOLS = (  # by what tcpdump prints behind the ends; the first that fits
+    ("tcp", re.compile(r"Flags \[|tcp\b")),
+    ("sctp", re.compile(r"sctp\b")),
+    ("icmp", re.compile(r"ICMP")),
+    ("", re.compile(r"dccp|udp-?lite|\[\|(?:tcp|sctp)", re.IGNORECASE)),
+    ("udp", re.compile(r"")),
+)
+_LATER = re.compile(r"Flags \[(?!S[^.\]]*\])|sctp\b[^\[]*\[(?!INIT\])|ICMP(?!6?,? echo request\b)")
 _TIME = re.compile(r"^(?:\d{4}-\d\d-\d\d\s+)?\d\d:\d\d:\d\d(?:\.\d+)?\s+")
 _PAIR = re.compile(r"(\w+)=(\S*)")
+_LOG = re.compile(r"\bIN=\S* OUT=.*")  # behind the prefix of the rule
 
 
 def options(text: str) -> Options:
@@ -44,30 +63,32 @@ def options(text: str) -> Options:
     line = " ".join(text.split())
     if len(line) > LONGEST:
         raise Invalid("packet", f"{line[:80]}...", f"{FORMS}, of at most {LONGEST} characters")
-    for read in (_log, _conntrack, _tcpdump, _own):
+    if not line.isprintable():
+        raise Invalid("packet", line, f"{FORMS}, of printable characters")
+    for read in (_log, _conntrack, _tcpdump, _plain):
         described = read(line)
         if described:
             return described
     raise Invalid("packet", text, FORMS)
 
 
-def _own(line: str) -> Options | None:
-    found = _OWN.fullmatch(line)
-    if not found:
+def _plain(line: str) -> Options | None:
+    match = _PLAIN.fullmatch(line)
+    if not match:
         return None
-    protocol = found["protocol"].lower()
-    ends = {name: _end(found[name]) for name in ("source", "destination")}
-    described: Options = {"protocol": "icmp" if protocol in _ICMP_WORDS else protocol}
+    protocol = match["protocol"].lower()
+    ends = {name: _end(match[name]) for name in ("source", "destination")}
+    described: Options = {"protocol": "icmp" if protocol in _ECHO_TYPES else protocol}
     for name, (address, port) in ends.items():
         described[name] = address
         if port:
             described[f"{name}_port"] = _port(port, protocol)
-    mark = {"mark": found["mark"]} if found["mark"] else {}
-    return {**described, "interface": found["interface"] or AUTO, **mark}
+    mark = {"mark": match["mark"]} if match["mark"] else {}
+    return {**described, "interface": match["interface"] or AUTO, **mark}
 
 
 def _end(text: str) -> tuple[str, str]:
-    """The address and the port of one end; IPv6 with a port is in brackets."""
+    """Divide one end into address and port; IPv6 with a port is in brackets."""
     bracketed = _BRACKETED.fullmatch(text)
     if bracketed:
         return bracketed[1], bracketed[2] or ""
@@ -77,9 +98,9 @@ def _end(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _port(text: str, protocol: str) -> int | str:
-    """A port, which tcpdump prints by the name of its service where it is called without -n."""
-    if text.isdigit():
+def _port(text: str, protocol: str) -> int:
+    """Read a port, which tcpdump prints by the name of its service where it is called without -n."""
+    if _is_number(text):
         return int(text)
     try:
         return socket.getservbyname(text, protocol)
@@ -87,48 +108,90 @@ def _port(text: str, protocol: str) -> int | str:
         raise Invalid("packet", text, f"a port as a number: {text} is no service of {protocol}") from None
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
 def _tcpdump(line: str) -> Options | None:
-    found = _TCPDUMP.search(_TIME.sub("", line))
-    if not found:
+    match = _TCPDUMP.match(_TIME.sub("", line))
+    if not match:
         return None
-    rest = found["rest"]
-    if re.match(r"Flags \[(?:S\.|R)|ICMP6?,? echo reply", rest):
+    rest = match["rest"]
+    if _LATER.match(rest):
         raise Invalid("packet", line, FIRST)
-    protocol = "icmp" if rest.startswith("ICMP") else "tcp" if rest.startswith("Flags [") else "udp"
+    protocol = next(name for name, pattern in _PROTOCOLS if pattern.match(rest))
     described: Options = {"protocol": protocol}
     for name in ("source", "destination"):
-        address, port = found[name], ""
+        address, port = match[name], ""
+        if not protocol or (protocol != "icmp" and _is_address(address)):
+            raise Invalid("packet", line, PORTS_OR_ECHO)
         if protocol != "icmp":
             address, _dot, port = address.rpartition(".")
             described[f"{name}_port"] = _port(port, protocol)
         described[name] = address
-    return {**described, "interface": found["link"].partition("@")[0] if found["direction"] == "In" else AUTO}
+    return {**described, "interface": match["link"].partition("@")[0] if match["direction"] == "In" else AUTO}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(fields.address(text))
+    except Unfit:
+        return False
 
 
 def _conntrack(line: str) -> Options | None:
-    """The first of the two tuples of an entry, which is that of the connection's first packet."""
+    """Read the first of the two tuples of an entry, which is that of the connection's first packet."""
     if not re.match(r"(?:\[\w+\]\s+)?(?:ipv[46]\s+\d+\s+)?\w+\s+\d+ ", line) or " src=" not in line or " dst=" not in line:
         return None
-    values: dict[str, str] = {}
-    for name, value in _PAIR.findall(line):
-        values.setdefault(name, value)
+    values = _pairs(line)
     words = re.sub(r"^(?:\[\w+\]\s+)?(?:ipv[46]\s+\d+\s+)?", "", line).split()
-    protocol = "icmp" if words[0] in _ICMP_WORDS else words[0]
-    ports = {f"{name}_port": int(values[key]) for name, key in (("source", "sport"), ("destination", "dport")) if key in values}
+    protocol = _protocol(line, words[0], values.get("type"))
+    ports = _ports(values, "sport", "dport")
     return {"protocol": protocol, "source": values["src"], "destination": values["dst"], "interface": AUTO, **ports}
 
 
 def _log(line: str) -> Options | None:
-    """A packet that iptables' LOG or nft's log wrote to the kernel's log. On a bridge, PHYSIN is the port."""
-    values = dict(_PAIR.findall(line))
-    if not {"IN", "OUT", "SRC", "DST", "PROTO"} <= {*values}:
+    """Read a packet that iptables' LOG or nft's log wrote to the kernel's log. On a bridge, PHYSIN is the port."""
+    match = _LOG.search(line)
+    values = _pairs(match[0]) if match else {}
+    if not match or not {"SRC", "DST", "PROTO"} <= {*values}:
         return None
-    protocol = values["PROTO"].lower()
+    words = match[0].split()
+    if values["PROTO"] == "TCP" and ("SYN" not in words or "ACK" in words):
+        raise Invalid("packet", line, FIRST)
     described: Options = {
-        "protocol": "icmp" if protocol in _ICMP_WORDS else protocol,
+        "protocol": _protocol(line, values["PROTO"].lower(), values.get("TYPE")),
         "source": values["SRC"],
         "destination": values["DST"],
         "interface": values.get("PHYSIN") or values["IN"],
     }
-    ports = {f"{name}_port": int(values[key]) for name, key in (("source", "SPT"), ("destination", "DPT")) if key in values}
+    ports = _ports(values, "SPT", "DPT")
     return {**described, **ports, **({"mark": values["MARK"]} if values.get("MARK") else {})}
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Return the values by name, of each name the first: those of an answer, or of the packet in an ICMP error, come later."""
+    values: dict[str, str] = {}
+    for name, value in _PAIR.findall(line):
+        values.setdefault(name, value)
+    return values
+
+
+def _protocol(line: str, name: str, icmp_type: str | None) -> str:
+    """Return the name of a protocol as the option has it. Raises Invalid for a packet of ICMP that is no echo request."""
+    if name not in _ECHO_TYPES:
+        return name
+    if icmp_type != _ECHO_TYPES.get(name):
+        raise Invalid("packet", line, FIRST)
+    return "icmp"
+
+
+def _ports(values: t.Mapping[str, str], source: str, destination: str) -> dict[str, int]:
+    """Return the ports of a tool that prints them as numbers. source, destination: names of the values."""
+    ports = {}
+    for option, name in (("source_port", source), ("destination_port", destination)):
+        if name in values:
+            if not _is_number(values[name]):
+                raise Invalid("packet", f"{name}={values[name]}", "a line with ports as numbers")
+            ports[option] = int(values[name])
+    return ports

@@ -32,9 +32,10 @@ _TO = re.compile(r"[sd]nat (?:ip6? )?to (?:\[([\da-f:]+)\]|([\d.]+)|([\da-f]*:[\
 _REDIRECT = re.compile(r"(?<!type )\bredirect(?: to : (\d+))?(?= |$)(?! [^rfpc])")
 _ADDRESS = re.compile(r"\bip6? [sd]addr set (\S+)(?= |$)(?! [^c])")
 _PORT = re.compile(rf"\b(?:{_HEADERS}) [sd]port set (\d+)(?= |$)(?! [^c])")
+# All statements that translate. Behind an operator, the same words are values of a connection's status or of a type of ICMP.
 _TRANSLATING = re.compile(
-    r"\b[sd]nat (?:ip6? )?to\b|(?<!type )\bredirect\b(?! [,}])|(?<!ether )\b[sd]addr set\b|\b[sd]port set\b"
-    r"|@ ?(?:nh|th|ih) ?,.* set\b"
+    r"(?<![-,.:|&({=<>!] )(?<!\bstatus )(?<!\btype )(?<!\b(?:jump|goto) )(?<!\S)(?:[sd]nat|redirect)(?!\S)"
+    r"|(?<!ether )\b[sd]addr set\b|\b[sd]port set\b|@ ?(?:nh|th|ih) ?,.* set\b"
 )
 _UNTRACKING = re.compile(r"\bnotrack\b|\bzone set\b")
 
@@ -49,7 +50,7 @@ class _Block(t.NamedTuple):
 
 
 def tables(text: str) -> list[Table] | None:
-    """The tables of a text that was read word for word; None if it has another form than a listing."""
+    """Return the tables of a text that was read word for word; None if it has another form than a listing."""
     lines = [line.strip() for line in text.split("\n")]
     blocks = _blocks(lines)
     if blocks is None:
@@ -64,7 +65,7 @@ def tables(text: str) -> list[Table] | None:
 
 
 def reduced(text: str, first: int, reach: Reach) -> str:
-    """The lines that can be reached. first: number of the first table of the text in the reach."""
+    """Return the lines that can be reached. first: number of the first table of the text in the reach."""
     lines = [line.strip() for line in text.split("\n")]
     remaining, place = list[str](), 0
     for number, parts in enumerate((_blocks(lines) or {}).values(), first):
@@ -80,7 +81,7 @@ def reduced(text: str, first: int, reach: Reach) -> str:
 
 
 def _blocks(lines: t.Sequence[str]) -> dict[str, list[_Block]] | None:
-    """The blocks of each table; None if the lines have another form than a listing, or two parts of one name."""
+    """Return the blocks of each table; None if the lines have another form than a listing, or two parts of one name."""
     result: dict[str, list[_Block]] = {}
     names, name = set[tuple[str, ...]](), ""
     ends = [place for place, line in enumerate(lines) if line == "}"]
@@ -129,14 +130,14 @@ def _chain(body: t.Sequence[str]) -> Chain:
 
 
 def _elements(body: t.Sequence[str]) -> list[str]:
-    """The elements in the body of a map."""
+    """Return the elements in the body of a map."""
     first, behind = _span(body)
     text = " ".join(body[first:behind])[len(_ELEMENTS) :].rpartition("}")[0]
     return [element.strip() for element in _ELEMENT.findall(text) if element.strip()]
 
 
 def _span(body: t.Sequence[str]) -> tuple[int, int]:
-    """The places of the first line with elements and of the line behind the last; twice the end if there are none."""
+    """Return the places of the first line with elements and of the line behind the last; twice the end if there are none."""
     first = next((place for place, line in enumerate(body) if line.startswith(_ELEMENTS)), len(body))
     last = next((place for place in range(first, len(body)) if _TEXT.sub("", body[place]).endswith("}")), len(body))
     return first, last + 1 if last < len(body) else last
@@ -149,7 +150,7 @@ def _element(text: str) -> Element:
 
 
 def _with(block: t.Sequence[str], places: t.Collection[int]) -> list[str]:
-    """The lines of a map with some of its elements."""
+    """Return the lines of a map with some of its elements."""
     body = block[1:-1]
     first, behind = _span(body)
     remaining = [element for place, element in enumerate(_elements(body)) if place in places]
@@ -174,10 +175,11 @@ def _rule(statement: str) -> Rule:
 def _translation(text: str) -> Rule:
     targets = [*_TO.finditer(text)]
     addresses = [packed(to[1] or to[2] or to[3]) for to in targets] + [packed(address) for address in _ADDRESS.findall(text)]
-    redirections = _REDIRECT.findall(text)
-    ports = [*filter(None, (to[4] for to in targets)), *filter(None, redirections), *_PORT.findall(text)]
-    is_read = len(addresses) + len(redirections) + len(_PORT.findall(text)) == len(_TRANSLATING.findall(text))
-    return Rule(addresses=tuple(addresses), ports=tuple(ports), is_open=not is_read or b"" in addresses)
+    ports = [*(to[4] for to in targets), *_REDIRECT.findall(text), *_PORT.findall(text)]
+    for pattern in (_TO, _REDIRECT, _ADDRESS, _PORT):
+        text = pattern.sub("counter", text)
+    is_open = bool(_TRANSLATING.search(text)) or b"" in addresses
+    return Rule(addresses=tuple(addresses), ports=tuple(filter(None, ports)), is_open=is_open)
 
 
 def _kinds(key: str) -> tuple[str, ...]:

@@ -66,6 +66,13 @@ POLICY = (
     " chain forward { type filter hook forward priority 0; ip daddr vmap @pods; }\n}\n"
 )
 
+BY_PREFIX = (
+    "table ip nat {\n chain prerouting { type nat hook prerouting priority -100;"
+    " dnat ip prefix to ip daddr map { 10.96.0.1/32 : 10.244.0.1/32 }; }\n}\n"
+    "table ip guard {\n map pods { type ipv4_addr : verdict; elements = { 10.244.0.1 : drop } }\n"
+    " chain forward { type filter hook forward priority 0; ip daddr vmap @pods; }\n}\n"
+)
+
 
 @functools.cache
 def snapshot(mode: str) -> dict[str, Any]:
@@ -148,6 +155,15 @@ def test_rules_for_the_pod_behind_a_service_are_met(mode: str, monkeypatch: pyte
     whole, part = answers(monkeypatch, snapshot(mode), packet)
     assert comparable(part) == comparable(whole)
     assert sorted(way["verdict"] for way in part["branches"]) == ["dropped", "forwarded", "forwarded"]
+
+
+@pytest.mark.parametrize("key", ["nftables", "nftables_text"])
+def test_a_rule_for_an_address_of_a_map_is_met(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = isolation_backend.run(lambda isolated: listed(isolated, "nft", BY_PREFIX), 60)[key]
+    of_node = {"links": LINKS, "routes": ROUTES, "neighbors": NEIGHBORS, "settings": SETTINGS, key: listing}
+    packet = {"interface": "eth0", "source": "192.0.2.9", "destination": "10.96.0.1", "destination_port": 80}
+    whole, part = answers(monkeypatch, of_node, packet)
+    assert (part["verdict"], comparable(part)) == ("dropped", comparable(whole))
 
 
 @hypothesis.given(seed=st.integers(0, 2**32), is_ipv6=st.booleans())

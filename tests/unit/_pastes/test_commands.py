@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -104,3 +105,27 @@ def test_the_rules_of_a_pod_are_left_out_and_named() -> None:
     found = pastes.read({"report": f"$ kubectl exec web -- iptables-save\n*nat\nCOMMIT\n$ ip a\n{OF_NODE}"})
     assert found.snapshot["iptables"] is None
     assert "A pod printed an output of iptables. It is left out: only the links of pods are in the twin." in found.assumed
+
+
+@pytest.mark.parametrize(("start", "repeated", "end"), [("", " ", "x"), ("2: ", "a@", "")])
+def test_a_long_line_takes_no_longer_than_ten_short_ones_of_its_length(start: str, repeated: str, end: str) -> None:
+    def seconds(count: int, lines: int) -> float:
+        text = f"{start}{repeated * count}{end}\n" * lines
+        began = time.process_time()
+        commands.parts("report", text)
+        return time.process_time() - began
+
+    assert seconds(20_000, 1) < 4 * seconds(2_000, 10) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [("10.0.0.0/8 dev eth0   <--- this one", "10.0.0.0/8 dev eth0"), ("   // a remark", ""), ("a  b \u2190 c", "a  b")],
+)
+def test_a_remark_behind_a_line_is_no_part_of_it(line: str, rest: str) -> None:
+    assert [part.lines for part in commands.parts("ip route", line)] == [(rest,)]
+
+
+@pytest.mark.parametrize("line", ["2: eth0: <UP> mtu 1500", "3: veth1@if2: <UP> mtu 1500", "eth0: <UP> mtu 1500", "7: a@b: <UP>"])
+def test_a_line_that_begins_a_link_is_recognized(line: str) -> None:
+    assert kinds(line) == [(commands.LINK, False)]

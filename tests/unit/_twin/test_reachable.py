@@ -69,9 +69,17 @@ EVERY = {"own", "other", "http", "https"}
         (TCP, ruleset(PORTS, UNTRACKED), {"http", "raw"}),
         (TCP, ruleset(f"dnat to ip saddr map {{ 192.0.2.9 : 10.9.9.9 }}\n\t\t{ADDRESSES}"), EVERY),
         (TCP, ruleset(f"dnat to 10.96.0.1-10.96.0.9\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"dnat ip prefix to ip daddr map {{ 10.96.0.1 : 10.96.0.2/32 }}\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"snat ip interval to ip saddr map @sources\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"dnat ip addr . port to ip daddr . tcp dport map @targets\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"tcp dport 80 dnat to :443\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"dnat 10.96.0.2\n\t\t{ADDRESSES}"), EVERY),
+        (TCP, ruleset(f"tcp dport 80 redirect to :80-90\n\t\t{ADDRESSES}"), EVERY),
         (TCP, ruleset(f"ip daddr set ip saddr\n\t\t{ADDRESSES}"), EVERY),
         (TCP, ruleset(f"ip daddr set 10.96.0.2\n\t\t{ADDRESSES}"), {"own", "other"}),
         (TCP, ruleset(f"icmp type redirect ct status dnat accept\n\t\t{ADDRESSES}"), {"own"}),
+        (TCP, ruleset(f"ct status snat,dnat accept\n\t\tct status != dnat drop\n\t\t{ADDRESSES}"), {"own"}),
+        (TCP, ruleset(f"icmp type {{ redirect, echo-request }} accept\n\t\tjump redirect\n\t\t{ADDRESSES}"), {"own"}),
         (TCP, ruleset(f"{ADDRESSES}; counter"), EVERY),  # in another form than nft's
     ],
 )
@@ -147,6 +155,8 @@ WHOLE_KEY = lookup(header("daddr"), {"meta": {"key": "l4proto"}}, header("dport"
         (({"mangle": {"key": header("daddr"), "value": "10.96.0.2"}}, WHOLE_KEY), {"own", "other"}),
         (({"dnat": {"addr": "10.96.0.2", "port": 80}}, WHOLE_KEY), {"own", "other"}),
         (({"dnat": {"addr": {"map": {}}}}, WHOLE_KEY), {"own", "other"}),
+        (({"snat": {"addr": {"map": {}}, "family": "ip", "type_flags": "prefix"}}, WHOLE_KEY), {"own", "other"}),
+        (({"dnat": {"addr": "@targets", "type_flags": "concat"}}, WHOLE_KEY), {"own", "other"}),
         (({"xt": {"type": "target", "name": "DNAT"}}, WHOLE_KEY), {"own", "other"}),
         (({"mangle": {"key": {"payload": {"base": "nh", "offset": 128, "len": 32}}, "value": 1}}, WHOLE_KEY), {"own", "other"}),
         (
