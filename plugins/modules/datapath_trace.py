@@ -66,7 +66,8 @@ options:
       interface:
         description:
           - The link by which the packet comes in. Omit it if the node itself sends the packet.
-          - V(auto) is the link behind which the source is, by the addresses of pods and the routes.
+          - V(auto) is the link behind which the source is, by the addresses of pods and the routes. If several uplinks are
+            possible, it is the one with the destination address, or an error names them.
         type: str
       mark:
         description: The mark with which the packet comes in or is sent.
@@ -114,8 +115,8 @@ options:
         record of the packet's source. C(pod-side:ADDRESS) is the link by which a pod with several links answers.
         C(hairpin:PORT) is V(on) or V(off).
       - C(neighbors), C(nft), C(legacy), C(table:FAMILY TABLE), C(cut:FAMILY TABLE), C(jump:FAMILY TABLE CHAIN),
-        C(bridge-ports:LINK) and C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin cannot have is C(line:NUMBER),
-        which has no value.
+        C(bridge-ports:LINK) and C(rules) are V(shown) if there is no more than what the outputs show. A line that a twin
+        cannot have is C(line:NUMBER), which has no value.
     type: dict
     default: {}
   changes:
