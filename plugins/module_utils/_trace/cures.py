@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from .._core import fields
+from .._core import fields, glob
 from .._core.errors import DatapathError, Invalid
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, option
@@ -52,14 +52,15 @@ class Cure(t.NamedTuple):
 def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
     """Yield cures in the order in which they are offered: each kind after the other, and the smaller change first."""
     enis = uplinks.of(snapshot)
-    yield from _of_collection(packet, loss, snapshot, enis)
+    if not any(map(glob.is_glob, (loss.came_in_by, packet.interface, *(enis.names if enis else ())))):
+        yield from _of_collection(packet, loss, snapshot, enis)
     if not removals.is_of_cloud(fields.show(packet.destination)):
         for removal in removals.of_loss(loss, snapshot, {str(table) for table in enis.tables} if enis else ()):
             yield from _command(removal, snapshot)
 
 
 def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Cure]:
-    """Yield the profiles and modules."""
+    """Yield the profiles and modules. Their options take a name with a character of a pattern for a pattern."""
     text = loss.culprit["text"] if loss.culprit else ""
     is_filtered = "rp_filter" in text
     if enis and (is_filtered or loss.culprit is None):
@@ -83,7 +84,7 @@ def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) 
     marking = {**common, "pod_interfaces": enis.pod_interfaces}
     if packet.interface in enis.secondary:
         marking["interface_marks"] = [{"name": packet.interface, "mark": _free_mark(enis)}]
-    elif packet.interface == enis.primary and not uplinks.is_own(snapshot, packet.destination):
+    elif packet.interface == enis.primary and not uplinks.has_address(snapshot, packet.destination):
         marking["service_addresses"] = [packet.report()["destination"]]
     parts = ["mark_rule", "connmark"]
     attempts = [(marking, LOOSE, parts)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -304,6 +305,15 @@ def test_a_route_or_policy_rule_of_a_program_is_not_removed(protocol: str) -> No
         tried = candidates_for({"kind": kind, "text": text}, entries)
         assert len(tried) == (protocol in ("boot", "static", "unspec", ""))
         assert candidates_for({"kind": kind, "text": text}, {}) == []  # which the node does not have
+
+
+@pytest.mark.parametrize("name", ["*", "eth?", "[a]"])
+def test_a_name_that_options_take_for_a_pattern_is_in_no_remedy(name: str) -> None:
+    assert candidates_for(STRICT, ONE_UPLINK, name) == [] != candidates_for(STRICT, ONE_UPLINK, "eth1")
+    renamed: Entry = json.loads(json.dumps(with_enis()).replace("eth1", name))
+    of_pod: Entry = json.loads(json.dumps(with_enis()).replace("cali1a2b", name))
+    assert candidates_for(STRICT, renamed) == candidates_for(STRICT, of_pod) == []
+    assert candidates_for(STRICT, with_enis()) != []
 
 
 def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> None:
