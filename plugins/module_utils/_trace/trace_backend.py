@@ -148,7 +148,8 @@ def _ends(packet: Packet) -> Ends:
 def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], list[str]]:
     """The remedies that work, and sentences about those that were not tried in every world. Each is tried in a separate twin.
 
-    An operator's command is tried only if no remedy of the collection works. last: when the last twin may begin.
+    An operator's command is tried only if no remedy of the collection works and nothing that is unknown decides about the answer.
+    last: when the last twin may begin.
     """
     loss = _loss(found)
     if loss is None:
@@ -158,7 +159,7 @@ def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[lis
     offers: list[tuple[Cure, certainty.Exploration]] = []
     untried = 0
     for cure in cures.candidates(ask.asked.packet, loss, ask.asked.snapshot):
-        is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers)
+        is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not found["certain"]
         if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
         if time.monotonic() > last:
