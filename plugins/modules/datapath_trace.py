@@ -293,7 +293,9 @@ cures:
     - A remedy with which a packet or its reply leaves by a link under an address of another link is not among them, because a
       cloud that checks sources drops it. A packet that leaves so without any remedy is cured like one that is lost.
     - The plans of the profiles come first, from the facts of this snapshot, then single modules of this collection. Only if none
-      of these works, commands of an operator are tried. Rules that protect the node itself, in C(INPUT), are never removed.
+      of these works, and if RV(certain) is true, commands of an operator are tried.
+    - No command removes a rule that protects the node itself or belongs to a program, or a route of a routing daemon, and none
+      changes a setting other than forwarding.
   returned: success
   type: list
   elements: dict
@@ -327,6 +329,7 @@ cures:
         - name: "Remove the route that stops the packet"
           ansible.builtin.command:
             argv: [ip, route, del, blackhole, "10.0.100.2", table, "1001"]
+            expand_argument_vars: false
       takes_along: All packets to 10.0.100.2 take the next route or policy rule that fits.
       verdict: forwarded
       reply_verdict: delivered

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Cures to try for a lost packet: plans of the profiles first, then single modules, then commands of an operator."""
+"""Make the cures to try for a lost packet: plans of the profiles first, then single modules, then commands of an operator."""
 
 from __future__ import annotations
 
 import shlex
 import typing as t
 
+from .._core import fields, glob
 from .._core.errors import DatapathError, Invalid
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, option
@@ -31,10 +32,11 @@ SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface"
 
 
 class Cure(t.NamedTuple):
-    """change: in short. task: to paste into a playbook. calls: of modules in the twin. commands: of other tools there.
+    """Describe a change, and how to make it in the twin and on the node.
 
-    group: of several cures with the same group, the first one that works is offered. takes_along: what else is affected, as a
-    sentence.
+    change: in short. task: to paste into a playbook. calls: of modules in the twin. commands: of other tools there.
+    takes_along: what else is affected, as a sentence. group: of several cures with the same group, the first one that works is
+    offered. opens_route: as that of a Removal.
     """
 
     kind: str
@@ -44,13 +46,23 @@ class Cure(t.NamedTuple):
     commands: tuple[str, ...] = ()
     takes_along: str = ""
     group: str = ""
+    opens_route: bool = False
 
 
 def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
-    """Cures to try, in the order in which they are offered: each kind after the other, and the smaller change first."""
+    """Yield cures in the order in which they are offered: each kind after the other, and the smaller change first."""
+    enis = uplinks.of(snapshot)
+    if not any(map(glob.is_glob, (loss.came_in_by, packet.interface, *(enis.names if enis else ())))):
+        yield from _of_collection(packet, loss, snapshot, enis)
+    if not removals.is_of_cloud(fields.show(packet.destination)):
+        for removal in removals.of_loss(loss, snapshot, {str(table) for table in enis.tables} if enis else ()):
+            yield from _command(removal, snapshot)
+
+
+def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Cure]:
+    """Yield the profiles and modules. Their options take a name with a character of a pattern for a pattern."""
     text = loss.culprit["text"] if loss.culprit else ""
     is_filtered = "rp_filter" in text
-    enis = uplinks.of(snapshot)
     if enis and (is_filtered or loss.culprit is None):
         yield from _of_enis(packet, enis, is_filtered, snapshot)
     if AZURE_SOURCE in text and loss.came_in_by:
@@ -59,12 +71,10 @@ def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
         yield from _of_migration(packet)
     if is_filtered and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
-    for removal in removals.of_loss(loss, {str(table) for table in enis.tables} if enis else ()):
-        yield from _command(removal, snapshot)
 
 
 def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) -> t.Iterator[Cure]:
-    """The profile with each remedy. A smaller part of it comes first, if that may suffice.
+    """Yield the profile with each remedy. A smaller part of it comes first, if that may suffice.
 
     is_filtered: whether reverse-path filtering is the trouble. If not, the filters stay as they are.
     """
@@ -74,7 +84,7 @@ def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) 
     marking = {**common, "pod_interfaces": enis.pod_interfaces}
     if packet.interface in enis.secondary:
         marking["interface_marks"] = [{"name": packet.interface, "mark": _free_mark(enis)}]
-    elif packet.interface == enis.primary and not uplinks.is_own(snapshot, packet.destination):
+    elif packet.interface == enis.primary and not uplinks.has_address(snapshot, packet.destination):
         marking["service_addresses"] = [packet.report()["destination"]]
     parts = ["mark_rule", "connmark"]
     attempts = [(marking, LOOSE, parts)]
@@ -90,11 +100,11 @@ def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) 
 
 
 def _free_mark(enis: Uplinks) -> str:
-    """A mark for a secondary ENI, of bits that no known CNI uses."""
-    used = 0
+    """Return a mark for a secondary ENI, of bits that no known CNI uses."""
+    bits = 0
     for entry in enis.marks:
-        used |= entry.mask
-    return next((mark for mark in uplinks.FREE_MARKS if not int(mark, 16) & used), uplinks.FREE_MARKS[0])
+        bits |= entry.mask
+    return next((mark for mark in uplinks.FREE_MARKS if not int(mark, 16) & bits), uplinks.FREE_MARKS[0])
 
 
 def _of_probe(interface: str) -> t.Iterator[Cure]:
@@ -111,14 +121,14 @@ def _is_of_azure_vnet(culprit: t.Mapping[str, str]) -> bool:
 
 
 def _of_migration(packet: Packet) -> t.Iterator[Cure]:
-    """By evidence, by the address that is in use again, and with the bridge dissolved."""
+    """Yield the profile by evidence, by the address that is in use again, and with the bridge dissolved."""
     address = {"addresses": [packet.report()["destination"]]}
     for options in ({}, address, {**address, "bridge": True}):
         yield from _profile("cilium_migration", cilium_migration, options, None)
 
 
 def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Cure]:
-    """The plan of a profile with these options; nothing if the profile refuses them."""
+    """Yield the plan of a profile with these options; nothing if the profile refuses them."""
     try:
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
         if errors or any(model.conflicts(values, False)):
@@ -145,12 +155,12 @@ def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Cur
 
 
 def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
-    shown = {key: options[key] for key in SHOWN if key in options}
-    return f"{name}: {playbook_task.flow(shown)}" if shown else name
+    part = {key: options[key] for key in SHOWN if key in options}
+    return f"{name}: {playbook_task.flow(part)}" if part else name
 
 
 def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
-    """A command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
+    """Yield a command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
         (command,) = changes_backend.commands([removal.command])
         program, *words = shlex.split(command.shown)
@@ -162,11 +172,11 @@ def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
     except Invalid:
         return
     change = shlex.join([program, *words])
-    yield Cure(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change)
+    yield Cure(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change, removal.opens_route)
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:
-    """The backends that have the table of a command of iptables, ip6tables or ebtables; a twin has both in nf_tables."""
+    """Return the backends that have the table of a command of iptables, ip6tables or ebtables; a twin has both in nf_tables."""
     table = words[words.index("-t") + 1] if "-t" in words else "filter"
     subset, family = {"iptables": ("iptables", "ip"), "ip6tables": ("iptables", "ip6")}.get(program, (program, None))
     tables = blueprint.entries(snapshot, subset) if subset in ("iptables", "ebtables") else []

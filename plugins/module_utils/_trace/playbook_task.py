@@ -28,7 +28,8 @@ def of_module(name: str, module: str, options: t.Mapping[str, t.Any]) -> str:
 
 
 def of_command(name: str, words: t.Sequence[str]) -> str:
-    return _task(name, "ansible.builtin.command", {"argv": [*words]})
+    """Return a task that runs a command whose words stay as they are, such as ``$HOME`` in a rule's comment."""
+    return _task(name, "ansible.builtin.command", {"argv": [*words], "expand_argument_vars": False})
 
 
 def _prefixed(role: str, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -148,7 +148,8 @@ def _ends(packet: Packet) -> Ends:
 def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], list[str]]:
     """The remedies that work, and sentences about those that were not tried in every world. Each is tried in a separate twin.
 
-    An operator's command is tried only if no remedy of the collection works. last: when the last twin may begin.
+    An operator's command is tried only if no remedy of the collection works and nothing that is unknown decides about the answer.
+    last: when the last twin may begin.
     """
     loss = _loss(found)
     if loss is None:
@@ -158,13 +159,13 @@ def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[lis
     offers: list[tuple[Cure, certainty.Exploration]] = []
     untried = 0
     for cure in cures.candidates(ask.asked.packet, loss, ask.asked.snapshot):
-        has_better = cure.kind == cures.OPERATOR and any(other.kind != cures.OPERATOR for other, _explored in offers)
-        if has_better or any(other.group == cure.group for other, _explored in offers):
+        is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not found["certain"]
+        if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
         if time.monotonic() > last:
             untried += 1
             continue
-        explored = _outcome(ask, cure, last)
+        explored = _outcome(ask, cure, loss, last)
         if explored:
             offers.append((cure, explored))
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
@@ -177,12 +178,15 @@ def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
     """What is to be cured: a packet or a reply that is lost, or that a cloud may drop; None if nothing is."""
     lost = next((way for way in (found, found["reply"]) if way and way["verdict"] in (DROPPED, REJECTED)), None)
     if lost:
-        return Loss(lost["culprit"], lost["came_in_by"], lost["rules"], lost["steps"])
+        return Loss(lost["culprit"], lost["came_in_by"], lost["rules"], is_reply=lost is not found)
     return Loss(None, found["came_in_by"]) if found["caveats"] else None
 
 
-def _outcome(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | None:
-    """The answers with a cure in all worlds; None if the packet or its reply does not arrive in one, or a cloud may drop it."""
+def _outcome(ask: _Asking, cure: Cure, loss: Loss, last: float) -> certainty.Exploration | None:
+    """The answers with a cure in all worlds; None if the packet or its reply does not arrive in one, or a cloud may drop it.
+
+    Nor is a route removed for a packet that then leaves by a default route, which does not tell that the packet is to go there.
+    """
     try:
         lines = tuple(changes_backend.commands(cure.commands))
         trial = ask.asked._replace(calls=cure.calls, lines=lines, is_compared=False)
@@ -192,7 +196,17 @@ def _outcome(ask: _Asking, cure: Cure, last: float) -> certainty.Exploration | N
         explored = certainty.explore(after, ask.opened, partial(ask.in_world, calls=trial), last, MOST_WORLDS_OF_CURES)
     except DatapathError:  # a remedy that cannot be applied does not work
         return None
-    return explored if all(answer and _is_healthy(answer, trial) for answer in explored.answers.values()) else None
+    if not all(answer and _is_healthy(answer, trial) for answer in explored.answers.values()):
+        return None
+    ways = (way for answer in explored.answers.values() if answer for way in (answer, *answer["branches"]))
+    lost = (way["reply"] if loss.is_reply else way for way in ways)
+    return explored if not cure.opens_route or all(map(_has_route, lost)) else None
+
+
+def _has_route(way: t.Mapping[str, t.Any]) -> bool:
+    """Whether a packet is delivered, or leaves by a route to its destination that is no default route."""
+    routes = [step["text"] for step in way["steps"] if step["kind"] == "route"]
+    return way["verdict"] == DELIVERED or bool(routes and not any(" route default " in text for text in routes))
 
 
 def _is_healthy(found: t.Mapping[str, t.Any], asked: Question) -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The elastic network interfaces (ENIs) of a node as its snapshot shows them: by links, rules and routes, without metadata."""
+"""Find the elastic network interfaces (ENIs) of a node by the links, rules and routes of its snapshot, without metadata."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OFFSETS = {"aws_vpc_cni": 1, "cilium": 10}  # of a table's number from the devic
 
 
 class Uplinks(t.NamedTuple):
-    """The ENIs of a node whose pods share them.
+    """Describe the ENIs of a node whose pods share them.
 
     enis: the option ``enis`` of the profile eni_policy_routing, the primary ENI first. pod_interfaces: names or patterns of pods'
     links. layout, priorities: of the profile. marks: that rules of the CNI set. tables: numbers of the secondary ENIs' routing
-    tables, in the order of these.
+    tables, in the order of these. names: of the links that the options name without a pattern.
     """
 
     enis: list[dict[str, t.Any]]
@@ -38,6 +38,7 @@ class Uplinks(t.NamedTuple):
     priorities: dict[str, int]
     marks: list[marks.Marks]
     tables: list[int]
+    names: list[str]
 
     @property
     def primary(self) -> str:
@@ -54,7 +55,7 @@ class Uplinks(t.NamedTuple):
 
 
 def of(snapshot: Entry) -> Uplinks | None:
-    """The ENIs; None for a node that has no uplink with a routing table of its own."""
+    """Return the ENIs; None for a node that has no uplink with a routing table of its own."""
     defaults = [route for route in blueprint.entries(snapshot, "routes") if route.get("to") == "default" and route.get("dev")]
     main = sorted((route for route in defaults if _table(route) == MAIN), key=_rank)
     if not main:
@@ -75,8 +76,11 @@ def of(snapshot: Entry) -> Uplinks | None:
     priorities = _priorities(snapshot, tables)
     if not others or priorities is None:
         return None
-    pods = _pod_interfaces(snapshot, links, [entry["name"] for entry in enis])
-    return _in_layout(Uplinks(enis, pods, "custom", priorities, _marks(snapshot), tables))
+    uplinks = [str(entry["name"]) for entry in enis]
+    pods = {name: _pattern(name, uplinks) for name in _pod_links(snapshot, links, uplinks)}
+    names = [*uplinks, *(name for name, pattern in pods.items() if name == pattern)]
+    options = enis, [*dict.fromkeys(pods.values())], "custom", priorities
+    return _in_layout(Uplinks(*options, _marks(snapshot), tables, names))
 
 
 def _rank(route: Entry) -> tuple[bool, int]:
@@ -93,7 +97,7 @@ def _family(entry: Entry) -> str:
 
 
 def _addresses(link: Entry) -> dict[str, list[str]]:
-    """The addresses of a link by family, without link-local ones; families without any are left out."""
+    """Return the addresses of a link by family, without link-local ones; families without any are left out."""
     addresses: dict[str, list[str]] = {}
     for entry in link.get("addresses") or ():
         try:
@@ -106,7 +110,7 @@ def _addresses(link: Entry) -> dict[str, list[str]]:
 
 
 def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | None:
-    """The option ``priorities``, by which the rule for marks comes before the rules of pods; None if there is no place."""
+    """Return the option ``priorities``, by which the rule for marks comes before the rules of pods; None if there is no place."""
     rules = [rule for rule in blueprint.entries(snapshot, "rules") if not rule.get("fwmark")]
     usual = eni_layout.LAYOUTS["custom"]
     from_pods = (int(rule["priority"]) for rule in rules if rule.get("from") and _table(rule) in tables)
@@ -119,19 +123,20 @@ def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | 
     return priorities if priorities["to_pod"] < priorities["mark"] else None
 
 
-def _pod_interfaces(snapshot: Entry, links: t.Mapping[str, Entry], uplinks: t.Collection[str]) -> list[str]:
-    """The links of pods, as patterns where their names have a usual beginning that no uplink has."""
-    routed = {
+def _pod_links(snapshot: Entry, links: t.Mapping[str, Entry], uplinks: t.Collection[str]) -> list[str]:
+    """Return the names of the links of pods."""
+    of_routes = {
         str(route.get("dev"))
         for route in blueprint.entries(snapshot, "routes")
         if _table(route) == MAIN and route.get("to") != "default" and not route.get("via")
     }
-    names = [name for name in links if name in routed and name not in uplinks]
+    names = [name for name in links if name in of_routes and name not in uplinks]
     pods = [name for name in names if links[name].get("kind") in (*POD_KINDS, "", None) and not links[name].get("master")]
-    return list(dict.fromkeys(_pattern(name, uplinks) for name in pods if not _addresses(links[name])))
+    return [name for name in pods if not _addresses(links[name])]
 
 
 def _pattern(name: str, uplinks: t.Iterable[str]) -> str:
+    """Return a pattern for a pod's link if its name has a usual beginning that no uplink has; else the name."""
     prefix = next((prefix for prefix in POD_PREFIXES if name.startswith(prefix)), "")
     is_common = any(uplink.startswith(prefix) for uplink in uplinks)
     return name if not prefix or is_common else f"{prefix}*"
@@ -150,7 +155,7 @@ def _marks(snapshot: Entry) -> list[marks.Marks]:
 
 
 def _in_layout(enis: Uplinks) -> Uplinks:
-    """The same in the layout of the CNI whose rules mark connections, if its tables have the numbers of that layout."""
+    """Return the same in the layout of the CNI whose rules mark connections, if its tables have the numbers of that layout."""
     owners = {entry.owner for entry in enis.marks}
     layout = next((name for name, cni in marks.CNIS.items() if cni.name in owners and name in OFFSETS), None)
     if layout is None:
@@ -159,14 +164,14 @@ def _in_layout(enis: Uplinks) -> Uplinks:
     if not all(1 <= number < 100 for number in numbers):
         return enis
     primary, *others = enis.enis
-    numbered = [
+    secondary = [
         {**{name: value for name, value in entry.items() if name != "table"}, "device_number": number}
         for entry, number in zip(others, numbers)
     ]
-    return enis._replace(enis=[primary, *numbered], layout=layout, priorities={})
+    return enis._replace(enis=[primary, *secondary], layout=layout, priorities={})
 
 
-def is_own(snapshot: Entry, address: bytes) -> bool:
+def has_address(snapshot: Entry, address: bytes) -> bool:
     """Whether a link of the node has the address."""
-    shown = fields.show(address)
-    return any(shown in addresses for link in blueprint.entries(snapshot, "links") for addresses in _addresses(link).values())
+    text = fields.show(address)
+    return any(text in addresses for link in blueprint.entries(snapshot, "links") for addresses in _addresses(link).values())

@@ -29,6 +29,7 @@ NODE_PORT = 30080
 MARKS = "manage: [filters, mark_rule, connmark]"
 UNDO = {"cilium_migration": "restored"}
 POD = ENIS[0].pod_address(0)
+TO_BACKEND = f"ip route add 10.0.100.0/24 via {ENIS[0].gateway} dev eth1 onlink table 1001"
 FROM_POD = {"source": POD, "destination": BACKEND, "destination_port": POD_PORT, "interface": "veth-pod1"}
 
 
@@ -184,12 +185,13 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "probe of a load balancer": (probe, ["aks_dual_stack: {interface: eth0}"]),
     "policy of FORWARD": (lambda: from_pod("iptables -P FORWARD DROP"), ["iptables -P FORWARD ACCEPT"]),
+    "setting of forwarding": (lambda: from_pod("sysctl -w net.ipv4.ip_forward=0"), ["sysctl -w net.ipv4.ip_forward=1"]),
     "rule of FORWARD": (
         lambda: from_pod(f"iptables -A FORWARD -s {POD} -m comment --comment 'no way' -j DROP"),
         [f"iptables -t filter -D FORWARD -s {POD}/32 -m comment --comment 'no way' -j DROP"],
     ),
     "blackhole route": (
-        lambda: from_pod(f"ip route add blackhole {BACKEND} table 1001"),
+        lambda: from_pod(TO_BACKEND, f"ip route add blackhole {BACKEND} table 1001"),
         [f"ip route del blackhole {BACKEND} table 1001"],
     ),
     "policy rule that drops": (
@@ -198,7 +200,7 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "policy rule that misleads": (
         lambda: from_pod("ip route add unreachable default table 99", f"ip rule add from {POD} lookup 99 priority 100"),
-        ["ip route del unreachable default table 99", f"ip rule del priority 100 from {POD} lookup 99"],
+        [f"ip rule del priority 100 from {POD} lookup 99"],  # without the route, another default route decides
     ),
 }
 
@@ -216,6 +218,33 @@ def test_a_cure_that_is_offered_cures_the_node(name: str) -> None:
             assert scene.arrives(), cure
             undo(scene, task)
             assert not scene.arrives(), cure
+
+
+OPPOSITES = {"add": "del", "-A": "-D", "-N": "-X"}
+NOT_REMOVED = {
+    "a route without which a default route decides": [f"ip route add blackhole {BACKEND} table 1001"],
+    "a route of a routing daemon": [TO_BACKEND, f"ip route add blackhole {BACKEND} table 1001 proto bird"],
+    "a rule of a routing daemon": [f"ip rule add from {POD} prohibit priority 100 proto bird"],
+    "a rule that packets for the node meet": [f"iptables -t raw -A PREROUTING -p tcp --dport {POD_PORT} -j DROP"],
+    "a rule that the node has twice": [f"iptables -A FORWARD -s {POD} -j DROP"] * 2,
+    "a rule of a chain of a program": [
+        "iptables -N cali-x", "iptables -A FORWARD -j cali-x", f"iptables -A cali-x -s {POD} -j DROP",
+    ],
+}  # fmt: skip
+
+
+def test_a_command_that_may_open_what_should_be_closed_is_not_offered() -> None:
+    with from_pod() as scene:
+        for name, trouble in NOT_REMOVED.items():
+            for command in trouble:
+                scene.node.run(shlex.split(command))
+            found = Steps(scene.node, "datapath_trace", {"packet": scene.packet}).run()
+            assert (found["certain"], found["culprit"]["kind"], found["cures"]) == (True, name.split(" ", 2)[1], []), name
+            for command in reversed(trouble):
+                for word, opposite in OPPOSITES.items():
+                    command = command.replace(f" {word} ", f" {opposite} ")
+                scene.node.run(shlex.split(command))
+        assert scene.arrives()
 
 
 def cures_of(scene: Scene) -> list[dict[str, Any]]:

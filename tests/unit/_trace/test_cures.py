@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -135,9 +136,14 @@ def test_an_eni_whose_address_only_the_metadata_has_gets_none() -> None:
     assert not any("symmetric" in change for change in changes(candidates_for(STRICT, with_enis(address=""))))
 
 
-ONE_UPLINK = {"routes": [route("default", "eth0", via="10.0.0.1")], "links": [link("eth0", "10.0.0.10/24")]}
+STOLEN = "-p IPv4 --ip-dst 10.0.0.10 -j dnat --to-dst 02:00:00:00:00:01"
+ONE_UPLINK = {
+    "routes": [route("default", "eth0", via="10.0.0.1")],
+    "links": [link("eth0", "10.0.0.10/24")],
+    "ebtables": [{"table": "nat", "chain": "PREROUTING", "rules": [STOLEN]}],
+}
 PROBE = {"kind": "address", "text": f"source {probe_table.AZURE_SOURCE} is link-local"}
-BRIDGED = {"kind": "rule", "text": "bridge nat: -A PREROUTING -p IPv4 --ip-dst 10.0.0.10 -j dnat --to-dst 02:00:00:00:00:01"}
+BRIDGED = {"kind": "rule", "text": f"bridge nat: -A PREROUTING {STOLEN}"}
 
 
 @pytest.mark.parametrize(
@@ -162,11 +168,21 @@ def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
     assert changes(candidates_for(culprit, ONE_UPLINK)) == tried
 
 
+OF_OPERATOR = {
+    "routes": [
+        {"family": "ipv4", "to": "203.0.113.0/24", "type": "unreachable", "table": "254"},
+        {"family": "ipv6", "to": "fd01::/64", "dev": "eth1", "table": "100"},
+    ],
+    "rules": [rule(100), {**rule(100), "family": "ipv6"}],
+}
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "commands"),
     [
         ("sysctl", "net.ipv4.conf.eth0.forwarding = 0", ["sysctl -w net.ipv4.ip_forward=1"]),
         ("sysctl", "net.ipv6.conf.all.forwarding = 0", ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
+        ("sysctl", "net.ipv4.conf.eth0.route_localnet = 0", []),
         ("neighbor", "10.0.0.9 dev br0 lladdr 02:00:00:00:00:01", ["ip neigh del 10.0.0.9 dev br0"]),
         ("neighbor", "fd00::9 dev br0 FAILED", ["ip -6 neigh del fd00::9 dev br0"]),
         ("link", "veth1 hairpin off", ["bridge link set dev veth1 hairpin on"]),
@@ -179,7 +195,6 @@ def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
         ("rule", "ip -6 rule 100: from all lookup 7", ["ip -6 rule del priority 100 from all lookup 7"]),
         ("rule", "ip rule 100: from all lookup [l3mdev-table]", []),
         ("rule", "ip filter: -P FORWARD DROP", ["iptables -P FORWARD ACCEPT"]),
-        ("rule", "ip6 filter: -A FORWARD -d fd00::1/128 -j DROP", ["ip6tables -t filter -D FORWARD -d fd00::1/128 -j DROP"]),
         ("rule", "ip filter: -P INPUT DROP", []),
         ("rule", "ip filter: -P OUTPUT DROP", []),
         ("rule", "inet own in: type filter hook forward priority filter; policy drop;", []),
@@ -187,7 +202,7 @@ def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
     ],
 )
 def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: str, commands: list[str]) -> None:
-    tried = candidates_for({"kind": kind, "text": text}, {})
+    tried = candidates_for({"kind": kind, "text": text}, OF_OPERATOR)
     assert changes(tried) == commands
     assert all(cure.takes_along.endswith(".") and cure.kind == cures.OPERATOR for cure in tried)
 
@@ -201,37 +216,117 @@ def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: st
         (["legacy", "nft"], []),
     ],
 )
-def test_a_command_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
+def test_a_policy_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
     others = [{"family": "ip6", "backend": "legacy", "table": "filter"}, {"family": "ip", "backend": "legacy", "table": "nat"}]
     tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
     tried = candidates_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
     assert changes(tried) == commands
-    rule = {"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}
-    tables = [{"backend": backend, "table": "filter", "chain": "FORWARD"} for backend in backends]
-    offered = [change for change in changes(candidates_for(rule, {"ebtables": tables})) if change.startswith("ebtables")]
-    program = commands[0].split(" ")[0].replace("iptables", "ebtables") if commands else ""
-    assert offered == ([f"{program} -t filter -D FORWARD -p IPv4 -j DROP"] if commands else [])
+
+
+@pytest.mark.parametrize(("backend", "program"), [("nft", "ebtables"), ("legacy", "ebtables-legacy")])
+def test_a_command_is_of_the_backend_that_has_the_table(backend: str, program: str) -> None:
+    table = {"backend": backend, "table": "filter", "chain": "FORWARD", "rules": ["-p IPv4 -j DROP"]}
+    tried = candidates_for({"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}, {"ebtables": [table]})
+    assert changes(tried)[-1] == f"{program} -t filter -D FORWARD -p IPv4 -j DROP"
+
+
+def with_rule(text: str, count: int = 1) -> Entry:
+    """A snapshot of a node that has the rule of a culprit, perhaps several times."""
+    place, _colon, rule = text.partition(": ")
+    family, table = place.split(" ")
+    if family == "bridge":
+        _add, chain, words = rule.split(" ", 2)
+        return {"ebtables": [{"table": table, "chain": chain, "rules": [words] * count}]}
+    save = "\n".join([f"*{table}", ":FORWARD ACCEPT [0:0]", *[f"[7:420] {rule}"] * count, "COMMIT", ""])
+    return {"iptables": [{"family": family, "table": table, "save": save}]}
+
+
+def of_rule(text: str, snapshot: Entry) -> list[str]:
+    return [removal.command for removal in removals.of_loss(Loss({"kind": "rule", "text": text}), snapshot)]
 
 
 @pytest.mark.parametrize(
-    ("chains", "count"), [([], 1), (["FORWARD", "own"], 1), (["INPUT", "own"], 0), (["FORWARD", "INPUT", "own"], 0)]
+    "text",
+    [
+        "ip filter: -A FORWARD -d 10.0.0.9/32 -j DROP",
+        'ip filter: -A FORWARD -s 10.0.0.9/32 -m comment --comment "no -j way" -j REJECT --reject-with icmp-port-unreachable',
+        "ip mangle: -A FORWARD ! -d 169.254.169.254/32 -j DROP",
+        "ip6 filter: -A FORWARD -d fd00::1/128 -j DROP",
+        "bridge filter: -A FORWARD -p IPv4 --ip-dst 10.0.0.9 -j DROP",
+        "bridge nat: -A PREROUTING -p IPv4 --ip-dst 10.0.0.9 -j dnat --to-dst 02:00:00:00:00:01",
+    ],
 )
-def test_a_chain_to_which_input_jumps_protects_the_node(chains: list[str], count: int) -> None:
-    steps = [{"kind": "rule", "where": f"ip filter {chain}"} for chain in chains]
-    loss = Loss({"kind": "rule", "text": "ip filter: -A own -j DROP"}, "eth0", (), steps)
-    assert len(list(removals.of_loss(loss))) == count
+def test_a_rule_is_removed_if_the_node_has_it_once(text: str) -> None:
+    place, _colon, rule = text.partition(": ")
+    (command,) = of_rule(text, with_rule(text))
+    assert command.partition(" ")[2] == f"-t {place.split(' ')[1]} -D {rule[3:]}"
+    assert of_rule(text, with_rule(text, 2)) == [] and of_rule(text, {}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ip filter: -A INPUT -j DROP",
+        "ip filter: -A OUTPUT -j DROP",
+        "ip raw: -A PREROUTING -i eth0 -p tcp -m tcp --dport 10250 -j DROP",
+        "ip mangle: -A PREROUTING -m rpfilter --invert -j DROP",
+        "ip nat: -A KUBE-FW-X -j KUBE-MARK-DROP",
+        "ip filter: -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -j DROP",
+        "ip filter: -A cali-tw-cali1 -j DROP",
+        "ip filter: -A DOCKER-ISOLATION-STAGE-2 -o docker0 -j DROP",
+        "ip mangle: -A FORWARD -j MARK --set-xmark 0x8000/0x8000",
+        'ip filter: -A FORWARD -m comment --comment "cali:x" -j DROP',
+        "ip filter: -A FORWARD -o weave -j DROP",
+        "ip filter: -A FORWARD -s 10.0.0.9/32 -d 169.254.169.254/32 -j DROP",
+        "ip filter: -A FORWARD -p tcp -d 168.63.129.16 -j DROP",
+        "ip filter: -A FORWARD -d 169.254.0.0/16 -j DROP",
+        "bridge filter: -A INPUT -p IPv4 -j DROP",
+        "bridge nat: -A PREROUTING -p IPv4 -j DROP",
+    ],
+)
+def test_a_rule_that_protects_the_node_or_belongs_to_a_program_is_not_removed(text: str) -> None:
+    assert of_rule(text, with_rule(text)) == []
+
+
+def test_what_keeps_a_packet_from_the_metadata_of_a_cloud_is_not_removed() -> None:
+    text = "ip filter: -A FORWARD -s 10.0.0.9/32 -j DROP"
+    culprit = {"kind": "rule", "text": text}
+    assert changes(candidates_for(culprit, with_rule(text), destination="10.0.0.7")) != []
+    assert changes(candidates_for(culprit, with_rule(text), destination="169.254.169.254")) == []
+
+
+@pytest.mark.parametrize("protocol", ["boot", "static", "unspec", "", "bird", "ra", "dhcp", "kernel"])
+def test_a_route_or_policy_rule_of_a_program_is_not_removed(protocol: str) -> None:
+    stopping = {"family": "ipv4", "to": "10.42.0.0/26", "type": "blackhole", "table": "254", "protocol": protocol}
+    for kind, text, entries in (
+        ("route", "ip route blackhole 10.42.0.0/26 table main", {"routes": [stopping]}),
+        ("rule", "ip rule 100: from all blackhole", {"rules": [rule(100, protocol=protocol)]}),
+    ):
+        tried = candidates_for({"kind": kind, "text": text}, entries)
+        assert len(tried) == (protocol in ("boot", "static", "unspec", ""))
+        assert candidates_for({"kind": kind, "text": text}, {}) == []  # which the node does not have
+
+
+@pytest.mark.parametrize("name", ["*", "eth?", "[a]"])
+def test_a_name_that_options_take_for_a_pattern_is_in_no_remedy(name: str) -> None:
+    assert candidates_for(STRICT, ONE_UPLINK, name) == [] != candidates_for(STRICT, ONE_UPLINK, "eth1")
+    renamed: Entry = json.loads(json.dumps(with_enis()).replace("eth1", name))
+    of_pod: Entry = json.loads(json.dumps(with_enis()).replace("cali1a2b", name))
+    assert candidates_for(STRICT, renamed) == candidates_for(STRICT, of_pod) == []
+    assert candidates_for(STRICT, with_enis()) != []
 
 
 def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> None:
     misleading, of_cni = "ip rule 100: from 10.0.1.11 lookup 99", "ip rule 2048: from 10.0.1.11 lookup 1001"
     route = {"kind": "route", "text": "ip route unreachable default table 99"}
     command = "ip rule del priority 100 from 10.0.1.11 lookup 99"
+    snapshot = {"routes": [{"to": "default", "type": "unreachable", "table": "99"}], "rules": [rule(100), rule(2048)]}
     for culprit, rules, commands in (
         (STRICT, ("", misleading), [command]),
         (STRICT, (misleading, of_cni), []),
         (STRICT, (misleading, ""), []),
         (route, (misleading, of_cni), ["ip route del unreachable default table 99", command]),
     ):
-        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), {"1001"}))
+        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), snapshot, {"1001"}))
         assert [removal.command for removal in tried] == commands
     assert tried[-1].takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."

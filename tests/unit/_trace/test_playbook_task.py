@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import rp_filter
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, playbook_task
-from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, with_enis
+from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, with_enis, with_rule
 
 
 def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_its_options() -> None:
@@ -43,11 +43,13 @@ def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_
 
 
 def test_a_task_of_a_command_has_its_words() -> None:
-    rule = '-A FORWARD -m comment --comment "no way" -m mark --mark 0x10 -j DROP'
-    for text in ("ip rule 100: from 10.0.0.0/8 blackhole", f"ip filter: {rule}"):
-        ((cure),) = candidates_for({"kind": "rule", "text": text}, {})
+    """Ansible would replace $HOME by the home of the user."""
+    rule = 'ip filter: -A FORWARD -m comment --comment "no way $HOME" -m mark --mark 0x10 -j DROP'
+    snapshot = {"rules": [{"priority": 100}], **with_rule(rule)}
+    for text in ("ip rule 100: from 10.0.0.0/8 blackhole", rule):
+        ((cure),) = candidates_for({"kind": "rule", "text": text}, snapshot)
         ((task),) = yaml.safe_load(cure.task)
-        assert task["ansible.builtin.command"]["argv"] == shlex.split(cure.change)
+        assert task["ansible.builtin.command"] == {"argv": shlex.split(cure.change), "expand_argument_vars": False}
 
 
 @pytest.mark.parametrize(
