@@ -62,7 +62,7 @@ def ebtables_entries(tables: Tables) -> list[dict[str, t.Any]]:
 def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
     """The sets by name, each as ``ipset save`` prints it."""
     found: dict[str, list[str]] = {}
-    name, kind, is_member, missing = "", "", False, 0
+    name, kind, is_member = "", "", False
     for line in part.lines:
         text = line.strip()
         word, colon, value = text.partition(":")
@@ -72,8 +72,6 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
                 found.setdefault(words[1], []).append(text)
         elif colon and word in _SET_HEADS:
             is_member = word == "Members"
-            if word == "Number of entries":
-                missing += int(value) if value.strip().isdigit() else 0
             if word == "Name":
                 name, kind = value.strip(), ""
             elif word == "Type":
@@ -84,12 +82,19 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
                 ]
         elif text and is_member and name in found:
             found[name].append(f"add {name} {text}")
-            missing -= 1
         elif text:
             ignore("is no line of ipset", line)
-    if missing:
-        ignore("says how many entries the sets have, and not all are there", "Number of entries")
     return {one: "\n".join([*lines, ""]) for one, lines in found.items() if lines[0].startswith("create ") and len(one) < 32}
+
+
+_ENTRIES = re.compile(r"^\s*Number of entries: (\d+)$", re.MULTILINE)
+
+
+def has_all_members(part: Part) -> bool:
+    """Whether an output of ipset has as many members as it says."""
+    expected = sum(map(int, _ENTRIES.findall("\n".join(part.lines))))
+    members = sum(text.count("\nadd ") for text in ipsets(part, lambda _reason, _line: None).values())
+    return members >= expected
 
 
 _SET_HEADS = ("Name", "Type", "Revision", "Header", "Size in memory", "References", "Number of entries", "Members")

@@ -107,13 +107,13 @@ def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t
             yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
     if shown.has_all_tables(long_family):
         if shown.has_legacy_tables(long_family):
-            yield open_facts.LEGACY_OPEN
+            yield open_facts.legacy(family)
         return
     lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux
     of_nft = [name for name in lacking if shown.lacks_table_of_nft(family, name)]
     yield from (open_facts.table(family, name) for name in lacking if name not in of_nft)
     if of_nft:
-        yield open_facts.LEGACY_OPEN  # whose tables nft does not print
+        yield open_facts.legacy(family)  # whose tables nft does not print
     for name in BUILT_IN:
         table = tables.get((family, name))
         if table is None:

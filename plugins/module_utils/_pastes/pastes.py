@@ -307,7 +307,8 @@ class _Reader:
             }
         facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels)
         names = [str(empty["name"]) for empty in lacking]
-        whole = [part for part in self._shown.of(commands.IPSET) if part.is_whole]
+        of_sets = (part for part in self._shown.of(commands.IPSET) if part.is_whole)
+        whole = [part for part in of_sets if netfilter_text.has_all_members(part)]
         shown = {name for part in whole for name in netfilter_text.ipsets(part, lambda _reason, _line: None)}
         names += (name for name in self._sets if name not in shown)
         facts += [OpenFact(snapshot_facts.elements(name)) for name in names]

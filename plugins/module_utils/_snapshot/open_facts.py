@@ -135,6 +135,12 @@ def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:
     return Fact(f"{POD_SIDE}:{subject}", what, "kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all")
 
 
+def legacy(family: str) -> Fact:
+    """family: ip or ip6."""
+    program = "ip6tables" if family == "ip6" else "iptables"
+    return Fact(LEGACY, "Whether iptables-legacy has rules is open.", f"{program}-save; {program}-legacy-save")
+
+
 def hairpin(port: str) -> Fact:
     """port: of a bridge."""
     return Fact(f"{HAIRPIN}:{port}", f"Whether the bridge sends frames back by its port {port} is open.", "ip -d link")
@@ -151,7 +157,6 @@ def forwarding(key: str) -> Fact:
 
 
 RULES_OPEN = Fact(RULES, "The rules by which routing tables are chosen are open.", "ip rule; ip -6 rule")
-LEGACY_OPEN = Fact(LEGACY, "Whether iptables-legacy has rules is open.", "iptables-legacy-save; ip6tables-legacy-save")
 NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nft list ruleset")
 NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
 IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")

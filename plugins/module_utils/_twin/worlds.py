@@ -62,12 +62,10 @@ KINDS = (
     *(POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY, HAIRPIN),
 )
 # Further settings of which a fact may be open, with their values in a new network namespace.
-SETTINGS = {
-    "net.ipv4.conf.all.src_valid_mark": 0,
-    "net.ipv4.conf.all.route_localnet": 0,
-    "net.bridge.bridge-nf-call-iptables": 1,
-    "net.bridge.bridge-nf-call-ip6tables": 1,
-}
+DEFAULTS = {"net.ipv4.conf.all.src_valid_mark": 0, "net.ipv4.conf.all.route_localnet": 0}
+# Kubernetes demands that they are 1, as in a new namespace (kubeadm's preflight checks), so no other value is tried.
+DEMANDED = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
+SETTINGS = (*DEFAULTS, *DEMANDED)
 FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
 DECISIVE = (
@@ -144,7 +142,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         POD_SIDE: lambda fact: _answers(sides[fact]),
         RECENT: lambda fact: _records(fact.subject),
         HAIRPIN: lambda fact: _hairpins(fact.subject),
-        **{key: lambda fact: _setting(fact.fact) for key in SETTINGS},
+        **{key: lambda fact: _setting(fact.fact) for key in DEFAULTS},
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -222,16 +220,17 @@ def _is_known(snapshot: Entry, key: str) -> bool:
 
 
 def _setting(key: str) -> t.Iterator[Value]:
-    usual = SETTINGS[key]
+    usual = DEFAULTS[key]
     yield Value(str(usual), f"{key} is {usual}")
     yield Value(str(1 - usual), f"{key} is {1 - usual}", partial(with_settings, assume={key: 1 - usual}))
 
 
 def _ports(snapshot: Entry) -> list[str]:
-    """The ports of bridges of which pasted outputs do not show whether frames come back."""
+    """The ports of bridges to pods, of which pasted outputs do not show whether frames come back."""
     links = entries(snapshot, "links") if "open" in snapshot else []
     bridges = {link.get("name") for link in links if link.get("kind") == "bridge"}
-    ports = (link for link in links if link.get("master") in bridges)
+    pods = pod_links.pod_links(snapshot)
+    ports = (link for link in links if link.get("master") in bridges and link["name"] in pods)
     return [str(port["name"]) for port in ports if "hairpin" not in (port.get("settings") or {})]
 
 

@@ -154,7 +154,7 @@ HIDDEN = frozenset({"table:ip nat", "table:ip mangle", "table:ip raw", "nft"})  
 BUNDLES = {
     "EKS": Bundle(EKS, "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz", frozenset({"nft", "bridge-ports"})),
     "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service", "table"})),
-    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz"),
+    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset({"legacy"})),
     "Rancher": Bundle(RANCHER, "node1-2026-11-26_12_00_00.tar.gz"),
     "Cilium": Bundle(CILIUM, "cilium-bugtool-20261126-120000.000+0000-UTC-1.tar.gz", frozenset({"nft"})),
     "Retina": Bundle(RETINA, "retina-capture-node1-20261126120000UTC.tar.gz", frozenset({"nft"})),
