@@ -48,8 +48,16 @@ class Shown:
 
     def has_table(self, family: str, name: str) -> bool:
         """Whether all routes of a table are shown, which may be none."""
+        return any(part.is_whole for part in self._of_table(family, name))
+
+    def has_part_of_table(self, family: str, name: str) -> bool:
+        """Whether an output may have some routes of a table."""
+        return bool(self._of_table(family, name))
+
+    def _of_table(self, family: str, name: str) -> list[Part]:
+        """The outputs with routes of a table, among others."""
         names = (name, ALL_TABLES, *([""] if name == "main" else []))
-        return any(part.is_whole and part.table in names for part in self.of(commands.ROUTE, commands.ROUTE_N, family=family))
+        return [part for part in self.of(commands.ROUTE, commands.ROUTE_N, family=family) if part.table in names]
 
     def has_addresses(self, family: str) -> bool:
         """Whether an output has the addresses of a family, or the table local, which has a route for each of them."""
@@ -140,10 +148,11 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
         name = names.name(number)
         if number in ("253", "255") or shown.has_table(family, name):
             continue
-        if number not in filled:
-            yield OpenFact(open_facts.routes(name), family, number)
+        is_cut = number in filled or shown.has_part_of_table(family, name)
+        if is_cut and number == "254":
+            yield OpenFact(open_facts.routes(), family, is_cut=True)
         else:
-            yield OpenFact(open_facts.routes() if number == "254" else open_facts.routes(name), family, number, is_cut=True)
+            yield OpenFact(open_facts.routes(name), family, number, is_cut)
 
 
 def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:

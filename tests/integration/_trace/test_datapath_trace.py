@@ -1003,6 +1003,7 @@ def test_a_pod_reaches_itself_by_its_service_if_its_port_lets_it(node: Namespace
         "nft list ruleset": "",
         "ebtables-save": "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n"
         "*nat\n:PREROUTING ACCEPT\n:OUTPUT ACCEPT\n:POSTROUTING ACCEPT\n",
+        "sysctl": "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n",
         "ip route": "10.42.0.0/24 dev cni0 proto kernel scope link src 10.42.0.1\n",
         "ip neigh": "10.42.0.10 dev cni0 lladdr 0a:58:0a:2a:00:0a REACHABLE\n",
         "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"
