@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads some files of an archive, or of a folder, into memory. An archive comes from a stranger: nothing is written to disk.
+"""Reads some files of an archive, or of a folder, into memory. An archive is not trusted: nothing is written to disk.
 
 An archive is read as a stream. A member with the name of a file that is wanted must be a file: links are not followed, and
 devices are not opened. Archives within the archive are read, and those within these are not.

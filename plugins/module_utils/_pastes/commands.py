@@ -233,8 +233,9 @@ def _named(name: str) -> Part:
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
     if not found:
         return Part(UNKNOWN, (), is_pod=is_pod)
-    rest = re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :]) if found[1] in ("ip", "route", "ifconfig") else words
-    command = f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words.removeprefix("sudo ")
+    command = words.removeprefix("sudo ")
+    if found[1] in ("ip", "route", "ifconfig"):  # whose words stand behind dashes in the name of a file
+        command = f"{found[1]} " + re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :])
     told = _told(command, is_pod)
     table = next((name for name in name_words if name in _TABLES), "")
     if told.kind == IPTABLES and table and not told.table:
@@ -363,8 +364,9 @@ def _looked_at(part: Part) -> list[Part]:
             kind, own = look, []
         own.append(line)
     found.append(part._replace(kind=kind, lines=tuple(own)))
-    shown = [one._replace(is_cut=one.is_cut or not _is_whole_by_form(one)) for one in found if any(map(str.strip, one.lines))]
-    return [_bridged(one) if one.kind == IPTABLES else one for one in shown]
+    outputs = (part for part in found if any(map(str.strip, part.lines)))
+    shown = [output._replace(is_cut=output.is_cut or not _is_whole_by_form(output)) for output in outputs]
+    return [_bridged(output) if output.kind == IPTABLES else output for output in shown]
 
 
 _FIRST_RULE = re.compile(r"\s*0:\s+from all lookup local\b")

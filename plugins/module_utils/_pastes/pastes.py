@@ -144,10 +144,8 @@ class _Reader:
             commands.ROUTE: lambda: self._last("routes", part, ip_text.routes(part, self._tables, self._ignore)),
             commands.ROUTE_GET: lambda: self._answers.extend(ip_text.routes(part, self._tables, self._ignore)),
             commands.ROUTE_N: lambda: self._last("routes", part._replace(table="main"), ip_text.old_routes(part, self._ignore)),
-            commands.LINK: lambda: ip_text.merge_links(self._found.setdefault("links", []), ip_text.links(part, self._ignore)),
-            commands.IFCONFIG: lambda: ip_text.merge_links(
-                self._found.setdefault("links", []), ip_text.links(part, self._ignore)
-            ),
+            commands.LINK: lambda: self._add_links(part),
+            commands.IFCONFIG: lambda: self._add_links(part),
             commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
             commands.IPTABLES: lambda: iptables_text.saved(part, self._filters, self._ignore),
             commands.IPTABLES_LIST: lambda: iptables_text.listed(part, self._filters, self.assumed, self._ignore),
@@ -202,6 +200,9 @@ class _Reader:
         for one in found:
             one["_place"] = key
         kept += [one for one in found if one not in kept]
+
+    def _add_links(self, part: Part) -> None:
+        ip_text.merge_links(self._found.setdefault("links", []), ip_text.links(part, self._ignore))
 
     def _add_settings(self, found: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}

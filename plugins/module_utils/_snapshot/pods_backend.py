@@ -26,7 +26,7 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     openers = interfaces_backend.openers()
     shown = []
     for namespace in _with_several_interfaces(interfaces):
-        names = LOOPBACK | {one.number: one.link for one in interfaces if one.namespace == namespace}
+        names = LOOPBACK | {interface.number: interface.link for interface in interfaces if interface.namespace == namespace}
         try:
             rules = routing_backend.listed_rules(openers[namespace])
             routes = routing_backend.listed_routes(names, openers[namespace])
@@ -46,7 +46,8 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:
     """Return the names of the other namespaces, in the order of the interfaces."""
-    ends = {(one.peer, one.number) for one in interfaces if not one.namespace and one.peer}
-    namespaces = [one.namespace for one in interfaces if one.namespace]
-    joined = (one.namespace for one in interfaces if one.namespace and (one.number, one.peer) in ends)
+    ends = {(interface.peer, interface.number) for interface in interfaces if not interface.namespace and interface.peer}
+    others = [interface for interface in interfaces if interface.namespace]
+    namespaces = [interface.namespace for interface in others]
+    joined = (interface.namespace for interface in others if (interface.number, interface.peer) in ends)
     return [namespace for namespace in dict.fromkeys(joined) if namespaces.count(namespace) > 1]

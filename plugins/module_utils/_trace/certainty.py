@@ -94,7 +94,9 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     if answer is None:
         return UNKNOWN, None
     reply, packet = answer["reply"] or {}, answer["packet"] or {}
-    is_by_chance = answer["branches"] or _recent(answer)  # a record keeps a client at an endpoint that chance chose
+    is_by_chance = answer["branches"] or _recent(
+        answer, path.of(answer)
+    )  # a record keeps a client at an endpoint that chance chose
     way = answer["interface"], packet.get("source"), packet.get("destination"), reply.get("interface")
     said = answer["culprit"] and answer["culprit"]["text"], None if is_by_chance else way, tuple(answer["caveats"])
     return answer["verdict"], reply.get("verdict"), *said
@@ -102,7 +104,8 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    packet_path, records = path.of(answer), _recent(answer)
+    packet_path = path.of(answer)
+    records = _recent(answer, packet_path)
     is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
@@ -124,9 +127,9 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             yield name
 
 
-def _recent(answer: Answer) -> set[str]:
+def _recent(answer: Answer, packet_path: path.Path) -> set[str]:
     """The names of the records of the match recent that rules match in chains that a packet entered."""
-    return {name for chain in path.of(answer).chains for name in answer["recent"].get(chain, ())}
+    return {name for chain in packet_path.chains for name in answer["recent"].get(chain, ())}
 
 
 def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:

@@ -11,6 +11,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL
 from .._twin import blueprint, pod_links
+from .._twin.assumptions import link_addresses
 from .._twin.blueprint import LOOPBACK, Entry, entries
 from .lookup import Query, Tables
 from .packet import AUTO, Packet
@@ -29,7 +30,7 @@ def placed(packet: Packet, snapshot: Entry) -> Packet:
 def _link_to(source: bytes, destination: bytes, snapshot: Entry) -> str:
     """Find the link of the pod with the source address, or of the route to it; empty for an address of the node itself."""
     shown = fields.show(source)
-    if any(_has(link, source) for link in entries(snapshot, "links")):
+    if shown in link_addresses(entries(snapshot, "links")):
         return ""
     for link in entries(snapshot, "links"):
         if shown in ((link.get("peer") or {}).get("addresses") or ()):
@@ -45,11 +46,6 @@ def _link_to(source: bytes, destination: bytes, snapshot: Entry) -> str:
     return _port(_uplink(route.hops[0].dev, destination, snapshot) if is_default else route.hops[0].dev, snapshot)
 
 
-def _has(link: Entry, address: bytes) -> bool:
-    shown = fields.show(address)
-    return any(str(entry.get("address")).partition("/")[0] == shown for entry in link.get("addresses") or ())
-
-
 def _uplink(of_default: str, destination: bytes, snapshot: Entry) -> str:
     """Find the uplink by which a packet from outside comes in: a sender does not know the node's default route.
 
@@ -58,12 +54,14 @@ def _uplink(of_default: str, destination: bytes, snapshot: Entry) -> str:
     # Default routes of proxies lead to the loopback interface, or to a veth between namespaces of the node.
     inner = {LOOPBACK, *pod_links.pod_links({**snapshot, "routes": []})}
     uplinks = {of_default} | (pod_links.uplinks(snapshot) - inner)
-    with_address = uplinks.intersection(str(link["name"]) for link in entries(snapshot, "links") if _has(link, destination))
+    shown = fields.show(destination)
+    names = (str(link["name"]) for link in entries(snapshot, "links") if shown in link_addresses([link]))
+    with_address = uplinks.intersection(names)
     for candidates in (uplinks, with_address):
         if len(candidates) == 1:
             return candidates.pop()
-    names = ", ".join(sorted(uplinks))
-    expected = f"the link by which the packet comes in, such as `in {of_default}`: it may be each of the uplinks {names}"
+    listed = ", ".join(sorted(uplinks))
+    expected = f"the link by which the packet comes in, such as `in {of_default}`: it may be each of the uplinks {listed}"
     raise Invalid("packet.interface", AUTO, expected)
 
 
