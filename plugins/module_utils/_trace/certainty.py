@@ -16,9 +16,11 @@ from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import (
     ADDRESSES,
     CHAIN,
+    CUT,
     HAIRPIN,
     IPVS,
     NEIGHBORS,
+    NFT,
     POD_SIDE,
     POLICY,
     RECENT,
@@ -26,6 +28,7 @@ from .._snapshot.open_facts import (
     RP_FILTER,
     RULES,
     SET,
+    TABLE,
     Fact,
 )
 from .._twin.worlds import FORWARDS, SETTINGS, Open
@@ -35,6 +38,7 @@ from .verdict import ARRIVED, UNKNOWN
 Answer = dict[str, t.Any]
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
 MOST_WORLDS, SECONDS = 64, 10.0
+RULESETS = (TABLE, CUT, NFT)  # facts about rules, with the values of Services alone
 MOST_LINES = 3  # that the twin lacks, in the answer
 
 
@@ -122,6 +126,7 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             HAIRPIN: subject in packet_path.entrances,
             **dict.fromkeys(SETTINGS, True),
             IPVS: bool(answer["is_virtual"]),
+            **dict.fromkeys(RULESETS, answer["may_be_for_service"]),
         }
         if fact.values and is_met.get(kind, False):
             yield name
@@ -146,7 +151,8 @@ def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     if fact.kind == NEIGHBORS:
         return any(answer["culprit"] and answer["culprit"]["kind"] == "neighbor" for answer in answers)
     # Rules may have other actions, links be of other kinds, and routes lead elsewhere than the values that were tried.
-    return not has_values or fact.fact in (ADDRESSES, ROUTES, RULES)
+    is_tried_in_part = fact.kind in (ADDRESSES, RULES, *RULESETS) or (fact.kind == ROUTES and fact.fact in explored.met)
+    return not has_values or fact.fact == ROUTES or is_tried_in_part
 
 
 def _blamed(answer: Answer) -> str:

@@ -23,7 +23,7 @@ from .._snapshot.open_facts import OpenFact
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, likelihood, verdict
+from . import certainty, changes_backend, likelihood, services, verdict
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, UDP, Packet
@@ -42,7 +42,7 @@ MOST_WORLDS_OF_CURES = 16
 # Of an answer, which the module does not return.
 EVIDENCE = (
     *("passed", "bridge", "links", "addresses", "searched", "rules"),
-    *("caveats", "matching", "is_virtual", "pod_side", "recent"),
+    *("caveats", "matching", "is_virtual", "pod_side", "recent", "may_be_for_service"),
 )
 ALL = 0.999  # the sum of the probabilities of all ways
 
@@ -466,6 +466,7 @@ class _Exchange:
             "addresses": sorted(map(fields.show, addresses)),
             "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
             "rules": [*finding.rules],
+            "may_be_for_service": services.may_be_for_service(sent, finding),
         }
 
     def _pod_side(self, link: str) -> str:

@@ -143,6 +143,9 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         RECENT: lambda fact: _records(fact.subject),
         HAIRPIN: lambda fact: _hairpins(fact.subject),
         **{key: lambda fact: _setting(fact.fact) for key in DEFAULTS},
+        TABLE: lambda fact: _translations(fact.subject),
+        CUT: lambda fact: _translations(fact.subject),
+        NFT: lambda _fact: () if _translates(snapshot) else _translations(),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -300,6 +303,19 @@ def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:
         yield Value(verb, f"chain {name} {verb} the packet", change)
 
 
+def _translations(table: str = "") -> t.Iterator[Value]:
+    """Yield what rules that no output has may do to a packet for a Service. table: with its family; of nftables without it."""
+    if table.partition(" ")[2] in ("", "nat") and not table.startswith("bridge"):
+        where = f"table nat ({table.partition(' ')[0]})" if table else "the rules of nftables"
+        yield Value(SHOWN, f"no rule of {where} translates the destination")
+        yield Value("translates", f"a rule of {where} translates the destination")
+
+
+def _translates(snapshot: Entry) -> bool:
+    """Return whether iptables translates destinations: kube-proxy uses either iptables or nftables."""
+    return any(" -j DNAT " in str(table.get("save")) for table in entries(snapshot, "iptables"))
+
+
 def _policies(family: str, table: str, name: str) -> t.Iterator[Value]:
     yield Value("ACCEPT", f"the policy of {name} ({table}) is ACCEPT")
     if table != "nat":
@@ -386,8 +402,10 @@ def _table(snapshot: Entry, name: str, number: str, packet: Ends) -> t.Iterator[
     """Where a table leads of which no output has the routes."""
     yield Value("empty", f"table {name} has no route for the packet")
     of_main = [str(route.get("dev")) for route in entries(snapshot, "routes") if route.get("to") == "default"]
-    cards = [str(link["name"]) for link in entries(snapshot, "links") if is_card(link)]
-    for dev in list(dict.fromkeys([*of_main, *cards]))[:MOST_LINKS]:
+    pods = pod_links.pod_links(snapshot)
+    others = [link for link in entries(snapshot, "links") if link["name"] not in (LOOPBACK, *pods) and not link.get("master")]
+    names = [str(link["name"]) for link in sorted(others, key=is_card, reverse=True)]
+    for dev in list(dict.fromkeys([*of_main, *names]))[:MOST_LINKS]:
         route = {**link_route(packet.family, "default", dev, number), "protocol": "boot"}
         yield Value(dev, f"table {name} leads to {dev}", partial(_with_route, route=route))
 

@@ -140,20 +140,20 @@ RETINA = {
 
 
 class Bundle(NamedTuple):
-    """files: commands by path. name: of the archive. lacks: ids of the facts that no file shows. wrong: packets whose verdict
+    """files: commands by path. name: of the archive. lacks: ids of the facts that no file shows. undecided: packets whose verdict
     depends on these.
     """
 
     files: dict[str, str]
     name: str
     lacks: frozenset[str] = frozenset()
-    wrong: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
 
 
-HIDDEN = frozenset({"table:ip nat", "table:ip mangle", "table:ip raw", "nft"})  # nft prints no contents of a comment's extension
+HIDDEN = frozenset({"routes:100", "table:ip nat", "table:ip mangle", "table:ip raw", "nft"})  # nft prints no contents of a comment's extension
 BUNDLES = {
     "EKS": Bundle(EKS, "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz", frozenset({"nft", "bridge-ports"})),
-    "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service", "table"})),
+    "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"})),
     "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset({"legacy"})),
     "Rancher": Bundle(RANCHER, "node1-2026-11-26_12_00_00.tar.gz"),
     "Cilium": Bundle(CILIUM, "cilium-bugtool-20261126-120000.000+0000-UTC-1.tar.gz", frozenset({"nft"})),
@@ -239,5 +239,6 @@ def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, ki
     for name, packet in node.packets.items():
         result = trace(node.node, packet, dump=str(path))
         facts = {fact["fact"] for fact in result["depends_on"]}
-        assert (fate(result) == fate(node.answers[name])) == (name not in bundle.wrong), (name, fate(result), result["reason"])
+        expected = ("unknown", "unknown") if name in bundle.undecided else (*fate(node.answers[name])[::2],)
+        assert (*fate(result)[::2],) == expected, (name, fate(result), result["reason"], result["depends_on"])
         assert result["certain"] == (not bundle.lacks) and facts == bundle.lacks, (name, facts, result["ignored"])

@@ -22,7 +22,7 @@ def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "reply": None, "culprit": None, "packet": None, "steps": [], "came_in_by": "eth0", "interface": "eth1", "bridge": "",
         "addresses": [], "searched": [], "links": ["eth0", "eth1"], "matching": {}, "is_virtual": False, "pod_side": "",
-        "recent": {}, "caveats": [], "branches": [], "assumed": [], "reason": "It leaves.",
+        "recent": {}, "may_be_for_service": False, "caveats": [], "branches": [], "assumed": [], "reason": "It leaves.",
     }  # fmt: skip
     return {**usual, "verdict": verdict, **fields}
 
