@@ -1,17 +1,21 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cost of a converged role on one node, and that of pings and of its modules called one after another."""
+"""The cost of a converged role on one node, beside pings, its modules called one after another, and a cluster's Services."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from bench.measure import PING, durations, show_ratio, show_times
-from lab import Lab, Node
+from bench.measure import PING, durations, in_turn, show_ratio, show_times, stopwatch
+from lab import Lab, Node, kube_proxy
 from lab.node import NamespaceNode
 
 ROUNDS = 12
+SERVICES = kube_proxy.services(5_000)
+MOST_BESIDE_SERVICES = 1.3  # times the same run on a node without rules
 ENIS = [
     {"name": "eth0", "primary": True, "ipv4": ["192.0.2.1"]},
     {"name": "eth1", "ipv4": ["10.0.1.10"], "gateway": {"ipv4": "10.0.1.1"}, "device_number": 1},
@@ -55,9 +59,34 @@ ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
 def main() -> None:
     for role in ROLES:
         with Lab("bench", nodes=[Node("node1")]) as lab:
-            node: NamespaceNode = lab.node("node1")
-            node.ip(["link add eth1 type veth peer name peer1", "link set peer1 up", "link set eth1 up"])
+            _add_eni(lab.node("node1"))
             _measure(lab, role)
+        for mode in kube_proxy.MODES:
+            with Lab("bench", nodes=[Node("node1"), Node("node2")]) as lab:
+                _measure_beside_services(lab, role, mode)
+
+
+def _add_eni(node: NamespaceNode) -> None:
+    node.ip(["link add eth1 type veth peer name peer1", "link set peer1 up", "link set eth1 up"])
+
+
+def _measure_beside_services(lab: Lab, role: str, mode: str) -> None:
+    """The role's module on a node with the rules of kube-proxy, and on one without."""
+    runs: dict[str, Callable[[], float]] = {}
+    for name in ("node1", "node2"):
+        node: NamespaceNode = lab.node(name)
+        _add_eni(node)
+        _applied(node, role)
+        runs[name] = partial(stopwatch, partial(_applied, node, role, is_changed=False))
+    kube_proxy.load(lab.node("node1"), mode, SERVICES)
+    seconds = in_turn(ROUNDS, runs)
+    title = f"converged {role} beside {len(SERVICES)} Services of {mode} / without"
+    show_ratio(title, seconds["node1"], seconds["node2"], MOST_BESIDE_SERVICES)
+
+
+def _applied(node: NamespaceNode, role: str, is_changed: bool = True) -> None:
+    result = node.module(f"profile_{role}", {"options": ROLES[role][0]})
+    assert not result["failed"] and result["changed"] == is_changed, result
 
 
 def _measure(lab: Lab, role: str) -> None:
