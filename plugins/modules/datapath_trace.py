@@ -316,6 +316,9 @@ cures:
     takes_along:
       description: A sentence about what else a command affects; V("") for a profile or a module.
       type: str
+    certain:
+      description: Whether the remedy works in every world that fits the snapshot, as RV(certain) says of the answer.
+      type: bool
     verdict:
       description: RV(verdict) with the remedy.
       type: str
@@ -331,6 +334,7 @@ cures:
             argv: [ip, route, del, blackhole, "10.0.100.2", table, "1001"]
             expand_argument_vars: false
       takes_along: All packets to 10.0.100.2 take the next route or policy rule that fits.
+      certain: true
       verdict: forwarded
       reply_verdict: delivered
 assumed:

@@ -171,7 +171,8 @@ def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[lis
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
-    return [_shown(cure, explored.first) for cure, explored in offers], sentences
+    family = _ends(ask.asked.packet).family
+    return [_shown(cure, explored.first, certainty.conclusion(explored, ask.opened, family)["certain"]) for cure, explored in offers], sentences
 
 
 def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
@@ -244,8 +245,8 @@ def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
     return found["verdict"] in ARRIVED and (not wants_reply or (found["reply"] or {}).get("verdict") in ARRIVED)
 
 
-def _shown(cure: Cure, after: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    shown = {"kind": cure.kind, "change": cure.change, "task": cure.task, "takes_along": cure.takes_along}
+def _shown(cure: Cure, after: t.Mapping[str, t.Any], is_certain: bool) -> dict[str, t.Any]:
+    shown = {"kind": cure.kind, "change": cure.change, "task": cure.task, "takes_along": cure.takes_along, "certain": is_certain}
     return {**shown, "verdict": after["verdict"], "reply_verdict": (after["reply"] or {}).get("verdict", "")}
 
 

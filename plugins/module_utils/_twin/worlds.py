@@ -84,10 +84,10 @@ DECISIVE = (
     NEIGHBORS,
     *FORWARDS,
     *SETTINGS,
-    NFT,
-    LEGACY,
     TABLE,
     CUT,
+    NFT,
+    LEGACY,
     JUMP,
 )
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has

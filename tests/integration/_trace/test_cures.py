@@ -251,6 +251,7 @@ def cures_of(scene: Scene) -> list[dict[str, Any]]:
     found = Steps(scene.node, "datapath_trace", {"packet": scene.packet}).run()
     assert found["unknown"] == [] and found["certain"], found
     assert {cure["reply_verdict"] for cure in found["cures"]} <= {"forwarded", "delivered"}
+    assert all(cure["certain"] for cure in found["cures"])
     return list(found["cures"])
 
 
