@@ -104,7 +104,8 @@ class Scene(t.NamedTuple):
 def judge(seen: Observation, scene: Scene) -> Finding:
     packet = seen.sent
     every = of_packet(seen)
-    query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
+    routed = next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None)
+    query = _query(packet, scene.surroundings.bridge(packet.interface) or packet.interface, routed)
     events = [
         one for one in every if one.table != OWN_TABLE and (one.family, one.table, one.chain, one.handle) not in scene.hidden
     ]
@@ -258,14 +259,17 @@ def _routed(query: Query, scene: Scene) -> list[Step]:
     return [Step("route", "routing", f"{decision.route} ({shown_rule(decision.rule)})")]
 
 
-def _query(packet: Packet, routed: Event | None) -> Query:
-    """The fields by which a packet is routed: its addresses after destination NAT, and its mark."""
+def _query(packet: Packet, came_in_by: str, routed: Event | None) -> Query:
+    """Return the fields by which a packet is routed: its addresses after destination NAT, and its mark.
+
+    came_in_by: a link, or the bridge of which it is a port; empty if the node sends the packet.
+    """
     source, destination = packet.source, packet.destination
     if routed and routed.network:
         source, destination = ends(routed.network)
     ports = packet.source_port, packet.destination_port
     return Query(
-        source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
+        source, destination, came_in_by or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
     )
 
 
@@ -284,7 +288,8 @@ def _stopped(
     diverted = _diverted(events, scene)
     if diverted:
         return DROPPED, *diverted
-    unanswered = next((one for one in seen.asked if not one.is_answered), None)
+    answered = {asked.request.target for asked in seen.asked if asked.is_answered}  # a bridge asks behind each of its ports
+    unanswered = next((asked for asked in seen.asked if asked.request.target not in answered), None)
     if unanswered:
         target = fields.show(unanswered.request.target)
         reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
