@@ -178,9 +178,8 @@ def conclusion(
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
-    depends_on = [
-        _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
-    ]
+    decisive = _asked_together([opened[name] for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))])
+    depends_on = [_entry(fact, explored, evidence) for fact in decisive]
     assumptions = assumed(explored, family)
     lines = [assumption.sentence for assumption in assumptions if assumption.is_gap][:MOST_LINES]
     depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
@@ -195,6 +194,12 @@ def conclusion(
         if first["reply"] and len({key[1] for key in keys}) > 1:
             result["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
     return result
+
+
+def _asked_together(facts: t.Sequence[Open]) -> list[Open]:
+    """Return the facts with one command for all rules that may translate a packet to a Service, which is in one place of them."""
+    commands = "; ".join(dict.fromkeys(fact.fact.ask for fact in facts if fact.fact.kind in RULESETS))
+    return [fact._replace(fact=fact.fact._replace(ask=commands)) if fact.fact.kind in RULESETS else fact for fact in facts]
 
 
 def _by_command(facts: t.Iterable[Fact]) -> list[Fact]:

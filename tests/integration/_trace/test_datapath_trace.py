@@ -158,6 +158,7 @@ def test_a_packet_that_may_be_for_a_service_depends_on_the_tables_that_translate
     assert [fact["fact"] for fact in deciding] == decisive
     for fact in deciding:
         assert [outcome["verdict"] for outcome in fact["outcomes"]][1:] == ["unknown"], fact
+        assert fact["ask"] == "iptables-save; nft list ruleset"
     told = trace(node, packet, dump=OF_A_POD, assume={"table:ip nat": "shown", "nft": "shown"})
     assert told["verdict"] != "unknown" and not [fact for fact in told["depends_on"] if fact["outcomes"]]
     with_nat = {**OF_A_POD, "iptables-save -t nat": NAT_OF_A_SERVICE}

@@ -90,7 +90,7 @@ def outputs_of(ask: str, whole: dict[str, str]) -> list[str]:
     if ask.startswith(("ip rule", "ip route", "ip neigh")):
         kind = ask.split()[1].strip(";")
         return [command for command in whole if re.search(rf" {kind}\b", command)]
-    return [ASKED[next(words for words in ASKED if ask.startswith(words))]]
+    return [ASKED[words] for command in ask.split("; ") for words in ASKED if command.startswith(words)]
 
 
 @pytest.fixture(scope="module")
