@@ -268,9 +268,7 @@ def _query(packet: Packet, came_in_by: str, routed: Event | None) -> Query:
     if routed and routed.network:
         source, destination = ends(routed.network)
     ports = packet.source_port, packet.destination_port
-    return Query(
-        source, destination, came_in_by or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
-    )
+    return Query(source, destination, came_in_by or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports)
 
 
 def _stopped(

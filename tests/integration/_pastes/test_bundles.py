@@ -150,7 +150,8 @@ class Bundle(NamedTuple):
     undecided: frozenset[str] = frozenset()
 
 
-HIDDEN = frozenset({"routes:100", "table:ip nat", "table:ip mangle", "table:ip raw", "nft"})  # nft prints no contents of a comment's extension
+# nft prints no contents of a comment's extension.
+HIDDEN = frozenset({"routes:100", "table:ip nat", "table:ip mangle", "table:ip raw", "nft"})
 BUNDLES = {
     "EKS": Bundle(EKS, "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz", frozenset({"nft", "bridge-ports"})),
     "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"})),
