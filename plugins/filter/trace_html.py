@@ -43,13 +43,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.answer import NoTrace
 
 
-def trace_html(given: t.Any) -> str:
+def trace_html(answer: t.Any) -> str:
     try:
-        return render.html(result.from_result(given))
-    except result.NoTrace as error:
+        return page.html(answer)
+    except NoTrace as error:
         raise AnsibleFilterError(f"trace_html: {error}.") from None
 
 

@@ -45,13 +45,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.answer import NoTrace
 
 
-def trace_text(given: t.Any, colors: bool = False) -> str:
+def trace_text(answer: t.Any, colors: bool = False) -> str:
     try:
-        return render.text(result.from_result(given), colors)
-    except result.NoTrace as error:
+        return terminal.text(answer, colours=colors)
+    except NoTrace as error:
         raise AnsibleFilterError(f"trace_text: {error}.") from None
 
 
