@@ -262,11 +262,17 @@ culprit:
 steps:
   description:
     - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
-      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did.
+      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did. C(packet) is
+      what a rule that translates addresses or ports made of the packet; V("") if it changed nothing.
   returned: success
   type: list
   elements: dict
-  sample: [{kind: rule, where: ip nat KUBE-SERVICES, text: "-A KUBE-SERVICES -j KUBE-NODEPORTS", verdict: jump KUBE-NODEPORTS}]
+  sample:
+    - kind: rule
+      where: ip nat KUBE-SVC-DNS
+      text: -A KUBE-SVC-DNS -p udp -j DNAT --to-destination 10.244.1.2:53
+      verdict: accept
+      packet: udp 10.244.2.9:40000 > 10.244.1.2:53
 reply:
   description:
     - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if no reply

@@ -26,7 +26,7 @@ class NoTrace(Exception):
 
 
 class Step(t.NamedTuple):
-    """kind: in, rule, policy, route, counter, neighbor or out. packet: what a rule made of the packet; empty if it changed nothing.
+    """kind: in, rule, policy, route, counter, neighbor or out. packet: what a rule made of it; empty if it changed nothing.
 
     is_culprit: whether it is the object that stopped the packet.
     """
