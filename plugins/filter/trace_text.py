@@ -46,7 +46,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.answer import NoTrace
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
 
 
 def trace_text(answer: t.Any, colors: bool = False) -> str:
