@@ -150,6 +150,13 @@ options:
         destination.
     type: bool
     default: true
+  print:
+    description:
+      - Whether the controller prints the answer as text, in colours where Ansible uses colours. Ansible's own report of a result
+        quotes texts as JSON does, so that no rule and no task can be copied from it.
+      - Leave it out with a callback that prints one document, such as JSON. With C(no_log), nothing is printed.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -160,6 +167,7 @@ EXAMPLES = r"""
       destination: 10.12.115.101
       destination_port: 80
       interface: eni7c22dbae71f
+    print: true
   register: trace
 
 - name: Show the same from a report, with a setting that the report lacks
@@ -380,6 +388,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "changes": {"type": "list", "elements": "dict", "default": []},
     "commands": {"type": "list", "elements": "str", "default": []},
     "reply": {"type": "bool", "default": True},
+    "print": {"type": "bool", "default": False},  # by the action plugin
 }
 
 

@@ -29,10 +29,18 @@ HEAD = """<!DOCTYPE html>
 def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str:
     """Return the answer as a page. about: node, time, versions and source of the evidence. Raises NoTrace."""
     value = result.read(answer)
-    facts = {key: result.printable((about or {}).get(key)) for key in ABOUT}
+    facts = {key: _fact((about or {}).get(key)) for key in ABOUT}
     title = element("title", ": ".join(filter(None, (value.way.summary, value.packet))))
     body = element("body", element("header", _head(value), _about(facts)), element("main", *_sections(value, facts["node"])))
     return f"{HEAD}{title}\n<style>{CSS}</style>\n</head>\n{body}\n</html>\n"
+
+
+def _fact(value: t.Any) -> str:
+    """Return a fact about the evidence as text. value: may be a dictionary of versions, as a snapshot has it."""
+    if isinstance(value, t.Mapping):
+        versions = {name: str(version) for name, version in value.items() if version}  # a program prints its name itself
+        value = ", ".join(f"{name} {version}" if version[0].isdigit() else version for name, version in versions.items())
+    return result.printable(value)
 
 
 def _head(answer: Answer) -> Markup:
@@ -60,7 +68,7 @@ def _about(facts: t.Mapping[str, str]) -> Markup:
 
 
 def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
-    yield _section("Ask for, because it decides", *map(_fact, answer.depends_on))
+    yield _section("Ask for, because it decides", *map(_dependency, answer.depends_on))
     yield _section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
     yield _section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:
@@ -73,7 +81,7 @@ def _section(title: str, *content: str) -> Markup:
     return element("section", element("h2", title), *content) if any(content) else Markup()
 
 
-def _fact(fact: Dependency) -> Markup:
+def _dependency(fact: Dependency) -> Markup:
     outcomes = element("ul", *map(_outcome, fact.outcomes), classes="outcomes") if fact.outcomes else ""
     command = element("pre", fact.ask) if fact.ask else ""
     return element("div", element("p", fact.what), command, outcomes, classes="card")
