@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 
-Result = t.Dict[str, t.Any]
+Result = dict[str, t.Any]
 
 FRAME = {"source_mac": "02:00:00:00:00:01", "destination_mac": "06:00:00:00:00:01"}
 LEFT = {"source": "10.0.0.10", "destination": "10.244.1.2", "protocol": "tcp", "source_port": 40000, "destination_port": 8080}
@@ -73,12 +73,11 @@ def everywhere(name: str) -> Result:
     ]
     way["steps"] = [{**IN, "where": name}, *steps]
     reply = {**way, "verdict": name}
+    open_fact = {"fact": name, "what": name, "ask": name}
     outcome = {"if": name, "verdict": name, "reply_verdict": name, "evidence": [name], "contradicted_by": [name]}
     return {
         **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": name, "reply": None}],
         "cures": [{"change": name, "verdict": name, "reply_verdict": name, "task": in_one_line(name), "takes_along": name}],
-        "depends_on": [
-            {"fact": name, "what": name, "ask": name, "outcomes": [outcome]}, {"fact": name, "what": name, "ask": name, "outcomes": []}
-        ],
+        "depends_on": [{**open_fact, "outcomes": [outcome]}, {**open_fact, "outcomes": []}],
         "unknown": [name], "assumed": [name], "ignored": [name],
     }  # fmt: skip

@@ -142,14 +142,17 @@ def _remarks(answer: Answer) -> list[Section]:
 
 def _fit(sections: list[Section], room: int) -> tuple[list[Section], list[Section]]:
     """Split the sections into what has room before the steps, and the rest. An entry is not torn apart."""
-    parts: tuple[list[Section], list[Section]] = [], []
+    above, below = [], []
     for section in sections:
-        sizes = itertools.accumulate((len(entry) for entry in section.entries), initial=FRAME)
-        fitting = sum(size <= room for size in sizes) - 1
-        for part, entries in zip(parts, (section.entries[: max(fitting, 0)], section.entries[max(fitting, 0) :])):
-            part += [section._replace(entries=entries)] if entries else []
-        room -= FRAME + sum(map(len, section.entries[:fitting])) if fitting > 0 else 0
-    return parts
+        sizes = itertools.accumulate(map(len, section.entries), initial=FRAME)
+        count = max(sum(size <= room for size in sizes) - 1, 0)
+        fitting, rest = section.entries[:count], section.entries[count:]
+        if fitting:
+            above.append(section._replace(entries=fitting))
+            room -= FRAME + sum(map(len, fitting))
+        if rest:
+            below.append(Section(f"{section.title}, continued" if fitting else section.title, rest))
+    return above, below
 
 
 def _count(section: Section) -> str:

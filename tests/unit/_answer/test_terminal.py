@@ -110,11 +110,13 @@ def test_what_has_no_room_before_the_steps_is_whole_below_them() -> None:
     branches = [{**lost(None), "share": share} for share in (0.75, 0.25)]
     value = lost(None, cures=[cure("first", 10), cure("second", 20), cure("third", 1)], branches=branches)
     above, shown = before_steps(value), lines(value)
-    assert above[-2] == "Below the steps: What helps (23 lines)"
+    assert above[-2] == "Below the steps: What helps, continued (23 lines)"
     assert "  first -> delivered, reply forwarded" in above and "  75 % dropped" in above
     below = shown[shown.index("Packet: dropped") :]
     place = below.index("  second -> delivered, reply forwarded")
-    assert below[place - 1] == "What helps" and below[place + 1 : place + 21] == [f"    - line: {number}" for number in range(20)]
+    assert below[place - 1] == "What helps, continued" and below[place + 1 : place + 21] == [
+        f"    - line: {number}" for number in range(20)
+    ]
 
 
 @pytest.mark.parametrize("count", range(40))
