@@ -146,6 +146,12 @@ class Answer(t.NamedTuple):
     assumed: list[str]
     ignored: list[str]
 
+    @property
+    def summary(self) -> str:
+        """The outcome of the packet and of its reply, and whether missing outputs may change it."""
+        is_doubtful = not self.is_certain and self.way.verdict != UNKNOWN
+        return f"{self.way.summary}, not certain" if is_doubtful else self.way.summary
+
 
 def quality(verdict: str) -> str:
     """Return good, bad or open."""

@@ -69,10 +69,8 @@ def _stage(stage: Stage) -> Markup:
 
 
 def _step(step: Step) -> Markup:
-    place = "" if step.kind == "route" else step.where  # the stage has it as its title
-    where = (
-        element("div", element("span", place), element("span", step.verdict), classes="where") if place or step.verdict else ""
-    )
+    words = ["" if step.kind == "route" else step.where, step.verdict]  # the stage of a route has its title
+    where = element("div", *(element("span", word) for word in words), classes="where") if any(words) else ""
     text = element("code", step.text) if step.text else ""
     return element("div", where, text, *map(_change, step.changes), classes=f"step{' guilty' * step.is_culprit}")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._trace.verdict import ARRIVED, Culprit
+from .._trace.verdict import Culprit
 from . import drawing, result
-from .answer import LOST, Answer, Branch, Cure, Dependency, Outcome, Way, quality
+from .answer import Answer, Branch, Cure, Dependency, Outcome, Way, quality
 from .markup import Markup, element, joined
 from .stylesheet import CSS
 
@@ -30,7 +30,7 @@ def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str
     """Return the answer as a page. about: node, time, versions and source of the evidence. Raises NoTrace."""
     value = result.read(answer)
     facts = {key: _fact((about or {}).get(key)) for key in ABOUT}
-    title = element("title", ": ".join(filter(None, (value.way.summary, value.packet))))
+    title = element("title", ": ".join(filter(None, (value.summary, value.packet))))
     body = element("body", element("header", _head(value), _about(facts)), element("main", *_sections(value, facts["node"])))
     return f"{HEAD}{title}\n<style>{CSS}</style>\n</head>\n{body}\n</html>\n"
 
@@ -45,10 +45,9 @@ def _fact(value: t.Any) -> str:
 
 def _head(answer: Answer) -> Markup:
     way = answer.way
-    doubt = ", not certain" if not answer.is_certain and way.verdict in (*ARRIVED, *LOST) else ""
     return element(
         "div",
-        element("h1", f"{way.summary}{doubt}"),
+        element("h1", answer.summary),
         element("p", element("code", answer.packet), classes="packet") if answer.packet else "",
         *(element("p", reason, classes="reason") for reason in way.reasons),
         _culprit(way.decider),
@@ -72,7 +71,8 @@ def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
     yield _section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
     yield _section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:
-        yield _section("Before the changes", element("div", *_way(answer.before, node), classes="card"))
+        outcome = element("p", drawing.tag(answer.before.summary, answer.before.worst))
+        yield _section("Before the changes", element("div", outcome, *_way(answer.before, node), classes="card"))
     yield _section("Chance decides", *(_branch(branch, node) for branch in answer.branches))
     yield _section("What the evidence lacks", *_lacks(answer))
 
@@ -116,7 +116,6 @@ def _folded(summary: str, *content: str, is_open: bool = False) -> Markup:
 
 def _way(way: Way, node: str) -> t.Iterator[Markup]:
     """Yield what became of the packet in another case than that of the answer."""
-    yield element("p", drawing.tag(way.summary, way.worst))
     yield from (element("p", reason) for reason in way.reasons)
     yield _culprit(way.decider)
     yield drawing.ways(way, node) if way.steps else Markup()
@@ -135,6 +134,5 @@ def _lacks(answer: Answer) -> t.Iterator[Markup]:
     }
     for title, entries in lists.items():
         if entries:
-            yield element(
-                "div", element("h3", title), element("ul", *(element("li", entry) for entry in entries)), classes="card"
-            )
+            items = element("ul", *(element("li", entry) for entry in entries))
+            yield element("div", element("h3", title), items, classes="card")

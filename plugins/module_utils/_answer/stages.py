@@ -14,6 +14,7 @@ from .._trace.verdict import DELIVERED, FORWARDED
 from .answer import LOST, NODE, Change, Step, Way, ends
 
 TITLES = {"rule": "netfilter", "policy": "netfilter", "route": "routing", "neighbor": "neighbour"}
+SOURCE, DESTINATION = 0, -1  # of the ends of a packet
 BEHIND = {DELIVERED: "pod", FORWARDED: "other machine"}  # a link by which a packet left
 
 
@@ -58,15 +59,18 @@ def passage(way: Way, opposite: Way | None) -> Passage:
         for kind, steps in itertools.groupby(way.steps, key=lambda step: TITLES.get(step.kind) or step.kind)
         if kind not in ("in", "out", "counter")
     ]
+    target = _behind(way) or ("not reached" if way.verdict in LOST else "receiver")
     return Passage(
-        Place(_behind(opposite) or "sender", ends(entrance.text)[0], entrance.where) if entrance else None,
+        _place(_behind(opposite) or "sender", entrance, SOURCE),
         stages,
         departure.changes if departure else (),
-        Place(_behind(way) or ("not reached" if way.verdict in LOST else "receiver"), ends(departure.text)[-1], departure.where)
-        if departure
-        else None,
+        _place(target, departure, DESTINATION),
         [step for step in way.steps if step.kind == "counter"],
     )
+
+
+def _place(title: str, step: Step | None, end: int) -> Place | None:
+    return Place(title, ends(step.text)[end], step.where) if step else None
 
 
 def _behind(way: Way | None) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._trace.verdict import ARRIVED
 from . import result
-from .answer import LOST, Answer, Branch, Cure, Dependency, Output, Step, Way, quality
+from .answer import Answer, Branch, Cure, Dependency, Output, Step, Way, quality
 
 MOST_LINES = 25  # before the steps, which a terminal shows at once
 FRAME = 2  # lines of a section besides its entries: an empty one and the title
@@ -58,8 +57,7 @@ class _Writer:
 
     def _head(self, answer: Answer) -> list[str]:
         way = answer.way
-        doubt = "" if answer.is_certain or way.verdict not in (*ARRIVED, *LOST) else ", not certain"
-        outcome = self._paint(f"{way.summary}{doubt}:", _colour(way.worst))
+        outcome = self._paint(f"{answer.summary}:", _colour(way.worst))
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
         lines += [f"Packet   {answer.packet}"] if answer.packet else []

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import typing as t
 
 from .._netlink.attributes import attributes, text
@@ -27,6 +28,7 @@ TELLING = (
     "InDelivers",
 )  # fmt: skip
 _SOLICITED = bytes.fromhex("ff0200000000000000000000000001ff")[:13]
+IP_LENGTHS = {4: 20, 6: 40}  # of a header without options, by the version
 PORT_PAIR = struct.Struct("!HH")
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 
@@ -132,6 +134,11 @@ def packet_of(headers: tuple[bytes, bytes], sent: Packet) -> Packet:
     has_ports = sent.protocol in PORTS and len(headers[1]) >= PORT_PAIR.size
     ports = PORT_PAIR.unpack_from(headers[1]) if has_ports else (sent.source_port, sent.destination_port)
     return sent._replace(source=source, destination=destination, source_port=ports[0], destination_port=ports[1])
+
+
+def is_ip(header: bytes) -> bool:
+    """Whether a network header is a whole one of IP. Behind a VLAN tag, the kernel shows another one."""
+    return len(header) >= IP_LENGTHS.get(header[0] >> 4 if header else 0, sys.maxsize)
 
 
 def ends(header: bytes) -> tuple[bytes, bytes]:

@@ -17,7 +17,7 @@ from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, of_packet, packet_of
+from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .pod_side import Way
@@ -259,10 +259,10 @@ def _translation(event: Event, text: str, sent: Packet, left: Frame | None) -> s
 
     The next place shows it. The last rule is followed by none, and the packet leaves as the rule made it.
     """
-    if not _TRANSLATING.search(text) or not event.network:
+    if not _TRANSLATING.search(text) or not is_ip(event.network):
         return ""
     before = packet_of((event.network, event.transport), sent)
-    after = packet_of(event.following, sent) if event.following[0] else left.packet if left else before
+    after = packet_of(event.following, sent) if is_ip(event.following[0]) else left.packet if left else before
     return str(after) if str(after) != str(before) else ""
 
 
