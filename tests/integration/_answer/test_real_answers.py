@@ -24,7 +24,7 @@ PACKET = {"source": CLIENT, "destination": PRIMARY.address, "destination_port": 
 @pytest.fixture(scope="module")
 def answers() -> Iterator[dict[str, dict[str, Any]]]:
     """By the filter of reverse paths and the backend of kube-proxy's rules."""
-    found = {}
+    traced = {}
     for name, filter_mode, backend in (
         ("lost", STRICT, "iptables"),
         ("iptables", OFF, "iptables"),
@@ -34,8 +34,8 @@ def answers() -> Iterator[dict[str, dict[str, Any]]]:
             node = lab.node("node1")
             node.filter_reverse_path(filter_mode)
             node.service(NODE_PORT, [POD], "Local" if name == "lost" else "Cluster", backend=backend)
-            found[name] = Steps(node, "datapath_trace", {"packet": PACKET}).run()
-    yield found
+            traced[name] = Steps(node, "datapath_trace", {"packet": PACKET}).run()
+    yield traced
 
 
 def test_a_lost_packet(answers: dict[str, dict[str, Any]]) -> None:
