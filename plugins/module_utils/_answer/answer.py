@@ -98,6 +98,12 @@ class Cure(t.NamedTuple):
     verdicts: list[str]
     task: list[str]
     takes_along: str
+    is_certain: bool
+
+    @property
+    def doubt(self) -> str:
+        """What to say behind the verdicts."""
+        return "" if self.is_certain else ", not certain"
 
 
 class Outcome(t.NamedTuple):

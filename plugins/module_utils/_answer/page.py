@@ -101,7 +101,7 @@ def _verdicts(verdicts: t.Sequence[str]) -> Markup:
 def _cure(cure: Cure, is_open: bool) -> Markup:
     side_effect = element("p", cure.takes_along) if cure.takes_along else ""
     task = element("pre", "\n".join(cure.task)) if cure.task else ""
-    summary = joined(element("code", cure.change), " ", _verdicts(cure.verdicts))
+    summary = joined(element("code", cure.change), " ", _verdicts(cure.verdicts), cure.doubt)
     return _folded(summary, side_effect, task, is_open=is_open)
 
 

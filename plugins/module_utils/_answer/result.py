@@ -59,7 +59,8 @@ def printable(value: object) -> str:
 
 def _cure(data: Data) -> Cure:
     task = [printable(line) for line in str(data.get("task") or "").split("\n") if line]
-    return Cure(printable(data.get("change")), _verdicts(data), task, printable(data.get("takes_along")))
+    change, takes_along = printable(data.get("change")), printable(data.get("takes_along"))
+    return Cure(change, _verdicts(data), task, takes_along, bool(data.get("certain", True)))
 
 
 def _dependency(data: Data, place: str) -> Dependency:

@@ -86,7 +86,10 @@ class _Writer:
 
     def _cure(self, cure: Cure) -> list[str]:
         details = [cure.takes_along] if cure.takes_along else []
-        return [f"{cure.change} -> {self._verdicts(cure.verdicts)}", *(f"  {line}" for line in [*details, *cure.task])]
+        return [
+            f"{cure.change} -> {self._verdicts(cure.verdicts)}{cure.doubt}",
+            *(f"  {line}" for line in [*details, *cure.task]),
+        ]
 
     def _branch(self, branch: Branch) -> list[str]:
         first, *others = self._way(branch.way)

@@ -140,9 +140,10 @@ def test_the_evidence_is_described() -> None:
 
 
 def test_the_first_task_is_open_and_the_others_are_folded() -> None:
-    read = shown(lost(None, cures=[cure("a", 3, takes_along="More."), cure("b", 1)]))
+    read = shown(lost(None, cures=[cure("a", 3, takes_along="More."), cure("b", 1, certain=False)]))
     assert [attributes.keys() for tag, attributes in read.elements if tag == "details"] == [{"class", "open"}, {"class"}]
     assert "- line: 0\n- line: 1\n- line: 2" in read.text and "More." in read.text
+    assert read.text.count("not certain") == 1
 
 
 def test_each_branch_has_its_share_and_its_path() -> None:

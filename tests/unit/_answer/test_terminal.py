@@ -106,6 +106,10 @@ def test_what_to_ask_for_comes_before_what_helps() -> None:
     ]
 
 
+def test_a_remedy_that_does_not_work_in_each_world_is_not_certain() -> None:
+    assert "  x -> delivered, reply forwarded, not certain" in lines(lost(None, cures=[cure("x", 1, certain=False)]))
+
+
 def test_what_has_no_room_before_the_steps_is_whole_below_them() -> None:
     branches = [{**lost(None), "share": share} for share in (0.75, 0.25)]
     value = lost(None, cures=[cure("first", 10), cure("second", 20), cure("third", 1)], branches=branches)
