@@ -31,7 +31,7 @@ sanity-next:  ## the same on the next ansible-core's pre-release, where there is
 unit:  ## pure code, on the newest and on the oldest Python
 	@$(TOOLCHAIN) unit
 
-docs:  ## the documentation as a site, in .build/docs/html
+docs:  ## the documentation as a site, in .build/docs/html; as root, its pictures too
 	@$(TOOLCHAIN) docs
 
 integration:  ## modules against a real kernel (root)

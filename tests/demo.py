@@ -77,7 +77,7 @@ def trace(lab: Lab, inventory: Path) -> None:
     variables = json.dumps({"trace_packet": packet})
     environment = {**os.environ, **lab.ansible_environment()}
     done = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    lines = re.findall(r'^ +"((?:A router|Culprit|  aks_dual_stack: ).*)"', done.stdout, re.MULTILINE)
+    lines = re.findall(r"^(?:rejected: A router|Culprit  |  aks_dual_stack: ).*", done.stdout, re.MULTILINE)
     is_named = any("link-local" in line for line in lines) and any("aks_dual_stack: " in line for line in lines)
     print("\n".join(f"    {line}" for line in lines) if is_named else done.stdout)
     expect("the twin was to name the link-local source, and its profile as a remedy", is_named)

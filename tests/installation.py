@@ -36,6 +36,7 @@ IMAGES = ["packer", "qemu-utils"]  # images that are built, and booted as VMs
 TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
 BENCH = ["curl", "jq"]  # a usual boot script
 DEMO = KERNEL + NODES  # a node that runs systemd, and a twin of it
+PICTURES = KERNEL + ["chromium-headless-shell", "fonts-dejavu-core"]  # a node, and the browser that shows its trace
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
 CORES = {"2.19.14": (range(11, 14), "24.2"), "2.20.10": (range(12, 15), "25.2"), "2.21.5": (range(12, 15), "25.2")}
@@ -70,8 +71,8 @@ CONTROL = [pin for pin in CONTROLLER if pin.startswith("pyroute2==")]
 
 # Requirements of `make docs`.
 SITE = sorted(
-    ["myst-parser==5.2.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
-    + [pin for pin in TOOLS if pin.startswith("antsibull-docs==")]
+    ["myst-parser==5.2.0", "pillow==13.0.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
+    + [pin for pin in TOOLS if pin.partition("==")[0] in ("antsibull-docs", "pyroute2")]
 )
 
 # Requirements of `make fuzz` and `make mutants`. Hypothesis needs libcst, which mutmut requires, and black, to write a

@@ -219,6 +219,7 @@ def oldest_venv() -> Path:
 def docs() -> Iterator[Check]:
     """The site in .build/docs/html: the guides as they lie in the repository, and a page for each plugin and role."""
     prepare(installation.PYTHON)
+    yield from pictures()
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")]
@@ -234,7 +235,19 @@ def docs() -> Iterator[Check]:
     yield Check("pages of plugins and roles", command, env)
     html = BUILD / "docs/html"
     yield Check("site", ["sphinx-build", "--fail-on-warning", "--fresh-env", "--quiet", str(source), str(html)], env)
+    shutil.copytree(ROOT / "docs/pictures", html / "docs/pictures", dirs_exist_ok=True)  # Sphinx does not look for them in HTML
     say(f"the site is {html}/index.html")
+
+
+def pictures() -> Iterator[Check]:
+    """The pictures of the guides, in docs/pictures. They are of a real node, and committed."""
+    try:
+        preflight.check_nodes("docs")
+    except preflight.NotReady as reason:
+        leave_out(f"the pictures of the guides stay as they are: {reason}")
+        return
+    installation.install_packages(installation.PICTURES)
+    yield Check("pictures", ["python", "tests/pictures.py"], environment(installation.main_venv(installation.SITE)))
 
 
 # Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.

@@ -2,17 +2,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""datapath_trace on the controller: reads pasted outputs, and lends pyroute2 to a node that lacks it, for changes in the twin."""
+"""datapath_trace on the controller: reads pasted outputs, lends pyroute2 to a node that lacks it, and prints the answer."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ansible.utils.color import ANSIBLE_COLOR
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import ChangesAction
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import ChangesAction, is_true
 
 
 class ActionModule(ChangesAction):
     def execute(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         run = super().execute
-        return _pastes.execute(arguments, lambda given: run(given, task_vars))
+        result = _pastes.execute(arguments, lambda given: run(given, task_vars))
+        if is_true(arguments.get("print")) and "verdict" in result and not self._task.no_log:
+            hosts = task_vars.get("ansible_play_hosts_all") or ()
+            heading = f"{task_vars.get('inventory_hostname')}\n" if len(hosts) > 1 else ""
+            self._display.display(heading + terminal.text(result, colours=ANSIBLE_COLOR))
+        return result

@@ -11,23 +11,32 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Writes a result of M(kubenode.datapath.datapath_trace) as one page of HTML, which draws the paths of the packet and of its
-    reply with the culprit in red.
+  - Writes a result of M(kubenode.datapath.datapath_trace) as one page of HTML. It says what became of the packet and what helps,
+    and draws the paths of the packet and of its reply with the culprit in red, and with what each rule translated.
   - The page has no scripts and loads nothing, and forbids both by its Content-Security-Policy. Texts of the result are escaped.
+positional: about
 options:
   _input:
     description: The result of the module.
     type: dict
     required: true
+  about:
+    description:
+      - What the page says of the evidence. Keys are C(node), C(time), C(versions) and C(source), each of which may be left out.
+      - C(versions) is a text, or a dictionary as RV(kubenode.datapath.datapath_info#module:snapshot.versions) is.
+    type: dict
+    default: {}
 seealso:
   - plugin: kubenode.datapath.trace_text
+    plugin_type: filter
+  - plugin: kubenode.datapath.trace_mermaid
     plugin_type: filter
 """
 
 EXAMPLES = r"""
 - name: Write the page
   ansible.builtin.copy:
-    content: "{{ trace | kubenode.datapath.trace_html }}"
+    content: "{{ trace | kubenode.datapath.trace_html(about={'node': inventory_hostname}) }}"
     dest: trace.html
     mode: "0644"
   delegate_to: localhost
@@ -43,13 +52,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
 
 
-def trace_html(given: t.Any) -> str:
+def trace_html(answer: t.Any, about: t.Any = None) -> str:
     try:
-        return render.html(result.from_result(given))
-    except result.NoTrace as error:
+        return page.html(answer, about)
+    except NoTrace as error:
         raise AnsibleFilterError(f"trace_html: {error}.") from None
 
 

@@ -11,8 +11,10 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Writes a result of M(kubenode.datapath.datapath_trace) as text. It begins with the packet and what became of it, and lists the
-    steps of its path and of its reply's path. A C(!) marks the culprit.
+  - Writes a result of M(kubenode.datapath.datapath_trace) as text. It begins with the sentence that says what became of the
+    packet. Outputs to ask for and remedies follow, in at most 25 lines, and then the steps of the packet and of its reply. What
+    has no room before the steps is below them. A C(!) marks the culprit.
+  - Lines are not wrapped, so that rules and tasks can be copied.
   - Control characters in the result are written as Python escapes them, so that a name cannot change the terminal.
 positional: colors
 options:
@@ -27,12 +29,17 @@ options:
 seealso:
   - plugin: kubenode.datapath.trace_html
     plugin_type: filter
+  - plugin: kubenode.datapath.trace_mermaid
+    plugin_type: filter
 """
 
 EXAMPLES = r"""
-- name: Print why the packet does not arrive
-  ansible.builtin.debug:
-    msg: "{{ (trace | kubenode.datapath.trace_text).splitlines() }}"
+- name: Write why the packet does not arrive
+  ansible.builtin.copy:
+    content: "{{ trace | kubenode.datapath.trace_text }}"
+    dest: trace.txt
+    mode: "0644"
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -45,13 +52,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
 
 
-def trace_text(given: t.Any, colors: bool = False) -> str:
+def trace_text(answer: t.Any, colors: bool = False) -> str:
     try:
-        return render.text(result.from_result(given), colors)
-    except result.NoTrace as error:
+        return terminal.text(answer, colours=colors)
+    except NoTrace as error:
         raise AnsibleFilterError(f"trace_text: {error}.") from None
 
 

@@ -150,6 +150,13 @@ options:
         destination.
     type: bool
     default: true
+  print:
+    description:
+      - Whether the controller prints the answer as text, in colours where Ansible uses colours. Ansible's own report of a result
+        quotes texts as JSON does, so that no rule and no task can be copied from it.
+      - Leave it out with a callback that prints one document, such as JSON. With C(no_log), nothing is printed.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -160,6 +167,7 @@ EXAMPLES = r"""
       destination: 10.12.115.101
       destination_port: 80
       interface: eni7c22dbae71f
+    print: true
   register: trace
 
 - name: Show the same from a report, with a setting that the report lacks
@@ -262,11 +270,17 @@ culprit:
 steps:
   description:
     - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
-      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did.
+      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did. C(packet) is
+      what a rule that translates addresses or ports made of the packet; V("") if it changed nothing.
   returned: success
   type: list
   elements: dict
-  sample: [{kind: rule, where: ip nat KUBE-SERVICES, text: "-A KUBE-SERVICES -j KUBE-NODEPORTS", verdict: jump KUBE-NODEPORTS}]
+  sample:
+    - kind: rule
+      where: ip nat KUBE-SVC-DNS
+      text: -A KUBE-SVC-DNS -p udp -j DNAT --to-destination 10.244.1.2:53
+      verdict: accept
+      packet: udp 10.244.2.9:40000 > 10.244.1.2:53
 reply:
   description:
     - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if no reply
@@ -374,6 +388,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "changes": {"type": "list", "elements": "dict", "default": []},
     "commands": {"type": "list", "elements": "str", "default": []},
     "reply": {"type": "bool", "default": True},
+    "print": {"type": "bool", "default": False},  # by the action plugin
 }
 
 

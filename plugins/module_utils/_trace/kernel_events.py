@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 import struct
+import sys
 import typing as t
 
 from .._netlink.attributes import attributes, text
 from .frame import Frame, Request
-from .packet import Packet
+from .packet import PORTS, Packet
 
 # include/uapi/linux/netfilter/nf_tables.h
-TABLE, CHAIN, HANDLE, TYPE, VERDICT, ID, LL_HEADER, NETWORK_HEADER = 1, 2, 3, 4, 5, 6, 7, 8
+TABLE, CHAIN, HANDLE, TYPE, VERDICT, ID, LL_HEADER, NETWORK_HEADER, TRANSPORT_HEADER = 1, 2, 3, 4, 5, 6, 7, 8, 9
 IIF, OIF, MARK, PROTOCOL, POLICY = 10, 12, 14, 15, 16
 OF_POLICY, OF_RULE = 1, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
@@ -27,6 +28,8 @@ TELLING = (
     "InDelivers",
 )  # fmt: skip
 _SOLICITED = bytes.fromhex("ff0200000000000000000000000001ff")[:13]
+IP_LENGTHS = {4: 20, 6: 40}  # of a header without options, by the version
+PORT_PAIR = struct.Struct("!HH")
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 
 
@@ -34,6 +37,7 @@ class Event(t.NamedTuple):
     """A rule that the packet matched, or the end of a chain. handle: of the rule, 0 for the end of a chain.
 
     verdict: "accept", "jump KUBE-SERVICES"... destination_mac: at this place. iif, oif: indexes, 0 if the place has none.
+    network, transport: the packet's headers at this place. following: the same of the next place; empty if there is none.
     """
 
     family: str
@@ -47,6 +51,8 @@ class Event(t.NamedTuple):
     iif: int = 0
     oif: int = 0
     mark: int = 0
+    transport: bytes = b""
+    following: tuple[bytes, bytes] = (b"", b"")
 
 
 class Asked(t.NamedTuple):
@@ -78,7 +84,7 @@ def of_packet(seen: Observation) -> list[Event]:
     # The number of a packet changes when a bridge hands it to the node, because it is made from the interface as well
     # (nf_tables_trace.c, trace_fill_id). By then its addresses may be translated.
     numbers, pairs = set[int](), set[tuple[bytes, bytes]]()
-    found, iif, oif, network = list[Event](), 0, 0, b""
+    found, iif, oif, network, transport = list[Event](), 0, 0, b"", b""
     for one in seen.events:
         pair = ends(one.network) if one.network else None
         # A packet without a source has the one that the node chooses.
@@ -88,9 +94,10 @@ def of_packet(seen: Observation) -> list[Event]:
             pairs.add(pair)
         if one.number in numbers:
             if one.network:
-                iif, oif, network = one.iif, one.oif, one.network
-            found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
-    return found
+                iif, oif, network, transport = one.iif, one.oif, one.network, one.transport
+            one = one._replace(network=one.network or network, transport=one.transport or transport)
+            found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif))
+    return [event._replace(following=(after.network, after.transport)) for event, after in zip(found, found[1:])] + found[-1:]
 
 
 def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
@@ -121,6 +128,19 @@ def _asks_for_mac(header: bytes) -> bool:
     return version not in (4, 6) or (version == 6 and header[24:37] == _SOLICITED)
 
 
+def packet_of(headers: tuple[bytes, bytes], sent: Packet) -> Packet:
+    """Return the packet that was sent, with the addresses and ports of a network and a transport header."""
+    source, destination = ends(headers[0])
+    has_ports = sent.protocol in PORTS and len(headers[1]) >= PORT_PAIR.size
+    ports = PORT_PAIR.unpack_from(headers[1]) if has_ports else (sent.source_port, sent.destination_port)
+    return sent._replace(source=source, destination=destination, source_port=ports[0], destination_port=ports[1])
+
+
+def is_ip(header: bytes) -> bool:
+    """Whether a network header is a whole one of IP. Behind a VLAN tag, the kernel shows another one."""
+    return len(header) >= IP_LENGTHS.get(header[0] >> 4 if header else 0, sys.maxsize)
+
+
 def ends(header: bytes) -> tuple[bytes, bytes]:
     """Source and destination in an IP header."""
     return (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
@@ -145,6 +165,7 @@ def event(body: bytes) -> Event:
         _number(found, IIF),
         _number(found, OIF),
         _number(found, MARK),
+        found.get(TRANSPORT_HEADER, b""),
     )
 
 

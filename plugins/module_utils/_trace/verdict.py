@@ -17,7 +17,7 @@ from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, of_packet
+from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .pod_side import Way
@@ -40,12 +40,16 @@ class Culprit(t.NamedTuple):
 
 
 class Step(t.NamedTuple):
-    """kind: in, rule, policy, route, neighbor, counter or out. where: chain, link or routing. text: as its tool prints it."""
+    """kind: in, rule, policy, route, neighbor, counter or out. where: chain, link or routing. text: as its tool prints it.
+
+    packet: what a rule that translates made of the packet; empty if the rule changed nothing.
+    """
 
     kind: str
     where: str
     text: str
     verdict: str = ""
+    packet: str = ""
 
 
 class Finding(t.NamedTuple):
@@ -112,9 +116,10 @@ def judge(seen: Observation, scene: Scene) -> Finding:
     frames = [one for one in seen.frames if _is_of(packet, one[1])]
     good = [(link, one) for link, one in frames if not scene.surroundings.trouble(link, one)]
     rejected = next((one.reject for _link, one in seen.frames if one.reject), "")
-    steps = _steps(seen, events, query, scene)
-    if good or frames:
-        link, left = (good or frames)[0]
+    departure = next(iter(good or frames), None)
+    steps = _steps(seen, events, query, scene, departure[1] if departure else None)
+    if departure:
+        link, left = departure
         steps.append(Step("out", f"link {link}", str(left.packet)))
         trouble = "" if good else scene.surroundings.trouble(link, left)
         found = _left(packet, link, left, trouble, _diverted(events, scene), scene, steps)
@@ -217,7 +222,7 @@ def _is_of(packet: Packet, frame: Frame) -> bool:
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
 
-def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene) -> list[Step]:
+def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene, left: Frame | None) -> list[Step]:
     packet = seen.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
     steps, is_routed = [Step("in", start, str(packet))], False
@@ -225,7 +230,8 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
         if one.oif and not is_routed and packet.interface:
             is_routed = True
             steps += _routed(query, scene)
-        steps += (step._replace(text=_of_ipvs(one, scene.quote(one)) if one.handle else "") for step in chain_steps([one]))
+        text = _of_ipvs(one, scene.quote(one)) if one.handle else ""
+        steps += (step._replace(text=text, packet=_translation(one, text, packet, left)) for step in chain_steps([one]))
     if not is_routed:
         steps += _routed(query, scene)
     steps += [
@@ -241,6 +247,23 @@ def chain_steps(events: t.Iterable[Event]) -> t.Iterator[Step]:
     for one in events:
         if one.handle or one.verdict.startswith("policy"):
             yield Step("rule" if one.handle else "policy", f"{one.family} {one.table} {one.chain}", "", one.verdict)
+
+
+_TRANSLATING = re.compile(
+    r"-j (?:DNAT|SNAT|MASQUERADE|REDIRECT|NETMAP)\b|\b(?:dnat|snat|masquerade|redirect)\b|\b[sd](?:addr|port) set |^ipvs: "
+)
+
+
+def _translation(event: Event, text: str, sent: Packet, left: Frame | None) -> str:
+    """Return what a rule made of the packet; empty if it changed nothing.
+
+    The next place shows it. The last rule is followed by none, and the packet leaves as the rule made it.
+    """
+    if not _TRANSLATING.search(text) or not is_ip(event.network):
+        return ""
+    before = packet_of((event.network, event.transport), sent)
+    after = packet_of(event.following, sent) if is_ip(event.following[0]) else left.packet if left else before
+    return str(after) if str(after) != str(before) else ""
 
 
 def _of_ipvs(one: Event, text: str) -> str:

@@ -24,10 +24,15 @@ def play(inventory: Path, **variables: Any) -> Played:
 def test_a_folder_of_outputs_needs_no_node(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     inventory.write_text('{"nodes": {"hosts": {"unreachable.invalid": {}}}}')
-    page = tmp_path / "answer.html"
-    done = play(inventory, trace_dump=str(CASE), trace_packet=str(PACKET), trace_html=str(page)).well()
-    assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in done.output and "What helps" in done.output
-    assert CULPRIT in page.read_text() and "dropped" in page.read_text()
+    files = {name: tmp_path / name for name in ("trace_text", "trace_html", "trace_mermaid")}
+    done = play(
+        inventory, trace_dump=str(CASE), trace_packet=str(PACKET), **{name: str(path) for name, path in files.items()}
+    ).well()
+    text = files["trace_text"].read_text()
+    assert f"\n! rule     bridge nat PREROUTING        {CULPRIT}  -> accept\n" in text and "\nWhat helps\n" in text
+    assert text in done.output, "as text, and not quoted"
+    page, chart = files["trace_html"].read_text(), files["trace_mermaid"].read_text()
+    assert CULPRIT in page and str(CASE) in page and chart.startswith("flowchart TB\n") and ":::bad" in chart
 
 
 def test_a_line_of_tcpdump_is_a_packet(tmp_path: Path) -> None:
@@ -57,7 +62,9 @@ def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: La
     given = {"trace_packet": {"destination": pod.address, "destination_port": 8080}, "trace_reply": "false"}
     refused = play(inventory, **given, trace_html=str(tmp_path / "answer.html"))
     assert refused.failed and "the run has 2 nodes. Nothing was traced" in refused.output
-    for more in ({}, {"trace_on_controller": "true"}):
+    for more in ({}, {"trace_on_controller": "true", "trace_print": "false"}):
         done = play(inventory, **given, **more, trace_html=f"{tmp_path}/pages/").well()
-        assert f"delivered by {pod.link}" in done.output
+        assert (f"\nnode1\ndelivered by {pod.link}: " in done.output) is ("trace_print" not in more)
         assert {page.name for page in tmp_path.glob("pages/*")} == {"node1.html", "node2.html"}
+        page = (tmp_path / "pages/node1.html").read_text()
+        assert "<dd>node1</dd>" in page and "<dd>the running node</dd>" in page and "kernel " in page

@@ -148,6 +148,23 @@ def test_a_lookup_finds_the_rule_and_the_route(rules: list[dict[str, Any]], quer
     assert (found.route.hops[0].dev if found.route else None) == dev
 
 
+@pytest.mark.parametrize(
+    ("headers", "shown"),
+    [
+        ((b"\x45" + bytes(11) + B + A, b"\0\x50\x9c\x40" + bytes(16)), "tcp 10.0.0.2:80 > 10.0.0.1:40000"),
+        ((b"\x45" + bytes(11) + B + A, b""), "tcp 10.0.0.2:40000 > 10.0.0.1:80"),
+        ((b"\x60" + bytes(7) + B6 + A6, b"\0\x50\x9c\x40"), "tcp [fd00::2]:80 > [fd00::1]:40000"),
+    ],
+)
+def test_a_packet_at_a_place_has_the_addresses_and_ports_of_its_headers(headers: tuple[bytes, bytes], shown: str) -> None:
+    assert kernel_events.is_ip(headers[0]) and str(kernel_events.packet_of(headers, given())) == shown
+
+
+@pytest.mark.parametrize("header", [b"", b"\x45" + bytes(18), b"\x60" + bytes(38), b"\0\x01\x08\0" + bytes(36)])
+def test_what_is_no_whole_ip_header_is_known(header: bytes) -> None:
+    assert not kernel_events.is_ip(header)
+
+
 def test_counters_that_moved() -> None:
     before = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
     after = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")

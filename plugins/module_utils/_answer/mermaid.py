@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An answer as a flowchart of Mermaid, which GitHub draws in issues. Of the rules it has those that translate or decide."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from . import result, stages
+from .answer import Change, Step, Way, quality
+from .stages import Passage, Place, Stage
+
+STYLES = (  # legible on GitHub's light and dark page
+    "  classDef good fill:#dcf3e5,stroke:#14693a,color:#0d4727",
+    "  classDef bad fill:#fde8e6,stroke:#b3231b,color:#7a1510",
+    "  classDef open fill:#fcefcf,stroke:#7a5200,color:#523700",
+)
+_SPECIAL = re.compile(r"[^\w .,/=()+-]")
+
+
+class Box(t.NamedTuple):
+    """lines: of the label. tone: a class of STYLES; empty for none."""
+
+    lines: list[str]
+    tone: str = ""
+
+
+def diagram(answer: result.Data) -> str:
+    """Return the answer as a flowchart. Raises NoTrace."""
+    way = result.read(answer).way
+    lines = ["flowchart TB", *_chart("packet", way, way.reply)]
+    lines += _chart("reply", way.reply, way) if way.reply and way.reply.steps else []
+    return "".join(f"{line}\n" for line in [*lines, *STYLES])
+
+
+def _chart(name: str, way: Way, opposite: Way | None) -> list[str]:
+    passage = stages.passage(way, opposite)
+    start, target = _place(passage.start), _place(passage.target, quality(way.verdict))
+    on_node = {f"{name}{number}": box for number, box in enumerate(_on_node(way, passage))}
+    outside = {f"{name}Start": start, f"{name}End": target}
+    names = [f"{name}Start"] * bool(start) + [*on_node] + [f"{name}End"] * bool(target)
+    return [
+        *(_box(key, box) for key, box in outside.items() if box),
+        f'  subgraph {name}["{_label([f"Node, {name}: {way.outcome}"])}"]',
+        *(f"  {_box(key, box)}" for key, box in on_node.items()),
+        "  end",
+        f"  {' --> '.join(names)}",
+    ]
+
+
+def _place(place: Place | None, tone: str = "") -> Box | None:
+    return Box([place.title, place.address], tone) if place else None
+
+
+def _on_node(way: Way, passage: Passage) -> t.Iterator[Box]:
+    if passage.start:
+        yield Box([passage.start.link])
+    yield from map(_stage, passage.stages)
+    if passage.changes:
+        yield Box(["connection tracking", *map(_change, passage.changes)])
+    if way.missed_culprit or not passage.target:
+        culprit = way.missed_culprit
+        yield Box([way.verdict, *([f"{culprit.kind}: {culprit.text}"] if culprit else [])], quality(way.verdict))
+    if passage.target:
+        yield Box([passage.target.link])
+
+
+def _stage(stage: Stage) -> Box:
+    lines = [line for step in stage.steps for line in _step(step)]
+    count = sum(step.kind == "rule" for step in stage.steps)
+    title = f"{stage.kind}, {count} rule{'s' if count != 1 else ''}" if count else stage.kind
+    return Box([title, *lines], "bad" if stage.is_culprit else "")
+
+
+def _step(step: Step) -> list[str]:
+    """Return the lines of a step; none of a rule that neither translates nor decides."""
+    if step.kind in ("rule", "policy") and not step.changes and not step.is_culprit:
+        return []
+    text = step.text or step.where
+    return [f"{text}, {step.verdict}" if step.verdict and step.kind != "rule" else text, *map(_change, step.changes)]
+
+
+def _change(change: Change) -> str:
+    return f"{change.end} {change.before} \u2192 {change.after}"
+
+
+def _box(name: str, box: Box) -> str:
+    return f'  {name}["{_label(box.lines)}"]{f":::{box.tone}" if box.tone else ""}'
+
+
+def _label(lines: t.Iterable[str]) -> str:
+    """Return lines as the text of a quoted label. Special characters become entities, so that none ends the label."""
+    return "<br/>".join(_SPECIAL.sub(lambda match: f"#{ord(match[0])};", line) for line in lines)

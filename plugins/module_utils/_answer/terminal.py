@@ -1,0 +1,165 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An answer as text for a terminal. Lines are not wrapped, so that a rule and a task can be copied."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from . import result
+from .answer import Answer, Branch, Cure, Dependency, Output, Step, Way, quality
+
+MOST_LINES = 25  # before the steps, which a terminal shows at once
+FRAME = 2  # lines of a section besides its entries: an empty one and the title
+NOTE = ("", "Below the steps: {}")
+GREEN, RED, YELLOW, BOLD, FAINT = "32", "31", "33", "1", "2"  # of ECMA-48, Select Graphic Rendition
+Paint = t.Callable[[str, str], str]
+
+
+class Section(t.NamedTuple):
+    """entries: lines that belong together."""
+
+    title: str
+    entries: list[list[str]]
+
+
+def text(answer: result.Data, *, colours: bool = False) -> str:
+    """Return the answer as text. Raises NoTrace."""
+    lines = _Writer(_paint if colours else _plain).lines(result.read(answer))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _paint(words: str, colour: str) -> str:
+    return f"\x1b[{colour}m{words}\x1b[0m" if words else ""
+
+
+def _plain(words: str, _colour: str) -> str:
+    return words
+
+
+class _Writer:
+    """Writes an answer. paint: gives a colour to words."""
+
+    def __init__(self, paint: Paint) -> None:
+        self._paint = paint
+
+    def lines(self, answer: Answer) -> list[str]:
+        head = self._head(answer)
+        above, below = _fit(self._sections(answer), MOST_LINES - len(head) - len(NOTE))
+        rest = ", ".join(f"{section.title} ({_count(section)})" for section in below)
+        note = [self._paint(line.format(rest), FAINT) for line in NOTE if rest]
+        steps = [line for title, way in _ways(answer) for line in self._path(title, way)]
+        return [*head, *self._shown(above), *note, *steps, *self._shown([*below, *_remarks(answer)])]
+
+    def _head(self, answer: Answer) -> list[str]:
+        way = answer.way
+        outcome = self._paint(f"{answer.summary}:", _colour(way.worst))
+        first, *others = way.reasons or [""]
+        lines = [f"{outcome} {first}".rstrip(), *others]
+        lines += [f"Packet   {answer.packet}"] if answer.packet else []
+        return lines + [f"Culprit  {self._culprit(way)}"] * bool(way.decider)
+
+    def _culprit(self, way: Way) -> str:
+        return self._paint(f"{way.decider.kind}: {way.decider.text}", RED) if way.decider else ""
+
+    def _sections(self, answer: Answer) -> list[Section]:
+        sections = [
+            Section("Ask for, because it decides", [self._fact(fact) for fact in answer.depends_on]),
+            Section("Ask for, to be certain", [_output(output) for output in answer.missing]),
+            Section("What helps", [self._cure(cure) for cure in answer.cures]),
+            Section("Before the changes", [self._way(answer.before)] if answer.before else []),
+            Section("Chance decides", [self._branch(branch) for branch in answer.branches]),
+        ]
+        return [section for section in sections if section.entries]
+
+    def _fact(self, fact: Dependency) -> list[str]:
+        lines = [f"{fact.ask}  # {fact.fact}" if fact.ask else fact.what]
+        for outcome in fact.outcomes:
+            lines.append(f"  if {outcome.clause}: {self._verdicts(outcome.verdicts)}")
+            lines += [f"    fits: {sentence}" for sentence in outcome.evidence]
+            lines += [f"    does not fit: {sentence}" for sentence in outcome.contradicted_by]
+        return lines
+
+    def _cure(self, cure: Cure) -> list[str]:
+        details = [cure.takes_along] if cure.takes_along else []
+        return [
+            f"{cure.change} -> {self._verdicts(cure.verdicts)}{cure.doubt}",
+            *(f"  {line}" for line in [*details, *cure.task]),
+        ]
+
+    def _branch(self, branch: Branch) -> list[str]:
+        first, *others = self._way(branch.way)
+        return [f"{branch.share} {first}", *(f"  {line}" for line in others)]
+
+    def _way(self, way: Way) -> list[str]:
+        lines = [self._paint(way.summary, _colour(way.worst)), *way.reasons]
+        return lines + [f"Culprit  {self._culprit(way)}"] * bool(way.decider)
+
+    def _verdicts(self, verdicts: list[str]) -> str:
+        return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""
+
+    def _shown(self, sections: t.Iterable[Section]) -> t.Iterator[str]:
+        for section in sections:
+            yield ""
+            yield self._paint(section.title, BOLD)
+            yield from (f"  {line}" for entry in section.entries for line in entry)
+
+    def _path(self, title: str, way: Way) -> t.Iterator[str]:
+        yield ""
+        yield f"{self._paint(title, BOLD)}: {self._paint(way.outcome, _colour(way.verdict))}"
+        for step in way.steps:
+            yield from self._step(step)
+        if way.missed_culprit:
+            yield f"{self._paint('!', RED)} {self._culprit(way)}"
+        if way.packet:
+            yield f"  Left as {way.packet}"
+
+    def _step(self, step: Step) -> t.Iterator[str]:
+        words = "  ".join(filter(None, [step.text, f"-> {step.verdict}" if step.verdict else ""]))
+        mark = self._paint("!", RED) if step.is_culprit else " "
+        yield f"{mark} {step.kind:<8} {step.where:<28} {self._paint(words, RED) if step.is_culprit else words}"
+        for change in step.changes:
+            yield " " * 11 + self._paint(f"{change.end} {change.before} -> {change.after}", YELLOW)
+
+
+def _ways(answer: Answer) -> t.Iterator[tuple[str, Way]]:
+    yield "Packet", answer.way
+    if answer.way.reply:
+        yield "Reply", answer.way.reply
+
+
+def _output(output: Output) -> list[str]:
+    return [f"{output.command}  # {', '.join(output.facts)}"]
+
+
+def _remarks(answer: Answer) -> list[Section]:
+    remarks = {"Unknown": answer.unknown, "Assumed": answer.assumed, "Not understood": answer.ignored}
+    return [Section(title, [[sentence] for sentence in sentences]) for title, sentences in remarks.items() if sentences]
+
+
+def _fit(sections: list[Section], room: int) -> tuple[list[Section], list[Section]]:
+    """Split the sections into what has room before the steps, and the rest. An entry is not torn apart."""
+    above, below = [], []
+    for section in sections:
+        sizes = itertools.accumulate(map(len, section.entries), initial=FRAME)
+        count = max(sum(size <= room for size in sizes) - 1, 0)
+        fitting, rest = section.entries[:count], section.entries[count:]
+        if fitting:
+            above.append(section._replace(entries=fitting))
+            room -= FRAME + sum(map(len, fitting))
+        if rest:
+            below.append(Section(f"{section.title}, continued" if fitting else section.title, rest))
+    return above, below
+
+
+def _count(section: Section) -> str:
+    count = sum(map(len, section.entries))
+    return f"{count} line{'s' if count != 1 else ''}"
+
+
+def _colour(verdict: str) -> str:
+    return {"good": GREEN, "bad": RED, "open": YELLOW}[quality(verdict)]

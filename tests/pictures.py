@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pictures of docs/trace.md: what datapath_trace says of a real node, on a terminal and as a page, light and dark.
+
+Run by ``make docs``. The node is of network namespaces. The pictures are committed, and the same as long as node, text and
+style are.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageChops
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import markup, page, terminal
+from lab import Eni, EniLab, host
+from lab.eni import CLIENT, PRIMARY
+from lab.steps import Steps
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs/pictures"
+BROWSER = "chromium-headless-shell"
+SCHEMES = {"light": 1, "dark": 0}  # by Chromium's numbers (third_party/blink/public/mojom/css/preferred_color_scheme.mojom)
+WIDTH, HEIGHT = 1080, 4000  # of the window; a picture ends where its content does
+SIDE = 16  # below the content
+MOST_BYTES = 150_000
+NODE_PORT, STRICT = 30080, 1
+CONSOLE = """<!DOCTYPE html><meta charset="utf-8"><style>
+:root { --back: #fbfbfa; --ink: #24292f; --red: #b3231b; --green: #14693a; --yellow: #7a5200; --dim: #6a7280; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #15181e; --ink: #d7dce3; --red: #ff8f85; --green: #7fdca3; --yellow: #f0c66d; --dim: #8b95a5; }
+}
+body { margin: 0; padding: 18px 20px 2px; background: var(--back); color: var(--ink); }
+pre { margin: 0; font: 12.5px/1.5 "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+.sgr1 { font-weight: bold; } .sgr2 { color: var(--dim); }
+.sgr31 { color: var(--red); } .sgr32 { color: var(--green); } .sgr33 { color: var(--yellow); }
+</style>"""
+
+
+def main() -> None:
+    enis = [Eni("eth1", pods=["pod1"], has_address=True), Eni("eth2", pods=["pod2"], has_address=True)]
+    with EniLab("pictures", enis) as lab:
+        node = lab.node("node1")
+        node.filter_reverse_path(STRICT)
+        node.service(NODE_PORT, [lab.pod("pod1").address], "Local", backend="iptables")
+        packet = {"source": CLIENT, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
+        answer = Steps(node, "datapath_trace", {"packet": packet}).run()
+        versions = Steps(node, "datapath_info", {"gather": ["versions"]}).run()["snapshot"]["versions"]
+    # Without the kernel and the time, which differ from one run of `make docs` to another.
+    shown = {name: versions[name] for name in ("collection", "nft", "iptables")}
+    about = {"node": node.name, "source": "the running node", "versions": shown}
+    FOLDER.mkdir(exist_ok=True)
+    take("trace-page", page.html(answer, about))
+    take("trace-terminal", console(terminal.text(answer, colours=True)))
+
+
+def console(text: str) -> str:
+    """A page that shows what a terminal would."""
+    parts = re.split(r"\x1b\[(\d+)m(.*?)\x1b\[0m", text)  # text, a colour, what has it, text, ...
+    shown = [markup.joined(parts[0])]
+    for colour, coloured, plain in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        shown.append(markup.joined(markup.element("span", coloured, classes=f"sgr{colour}"), plain))
+    return f"{CONSOLE}{markup.element('pre', *shown)}"
+
+
+def take(name: str, html: str) -> None:
+    """Write the pictures of a page."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "page.html", Path(folder) / "page.png"
+        source.write_text(html)
+        for scheme, number in SCHEMES.items():
+            options = [f"--window-size={WIDTH},{HEIGHT}", f"--blink-settings=preferredColorScheme={number}", "--hide-scrollbars"]
+            command = [BROWSER, "--no-sandbox", *options, f"--screenshot={target}", source.as_uri()]  # a sandbox refuses root
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            keep(Image.open(target).convert("RGB"), FOLDER / f"{name}-{scheme}.png")
+
+
+def keep(picture: Any, path: Path) -> None:
+    """Write a picture without the empty space below its content, with a palette."""
+    background = Image.new("RGB", picture.size, picture.getpixel((0, picture.height - 1)))
+    bottom = ImageChops.difference(picture, background).getbbox()[3]
+    picture.crop((0, 0, picture.width, min(bottom + SIDE, picture.height))).quantize(256).save(path, optimize=True)
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise SystemExit(f"{path} has {size} bytes; at most {MOST_BYTES} are committed. Shorten the trace, or make it narrower")
+    print(f"{path}: {size} bytes")
+
+
+if __name__ == "__main__":
+    host.reported(main)

@@ -1,0 +1,124 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A result of datapath_trace as values: what was translated, which step is the culprit, and what is no result."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import answer, result
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.answer import Change
+from unit.answers import DNAT, DROP, FILTER, FILTERED, IN, LEFT, MASQUERADE, ROUTE, Result, arrived, lost, rule
+
+
+@pytest.mark.parametrize(
+    ("packet", "shown"),
+    [
+        ({**LEFT, "mark": 128}, "tcp 10.0.0.10:40000 > 10.244.1.2:8080, mark 0x80"),
+        ({**LEFT, "mark": 0}, "tcp 10.0.0.10:40000 > 10.244.1.2:8080"),
+        ({"source": "fe80::1", "destination": "fd00::2", "protocol": "ipv6-icmp"}, "ipv6-icmp fe80::1 > fd00::2"),
+        ({**LEFT, "source": "fd00::1", "destination": "fd00::2"}, "tcp [fd00::1]:40000 > [fd00::2]:8080"),
+    ],
+)
+def test_a_packet_is_written_as_tcpdump_does(packet: Result, shown: str) -> None:
+    assert result.read(arrived(packet=packet)).way.packet == shown
+
+
+def test_each_translation_is_a_change_of_the_step_that_made_it() -> None:
+    steps = result.read(arrived(rule(), DNAT, ROUTE, MASQUERADE)).way.steps
+    destination = Change("destination", "10.96.0.10:80", "10.244.1.2:8080")
+    source = Change("source", "192.0.2.7:40000", "10.0.0.10:40000")
+    assert [step.changes for step in steps] == [(), (), (destination,), (), (source,), ()]
+
+
+def test_what_no_rule_translated_is_a_change_of_the_departure() -> None:
+    *_steps, out = result.read(arrived(rule(), ROUTE)).way.steps
+    assert [change.end for change in out.changes] == ["source", "destination"]
+
+
+def test_the_source_that_the_node_chooses_is_not_translated() -> None:
+    sent = {**IN, "where": "the node", "text": "tcp the node > 10.244.1.2:8080"}
+    steps = result.read({**arrived(ROUTE), "steps": [sent, ROUTE, arrived()["steps"][-1]]}).way.steps
+    assert [step.changes for step in steps] == [(), (), ()]
+
+
+NEIGHBOR = {"kind": "neighbor", "where": "link veth1", "text": "10.244.1.2", "verdict": "no answer"}
+POLICY = {"kind": "policy", "where": "ip filter FORWARD", "text": "", "verdict": "policy drop"}
+ACCEPTED = {**POLICY, "where": "ip mangle PREROUTING", "verdict": "policy accept"}
+
+
+@pytest.mark.parametrize(
+    ("culprit", "guilty"),
+    [
+        ({"kind": "rule", "text": f"ip filter: {DROP}"}, rule("ip filter FORWARD", DROP, "drop")),
+        ({"kind": "rule", "text": "ip filter: policy of chain FORWARD is DROP"}, POLICY),
+        ({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, POLICY),
+        ({"kind": "neighbor", "text": "10.244.1.2 dev veth1 FAILED"}, NEIGHBOR),
+        ({"kind": "route", "text": "ip route 10.244.1.2 dev veth1 table main"}, ROUTE),
+    ],
+)
+def test_the_step_that_stopped_the_packet_is_marked(culprit: Result, guilty: Result) -> None:
+    way = result.read(lost(culprit, ACCEPTED, rule(), guilty)).way
+    assert [step.is_culprit for step in way.steps] == [False, False, False, True] and way.missed_culprit is None
+
+
+@pytest.mark.parametrize("kind", ["sysctl", "link", "bpf", "missing", "address", "rule", "a kind of a later version"])
+def test_a_culprit_that_is_no_step_is_kept(kind: str) -> None:
+    way = result.read(lost({"kind": kind, "text": "no route to 10.244.1.2"}, rule(), ROUTE)).way
+    assert way.missed_culprit == (kind, "no route to 10.244.1.2") and not any(step.is_culprit for step in way.steps)
+
+
+def test_the_culprit_of_a_reply_is_not_marked_on_the_packets_path() -> None:
+    way = result.read(arrived(rule(), ROUTE, reply=lost(FILTER, ROUTE, FILTERED), culprit=FILTER)).way
+    assert way.missed_culprit is None and way.reply and way.reply.missed_culprit == ("sysctl", FILTER["text"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "count"), [("It leaves.", 2), ("It leaves. Its reply is lost: Filtered.", 1), ("It leaves. Its reply arrives.", 1)]
+)
+def test_the_reason_of_the_reply_is_not_repeated(reason: str, count: int) -> None:
+    way = result.read(arrived(reason=reason, reply=lost(FILTER, reason="Filtered."))).way
+    assert way.reasons == [reason, "Reply: Filtered."][:count]
+
+
+def test_what_one_output_would_show_is_asked_for_once() -> None:
+    facts = (
+        ("table:ip raw", "iptables-save"),
+        ("cut:ip nat", "iptables-save -t nat"),
+        ("nft", "nft list ruleset"),
+        ("line:1", ""),
+    )
+    value = result.read(
+        lost(None, depends_on=[{"fact": fact, "what": f"{fact}.", "ask": ask, "outcomes": []} for fact, ask in facts])
+    )
+    assert [fact.fact for fact in value.depends_on] == ["line:1"]
+    assert value.missing == [("iptables-save", ["table:ip raw", "cut:ip nat"]), ("nft list ruleset", ["nft"])]
+
+
+@pytest.mark.parametrize(("verdict", "quality"), list(zip(answer.VERDICTS, ["good", "good", "bad", "bad", "open"])))
+def test_each_verdict_has_a_quality(verdict: str, quality: str) -> None:
+    assert answer.quality(verdict) == quality
+
+
+def test_letters_of_all_languages_are_printable() -> None:
+    assert result.printable("größe 网络 …") == "größe 网络 …"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"failed": True, "msg": "the kernel refused"}, "the result has 'the kernel refused' in place of a verdict"),
+        ({}, "the result has 'nothing' in place of a verdict"),
+        ({"verdict": "arrived"}, "the result has 'arrived' in place of a verdict"),
+        ("delivered", "result is str; expected is a dictionary"),
+        (arrived(steps=["rule"]), "result.steps[0] is str"),
+        (arrived(branches=[arrived(steps=[1])]), "result.branches[0].steps[0] is int"),
+    ],
+)
+def test_what_is_no_trace_is_refused(value: t.Any, message: str) -> None:
+    with pytest.raises(result.NoTrace) as error:
+        result.read(value)
+    assert message in str(error.value) and "kubenode.datapath.datapath_trace" in str(error.value)
