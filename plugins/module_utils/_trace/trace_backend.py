@@ -172,9 +172,9 @@ def _cures(ask: _Asking, found: t.Mapping[str, t.Any], last: float) -> tuple[lis
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
     family = _ends(ask.asked.packet).family
-    return [
-        _shown(cure, explored.first, certainty.conclusion(explored, ask.opened, family)["certain"]) for cure, explored in offers
-    ], sentences
+    conclusions = (certainty.conclusion(explored, ask.opened, family) for _cure, explored in offers)
+    shown = [_shown(cure, explored.first, after["certain"]) for (cure, explored), after in zip(offers, conclusions)]
+    return shown, sentences
 
 
 def _loss(found: t.Mapping[str, t.Any]) -> Loss | None:
