@@ -79,8 +79,9 @@ options:
     type: dict
   dump:
     description:
-      - A folder or archive on the controller with outputs of commands, a dictionary of such outputs, or a text that has the
-        commands and their outputs. The controller reads it, and the module gets a snapshot.
+      - A folder or archive on the controller with outputs of commands, a file with one output, a dictionary of such outputs, or
+        a text that has the commands and their outputs. The controller reads it, and the module gets a snapshot.
+      - Or the path of a file with a snapshot as JSON, as C(kubenode-datapath snapshot) writes it.
       - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
         files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
         C(cilium sysdump), of Rancher's logs collector, or a capture of Retina. Other files of a bundle are not read.

@@ -14,7 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
-from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text
 
 _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
@@ -30,14 +30,13 @@ def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dic
         dump, node = given.pop("dump"), given.pop("node", None)
         if given.get("snapshot") is not None:
             raise Invalid("dump", dump, "left out if snapshot is given")
-        report = pastes_backend.report(dump, str(node or ""))
-        pasted = pastes.read(report.texts, _interface(given.get("packet")))
+        pasted = pastes_backend.read(dump, str(node or ""), _interface(given.get("packet")))
     except DatapathError as error:
         return all_printable({"failed": True, "changed": False, "msg": f"datapath_trace: {error}"})
     result = run({**given, "snapshot": pasted.snapshot})
     if result.get("failed"):
         return result
-    return {**result, **all_printable({"ignored": [*report.notes, *pasted.ignored]})}
+    return {**result, **all_printable({"ignored": pasted.ignored})}
 
 
 def _described(given: t.Any) -> t.Any:

@@ -37,6 +37,7 @@ CHUNK = 1 << 18
 CUT = "\n...\n"  # as people write it, and as the readers of outputs understand it
 EXTENSIONS = (".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar", ".zip")
 _GZIP, _XZ, _ZIP, _EMPTY_ZIP = b"\x1f\x8b", b"\xfd7zXZ\x00", b"PK\x03\x04", b"PK\x05\x06"
+_USTAR, _USTAR_AT = b"ustar", 257  # of the header of a tar's first member (pax(1))
 _WRONG = (
     EOFError, OSError, RuntimeError, NotImplementedError, ValueError, struct.error, zlib.error, lzma.LZMAError, tarfile.TarError,
     zipfile.BadZipFile,
@@ -64,6 +65,15 @@ class Files(t.NamedTuple):
     texts: dict[str, str]
     cut: dict[str, int]
     unopened: list[str]
+
+
+def is_archive(path: str) -> bool:
+    """Whether a file has the name or the first bytes of an archive. Raises OSError."""
+    if path.endswith(EXTENSIONS):
+        return True
+    with open(path, "rb") as file:
+        start = file.read(tarfile.BLOCKSIZE)
+    return start.startswith((_GZIP, _XZ, _ZIP, _EMPTY_ZIP)) or start[_USTAR_AT:].startswith(_USTAR)
 
 
 def read(path: str, wanted: Wanted) -> Files:

@@ -14,10 +14,12 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._files import files
-from . import archive_backend, bundles
-from .pastes import LARGEST
+from .._snapshot import snapshot
+from . import archive_backend, bundles, pastes
+from .pastes import LARGEST, Pasted
 
-EXPECTED = "a folder or archive, a dictionary of texts by command, or a text with commands and their outputs"
+EXPECTED = "a folder, an archive or a file, a dictionary of texts by command, or a text with commands and their outputs"
+OF_MANY = "left out if dump is no bundle of many nodes"  # what the option ``node`` must be
 NAME = "report"  # of a text whose name tells nothing
 SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
 DEEPEST = 4  # parts of the path of a file in an archive that people made: archive, folder, node and file
@@ -30,20 +32,52 @@ class Report(t.NamedTuple):
     notes: list[str]
 
 
+def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
+    """Return the snapshot that the option ``dump`` has as JSON, or the one that its outputs of commands make. Raises Invalid.
+
+    node: which node of a bundle of many. interface: as for pastes.read().
+    """
+    file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
+    whole = _from_json(next(iter(file.values())) if file else dump)
+    if snapshot.is_snapshot(whole):
+        if node:
+            raise Invalid("node", node, OF_MANY)
+        return Pasted(snapshot.of_this_format("dump", whole), [])
+    outputs = report(file or dump, node)
+    pasted = pastes.read(outputs.texts, interface)
+    return pasted._replace(ignored=[*outputs.notes, *pasted.ignored])
+
+
+def _file(path: str) -> dict[str, str] | None:
+    """Read a file that is no archive, by its name. None for an archive, a folder and anything else."""
+    if not os.path.isfile(path) or archive_backend.is_archive(path):
+        return None
+    try:
+        return {os.path.basename(path): _text_of(path)}
+    except OSError as error:
+        raise Invalid("dump", path, f"a file that can be read ({error.strerror})") from None
+
+
+def _from_json(dump: t.Any) -> t.Any:
+    """Parse JSON text of a dictionary, as templates and options on a command line give one. Return anything else as it is."""
+    if isinstance(dump, str) and dump.lstrip()[:1] == "{":
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(dump, strict=False)
+    return dump
+
+
 def report(dump: t.Any, node: str = "") -> Report:
     """Read the option ``dump``. Raises Invalid.
 
     node: which node of a bundle of many.
     """
-    if isinstance(dump, str) and dump.lstrip()[:1] == "{":
-        with contextlib.suppress(ValueError):  # as templates and options on a command line give a dictionary
-            dump = json.loads(dump, strict=False)
+    dump = _from_json(dump)
     if not isinstance(dump, dict) and (not isinstance(dump, str) or not dump.strip()):
         raise Invalid("dump", dump, EXPECTED)
     if isinstance(dump, str) and "\n" not in dump:
         return _at(dump, node)
     if node:
-        raise Invalid("node", node, "left out if dump is no bundle of many nodes")
+        raise Invalid("node", node, OF_MANY)
     if isinstance(dump, str):
         return Report({NAME: dump}, [])
     return Report({str(name): _text(f"dump.{name}", text) for name, text in dump.items()}, [])
@@ -63,7 +97,7 @@ def _at(path: str, node: str) -> Report:
         if not is_folder:
             raise _without_outputs(path, files)
         if node:
-            raise Invalid("node", node, "left out if dump is no bundle of many nodes")
+            raise Invalid("node", node, OF_MANY)
         return Report(_of_folder(path), [])
     except OSError as error:
         raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
@@ -107,12 +141,17 @@ def _text(option: str, given: t.Any) -> str:
 
 
 def _read(path: str, folder: str) -> str:
-    """The text of a file. What is no UTF-8 in it is replaced. Raises Invalid, OSError.
+    """Read a file of a folder. Raises Invalid, OSError.
 
     A link of a report must not show a file of this machine.
     """
     if os.path.commonpath([os.path.realpath(path), folder]) != folder:
         raise Invalid("dump", path, "a folder with files, and not with links to files outside of it")
+    return _text_of(path)
+
+
+def _text_of(path: str) -> str:
+    """Read a file. What is no UTF-8 in it is replaced. Raises Invalid, OSError."""
     if os.path.getsize(path) > LARGEST:
-        raise Invalid("dump", path, f"a folder with files of at most {LARGEST} bytes")
+        raise Invalid("dump", path, f"a file of at most {LARGEST} bytes, or a folder with such files")
     return files.text(path)

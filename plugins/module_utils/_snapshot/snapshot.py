@@ -49,3 +49,16 @@ def compose(found: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[st
     tables = saved.printed(found.get("iptables") or (), found.get("ebtables") or ())
     once = {"nftables": saved.without(ruleset, tables)} if ruleset else {}
     return {"format": FORMAT, **found, **once, "unread": [one._asdict() for one in unread]}
+
+
+def is_snapshot(value: t.Any) -> bool:
+    """Whether a value is a snapshot of this format or another."""
+    return isinstance(value, dict) and {"format", "unread"} <= {*value}
+
+
+def of_this_format(option: str, value: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return a snapshot. Raises Invalid if it has another format. option: which has it."""
+    if value["format"] != FORMAT:
+        expected = f"a snapshot of format {FORMAT}. Read the node again, with this version of the collection"
+        raise Invalid(option, f"format {value['format']}", expected)
+    return value

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,9 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
+
+SNAPSHOT = snapshot.compose({"rules": [{"priority": 7, "family": "ipv4", "table": "7"}]}, [])
 
 
 @pytest.mark.parametrize(
@@ -51,3 +57,43 @@ def test_a_folder_shows_its_own_files_only(tmp_path: Path) -> None:
 def test_a_line_that_is_not_understood_is_shown_in_part_and_harmless() -> None:
     found = pastes.read({"report": "\x1b[2J" + "x" * 500, "ip-route": f"default via {'1' * 500} dev eth0\ndefault dev eth0\n"})
     assert len(found.ignored) == 2 and all(len(one) < 300 and one.isprintable() for one in found.ignored)
+
+
+@pytest.mark.parametrize("name", ["ip-rule.txt", "ip-rule"])
+def test_a_file_is_one_output(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("7:\tfrom all lookup 7\n")
+    assert 7 in [rule["priority"] for rule in pastes_backend.read(str(tmp_path / name)).snapshot["rules"]]
+
+
+@pytest.mark.parametrize("form", [lambda path: path, lambda path: Path(path).read_text(), lambda path: SNAPSHOT])
+def test_a_snapshot_is_taken_as_it_is(tmp_path: Path, form: Any) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(SNAPSHOT))
+    assert pastes_backend.read(form(str(path))) == (SNAPSHOT, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "node", "error"),
+    [
+        ({**SNAPSHOT, "format": 99}, "", "dump must be a snapshot of format 1.*format 99"),
+        (SNAPSHOT, "node1", "node must be left out"),
+    ],
+)
+def test_a_snapshot_of_another_format_or_with_a_node_is_an_error(content: Any, node: str, error: str) -> None:
+    with pytest.raises(Invalid, match=error):
+        pastes_backend.read(content, node)
+
+
+def test_json_of_an_output_in_a_file_is_no_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "ruleset.json"
+    path.write_text(json.dumps({"nftables": [{"metainfo": {}}, {"table": {"family": "ip", "name": "x", "handle": 1}}]}))
+    assert pastes_backend.read(str(path)).snapshot["nftables"] == [{"table": {"family": "ip", "name": "x", "handle": 1}}]
+
+
+def test_a_tar_without_a_suffix_is_an_archive_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "stdin"
+    with tarfile.open(path, "w") as archive:
+        entry = tarfile.TarInfo("ip-rule.txt")
+        entry.size = 22
+        archive.addfile(entry, io.BytesIO(b"7:\tfrom all lookup 7\n "))
+    assert 7 in [rule["priority"] for rule in pastes_backend.read(str(path)).snapshot["rules"]]
