@@ -48,6 +48,11 @@ NAMES = ("/etc/ethertypes", "/etc/iproute2", "/etc/protocols", "/etc/services", 
 LOCAL = "/usr/local"  # its libraries are needed only by its programs
 SETTINGS_FOLDERS = ("net/bridge/", "net/ipv4/", "net/ipv6/")  # in which every setting is one of the namespace
 EXTENSIONS = ("/usr/lib*/xtables", "/usr/lib/*/xtables")  # of iptables and ebtables
+FORBIDDING = {  # settings by which a machine forbids user namespaces, to all users or to those that are not root, and their value
+    "user/max_user_namespaces": "0",
+    "kernel/unprivileged_userns_clone": "0",  # of Debian
+    "kernel/apparmor_restrict_unprivileged_userns": "1",  # of Ubuntu
+}
 MEMORY = wall_backend.LIMITS[resource.RLIMIT_AS]
 
 
@@ -206,12 +211,22 @@ def _memory_of_programs() -> str:
 
 
 def _unavailable(error: Unavailable) -> str:
+    forbids = f" ({setting})" if (setting := _forbidding()) else ""
+    permit = f"Change {setting.partition(' ')[0]}, or run" if setting else "Run"
     return (
-        f"the kernel refused {error.filename} for a twin: {error.strerror}. A twin is built only behind a wall of namespaces."
-        " Permit user namespaces (sysctl user.max_user_namespaces; on Ubuntu, without root,"
-        " kernel.apparmor_restrict_unprivileged_userns=0), run outside of a container or in a privileged one, or trace the node's"
-        " snapshot or outputs on another machine"
+        f"the kernel refused {error.filename} for a twin: {error.strerror}{forbids}. A twin is built only behind a wall of"
+        f" namespaces. {permit} outside of a container, in a privileged one or as root, or trace the node's snapshot or outputs"
+        " on another machine"
     )
+
+
+def _forbidding() -> str:
+    """Return the setting that forbids user namespaces, with its value; empty if none does. Root is refused by the first alone."""
+    for number, (name, value) in enumerate(FORBIDDING.items()):
+        with contextlib.suppress(OSError), open(f"/proc/sys/{name}") as file:
+            if file.read().strip() == value and (number == 0 or os.geteuid()):
+                return f"{name.replace('/', '.')} is {value}"
+    return ""
 
 
 def _close_all_but(*kept: int) -> None:

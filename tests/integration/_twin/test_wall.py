@@ -240,8 +240,19 @@ def test_the_outside_does_not_poll_what_the_inside_has_left() -> None:
 
 def test_a_kernel_without_user_namespaces_is_refused_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wall_backend, "CLONE_NEWUSER", 1)  # no flag of unshare(2)
-    with pytest.raises(Refusal, match=r"sysctl user\.max_user_namespaces"):
+    with pytest.raises(Refusal, match=r"user namespace for a twin: Invalid argument\. .* outputs on another machine"):
         isolation_backend.run(lambda _isolated: {}, 60)
+
+
+def test_a_setting_that_forbids_user_namespaces_is_named() -> None:
+    program = """
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import isolation_backend
+isolation_backend.run(lambda _isolated: {}, 60)
+"""
+    forbidding = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'  # of the inner namespace alone
+    words = ["unshare", "--user", "--map-root-user", "sh", "-c", forbidding, sys.executable, program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "(user.max_user_namespaces is 0)" in done.stderr and "Change user.max_user_namespaces, or run" in done.stderr
 
 
 def descendants(pid: int) -> set[int]:
