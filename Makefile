@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ unit:  ## pure code, on the newest and on the oldest Python
 
 docs:  ## the documentation as a site, in .build/docs/html; as root, its pictures too
 	@$(TOOLCHAIN) docs
+
+cli:  ## the command without Ansible, as a wheel and as one file, in .build/cli
+	@$(TOOLCHAIN) cli
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration

@@ -38,6 +38,7 @@ NEEDS = {
     "sanity_next": Need(False, 1.5),
     "unit": Need(False, 1.0),
     "docs": Need(False, 1.5),
+    "cli": Need(False, 1.0),
     "mutants": Need(False, 1.0),
     "demo": Need(True, 2.0),
     "fuzz": Need(True, 2.0),

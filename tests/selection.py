@@ -16,6 +16,7 @@ import house
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
+OF_DEPLOY = (ROOT / "deploy/image", ROOT / "deploy/cli")  # folders of packages
 INTEGRATION_SECONDS = 420  # of two workers together; lint, sanity and unit tests take the rest of ten minutes
 LEAST_SECONDS = 5
 COLLECTION = "ansible_collections.kubenode.datapath."
@@ -114,7 +115,7 @@ def _files(folder: Path | None, name: str) -> Iterator[Path]:
     elif name.startswith(COLLECTION):
         folders, name = [ROOT], name[len(COLLECTION) :]
     else:
-        folders = [TESTS, ROOT / "deploy/image"]
+        folders = [TESTS, *OF_DEPLOY]
     for parent in folders:
         stem = parent / name.replace(".", os.sep)
         yield from (file for file in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py") if file.is_file())

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cores fuzz mutants     so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores fuzz mutants     so are these, which are no part of the test
     toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
@@ -69,7 +69,7 @@ def environment(tools: Path) -> dict[str, str]:
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
         "MOLECULE_GLOB": "molecule/*/molecule.yml",  # molecule's default is another folder
-        "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}:{ROOT / 'deploy/image'}",
+        "MYPYPATH": ":".join(map(str, (BUILD / "collections", ROOT / "tests", *selection.OF_DEPLOY))),
     }
 
 
@@ -102,8 +102,8 @@ def lint() -> Iterator[Check]:
     yield Check("ruff format", ["ruff", "format", "--check"], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
     tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
-    packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", *tests]
-    modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
+    packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
+    modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
     yield Check("mypy", ["mypy", *checked], env)
 
@@ -248,6 +248,14 @@ def pictures() -> Iterator[Check]:
         return
     installation.install_packages(installation.PICTURES)
     yield Check("pictures", ["python", "tests/pictures.py"], environment(installation.main_venv(installation.SITE)))
+
+
+def cli() -> Iterator[Check]:
+    """The command without Ansible in .build/cli: a wheel, and one file that Python runs."""
+    prepare(installation.PYTHON)
+    tools = installation.main_venv()
+    yield Check("cli", [str(tools / "python"), "deploy/cli/packing.py", str(BUILD / "cli")], environment(tools))
+    say(f"the command is {BUILD}/cli/kubenode-datapath.pyz")
 
 
 # Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
@@ -414,6 +422,7 @@ PARTS = {
         sanity_next,
         unit,
         docs,
+        cli,
         integration,
         cores,
         cluster,

@@ -29,6 +29,11 @@ def test_renovate_follows_each_pin() -> None:
     assert followed == pins
 
 
+def test_the_command_is_built_with_the_pyroute2_of_the_tests() -> None:
+    (requirement,) = re.findall(r'^requires = \["(.*)"\]$', (ROOT / "deploy/cli/pyproject.toml").read_text(), re.MULTILINE)
+    assert requirement in installation.TOOLS and requirement.startswith("pyroute2==")
+
+
 def test_renovate_pins_actions_and_images_by_digest() -> None:
     """A tag moves, and what was reviewed is no longer what runs."""
     for line in re.findall(r"uses: (.*)", (ROOT / ".github/workflows/test.yml").read_text()):

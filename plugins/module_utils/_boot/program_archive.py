@@ -42,26 +42,26 @@ def archive(program: str, loaded: t.Collection[str] = ()) -> str:
     The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
     in which bytes that are not UTF-8 are surrogates.
     """
-    imports = "".join(f"import kubenode.{name}\n" for name in sorted(_sources(loaded)))
-    sources = {"__main__.py": MAIN.format(imports, program), "kubenode/__init__.py": ""}
-    for name, source in _sources([program, *loaded, "_core.zip_imports"]).items():
+    imports = "".join(f"import kubenode.{name}\n" for name in sorted(sources(loaded)))
+    files = {"__main__.py": MAIN.format(imports, program), "kubenode/__init__.py": ""}
+    for name, source in sources([program, *loaded, "_core.zip_imports"]).items():
         room, _dot, module = name.partition(".")
-        sources |= {f"kubenode/{room}/__init__.py": "", f"kubenode/{room}/{module}.py": source}
+        files |= {f"kubenode/{room}/__init__.py": "", f"kubenode/{room}/{module}.py": source}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as zipped:  # not compressed, so that an operator can read what the node runs
-        for path, source in sorted(sources.items()):
+        for path, source in sorted(files.items()):
             zipped.writestr(zipfile.ZipInfo(path, DATE), source)
     return packed.getvalue().decode("utf-8", "surrogateescape")
 
 
-def _sources(names: t.Iterable[str]) -> dict[str, str]:
+def sources(names: t.Iterable[str]) -> dict[str, str]:
     """By name, the sources of these modules and of all modules that they import, directly or not."""
     ahead, found = [*names], {}
     while ahead:
         name = ahead.pop()
         if name not in found:
             found[name] = _source(name)
-            ahead += _imported(name.partition(".")[0], found[name])
+            ahead += imported(name.partition(".")[0], found[name])
     return found
 
 
@@ -74,8 +74,11 @@ def _source(name: str) -> str:
         raise ModuleNotFoundError(f"{name}, a part of the boot program, is missing") from error
 
 
-def _imported(room: str, source: str) -> t.Iterator[str]:
-    """The modules that a source in a room imports: the one named after ``from``, or those named in a room."""
-    for full_name, names in own_imports(f"kubenode.{room}", source):
+def imported(room: str, source: str) -> t.Iterator[str]:
+    """Yield the modules that a source in a room imports: the one named after ``from``, or those named in a room.
+
+    room: empty for a source beside the rooms.
+    """
+    for full_name, names in own_imports(f"kubenode.{room}".rstrip("."), source):
         base = full_name.partition(".")[2]
         yield from [base] if "." in base else [f"{base}.{name}" for name in names]

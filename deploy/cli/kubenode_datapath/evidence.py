@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Evidence about a node as a snapshot: a file, a folder, standard input, this node, or a node of a cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH, SUBSETS
+
+from .arguments import STDIN
+
+
+class Evidence(t.NamedTuple):
+    """snapshot: in the format of datapath_info. ignored: sentences about lines that were not understood.
+
+    source: where it is from. is_own: whether it is about this node.
+    """
+
+    snapshot: dict[str, t.Any]
+    ignored: list[str]
+    source: str
+    is_own: bool = False
+
+
+def of_this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
+    """Read this node. Raises Refusal without root."""
+    if os.geteuid() != 0:
+        raise Refusal(f"root is needed to read this node, and this is user {os.geteuid()}. Run it again with sudo")
+    return snapshot_backend.read(process.run, subsets)
+
+
+def live() -> Evidence:
+    """Read what decides about packets on this node. Raises Refusal without root."""
+    return Evidence(of_this_node(PACKET_PATH), [], "this node", is_own=True)
+
+
+def read(evidence: str, node: str, interface: str) -> Evidence:
+    """Read a file, a folder or standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
+    if evidence != STDIN:
+        return Evidence(*pastes_backend.read(evidence, node, interface), evidence)
+    with tempfile.TemporaryDirectory() as folder:  # an archive is read from a file
+        path = Path(folder, "stdin")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return Evidence(*pastes_backend.read(str(path), node, interface), "standard input")

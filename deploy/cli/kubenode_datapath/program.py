@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program: reads the command line, starts a command, and turns each error into one sentence and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
+
+from . import arguments, cluster, completion, output
+from .arguments import COMPLETION, ERROR, PLUGIN, SNAPSHOT
+
+LIBRARIES = Path(__file__).parent / "_libraries"  # of others, which packing.py adds
+# What the command line calls options of the module datapath_trace, in errors.
+NAMES = {
+    "assume": "--assume",
+    "commands": "--command",
+    "dump": "EVIDENCE",
+    "node": "--node",
+    "packet": "PACKET",
+    "snapshot": "EVIDENCE",
+}
+
+
+def main(words: t.Sequence[str] | None = None) -> int:
+    """Run the program. Returns its exit status."""
+    is_plugin = os.path.basename(sys.argv[0]).startswith(PLUGIN)
+    try:
+        return _run(sys.argv[1:] if words is None else words, is_plugin)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # as a shell says it
+    except Invalid as error:
+        name = re.sub(r"^\w+", lambda word: NAMES.get(word[0], word[0]), error.option)
+        return _failed(str(error.renamed(name)))
+    except DatapathError as error:
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except Exception:
+        traceback.print_exc()
+        return _failed("this is an error of the program. Report it with the lines above")
+
+
+def _failed(sentence: str) -> int:
+    print(f"kubenode-datapath: {printable(sentence)}", file=sys.stderr)
+    return ERROR
+
+
+def _run(words: t.Sequence[str], is_plugin: bool) -> int:
+    parser = arguments.parser(is_plugin, version.COLLECTION)
+    options = parser.parse_args(arguments.completed(words) if is_plugin else words)
+    if options.command == COMPLETION:
+        output.show(completion.script(options.shell, parser, arguments.COMMAND))
+        return 0
+    sys.path.insert(0, str(LIBRARIES))
+    if options.command == SNAPSHOT:
+        return _snapshot(options, is_plugin)
+    _refuse_other_systems()
+    from . import trace
+
+    return trace.run(options, arguments.assumptions(parser, options.assume), is_plugin)
+
+
+def _refuse_other_systems() -> None:
+    if sys.platform != "linux":
+        raise DatapathError(
+            f"a node is rebuilt by a kernel of Linux, and this is {sys.platform}. Run it on a Linux machine, in a Linux VM, or on"
+            " the node itself"
+        )
+
+
+def _snapshot(options: argparse.Namespace, is_plugin: bool) -> int:
+    text = json.dumps(cluster.snapshot(options) if is_plugin else _of_this_node()) + "\n"
+    if options.output:
+        Path(options.output).write_text(text)
+    else:
+        output.show(text)
+    return 0
+
+
+def _of_this_node() -> dict[str, t.Any]:
+    _refuse_other_systems()
+    from . import evidence
+
+    return evidence.of_this_node()

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command trace: a packet and evidence about a node become an answer, a text and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid, page, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
+    changes_backend,
+    entrance,
+    packet,
+    packet_text,
+    trace_backend,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import UNKNOWN
+
+from . import argument_spec, cluster, evidence, output
+from .arguments import ARRIVES, CANNOT_TELL, LIVE, LOST
+from .evidence import Evidence
+
+Answer = t.Mapping[str, t.Any]
+
+
+def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
+    """Print the answer. Returns the exit status. Raises DatapathError, OSError."""
+    sent = packet.from_options(packet_text.options(" ".join(options.packet)))
+    lines = tuple(changes_backend.commands(options.changes))
+    read = _evidence(options, sent, is_plugin)
+    placed = entrance.placed(sent, read.snapshot)
+    question = trace_backend.Question(read.snapshot, placed, assume, lines=lines, is_own=read.is_own)
+    found = trace_backend.answer(question, process.run, argument_spec.checked)
+    answer = all_printable({**found, "ignored": read.ignored})
+    if options.html:
+        Path(options.html).write_text(page.html(answer, _about(options, read)), encoding="utf-8")
+    output.show(_shown(answer, options))
+    return status(answer)
+
+
+def _evidence(options: argparse.Namespace, sent: packet.Packet, is_plugin: bool) -> Evidence:
+    if is_plugin:
+        return Evidence(cluster.snapshot(options), [], "a node of the cluster")
+    if options.evidence == LIVE:
+        return evidence.live()
+    return evidence.read(options.evidence, options.node, "" if sent.interface == packet.AUTO else sent.interface)
+
+
+def _about(options: argparse.Namespace, read: Evidence) -> dict[str, str]:
+    """Return what the page says about the evidence."""
+    versions = (read.snapshot.get("versions") or {}).items()
+    return {
+        "node": options.node or (os.uname().nodename if read.is_own else ""),
+        "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions if version),
+        "source": read.source,
+    }
+
+
+def _shown(answer: Answer, options: argparse.Namespace) -> str:
+    if options.json:
+        return json.dumps(answer, indent=2) + "\n"
+    if options.mermaid:
+        return mermaid.diagram(answer)
+    return terminal.text(answer, colours=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def status(answer: Answer) -> int:
+    """Return the exit status that tells whether the packet and its reply arrive.
+
+    An answer that other values of open facts would change is no answer.
+    """
+    verdicts = {answer["verdict"], (answer["reply"] or answer)["verdict"]}
+    if UNKNOWN in verdicts or not answer["certain"]:
+        return CANNOT_TELL
+    return ARRIVES if trace_backend.is_well(answer, wants_reply=bool(answer["reply"])) else LOST

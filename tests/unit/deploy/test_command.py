@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command without Ansible: its words, its exit status, and the completion of shells.
+
+What it makes of evidence is in tests/integration/_delivery.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
+
+from kubenode_datapath import argument_spec, arguments, completion, program, trace  # noqa: E402
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
+    ebtables_cleanup,
+    link_addresses,
+    nftables_probe_snat,
+    policy_routes,
+    rp_filter,
+)
+
+PACKET = "tcp 10.0.0.1 > 10.0.0.2:80"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reply", "certain", "status"),
+    [
+        ("delivered", None, True, 0),
+        ("forwarded", "delivered", True, 0),
+        ("forwarded", "dropped", True, 1),
+        ("dropped", None, True, 1),
+        ("rejected", None, True, 1),
+        ("unknown", None, True, 2),
+        ("forwarded", "unknown", True, 2),
+        ("forwarded", "delivered", False, 2),
+        ("dropped", None, False, 2),
+    ],
+)
+def test_the_exit_status_says_whether_both_packets_arrive(verdict: str, reply: str | None, certain: bool, status: int) -> None:
+    answer = {"verdict": verdict, "reply": {"verdict": reply} if reply else None, "certain": certain}
+    assert trace.status(answer) == status
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "kubenode-datapath: the following arguments are required: COMMAND. "),
+        (["trace", "bundle.tgz"], "kubenode-datapath trace: the following arguments are required: PACKET. "),
+        (["trace", "--json", "--mermaid", "x", PACKET], "kubenode-datapath trace: argument --mermaid: not allowed with"),
+        (["trace", "--js", "x", PACKET], "kubenode-datapath: unrecognized arguments: --js. "),
+        (["trace", "--assume", "rp_filter:eth0", "x", PACKET], "kubenode-datapath: --assume must be FACT=VALUE, such as "),
+        (["completion", "tcsh"], "kubenode-datapath completion: argument shell: invalid choice: 'tcsh'"),
+    ],
+)
+def test_wrong_words_are_an_error_in_one_line(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        program.main(words)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == arguments.ERROR and line.startswith(sentence) and line.endswith("--help lists what it takes")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trace", "/nowhere", PACKET], "EVIDENCE must be a folder or archive that can be read"),
+        (["trace", "/nowhere", "-"], "PACKET must be a line such as tcp"),
+        (["trace", "/nowhere", "tcp 10.0.0.1 > 10.0.0.2"], "PACKET.destination_port must be a port"),
+        (["trace", "/dev", "--command", "rm -rf /", PACKET], "--command[0] must be a command of one of ip, "),
+    ],
+)
+def test_an_error_names_the_word_of_the_command_line(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(words) == arguments.ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"kubenode-datapath: {sentence}")
+
+
+@pytest.mark.parametrize("words", [["trace", "/nowhere", PACKET], ["trace", "live", PACKET], ["snapshot"]])
+def test_another_system_is_told_where_to_run_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert program.main(words) == arguments.ERROR
+    assert "this is darwin. Run it on a Linux machine, in a Linux VM, or on the node itself" in capsys.readouterr().err
+
+
+def test_several_words_are_one_packet_and_a_value_may_be_repeated() -> None:
+    parser = arguments.parser(False, "1")
+    words = ["trace", "bundle.tgz", *PACKET.split(), "--assume", "table:ip nat=shown", "--assume", "set:a=b=with"]
+    options = parser.parse_args(words)
+    assert " ".join(options.packet) == PACKET
+    assert arguments.assumptions(parser, options.assume) == {"table:ip nat": "shown", "set:a=b": "with"}
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["--node", "node1", PACKET], "trace"),
+        (["trace", "--node", "node1", PACKET], "trace"),
+        ([PACKET, "--node=node1", "--image", "busybox"], "trace"),
+        (["snapshot", "--node", "node1"], "snapshot"),
+    ],
+)
+def test_the_plugin_of_kubectl_traces_unless_another_command_is_given(words: list[str], command: str) -> None:
+    options = arguments.parser(True, "1").parse_args(arguments.completed(words))
+    assert (options.command, options.node) == (command, "node1")
+
+
+OPTIONS = ["--assume", "--command", "--help", "--html", "--json", "--mermaid", "--node", "-h"]
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["tr"], ["trace"]),
+        ([""], ["completion", "snapshot", "trace"]),
+        (["--v"], ["--version"]),
+        (["trace", "-"], OPTIONS),
+        (["trace", "x", "--js"], ["--json"]),
+        (["trace", "x"], []),
+        (["snapshot", "--o"], ["--output"]),
+        (["completion", ""], ["bash", "fish", "zsh"]),
+    ],
+)
+def test_bash_completes_what_the_parser_takes(words: list[str], completed: list[str]) -> None:
+    script = completion.script("bash", arguments.parser(False, "1"), arguments.COMMAND)
+    run = 'eval "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _kubenode_datapath; echo "${COMPREPLY[*]}"'
+    done = subprocess.run(["bash", "-c", run, script, arguments.COMMAND, *words], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == completed and not done.stderr
+
+
+def test_each_shell_has_each_option_and_command() -> None:
+    parser = arguments.parser(False, "1")
+    for shell, sign in (("bash", "--"), ("zsh", "--"), ("fish", "-l ")):
+        script = completion.script(shell, parser, arguments.COMMAND)
+        assert all(f"{sign}{option[2:]}" in script for option in OPTIONS if option.startswith("--"))
+        assert all(f"{command}" in script for command in arguments.COMMANDS)
+
+
+SPECS: list[tuple[Any, dict[str, Any]]] = [
+    (rp_filter, {"interfaces": ["eth0"], "mode": "loose"}),
+    (rp_filter, {"interfaces": ["eth0"], "raise_all": "yes", "checkpoint": "30"}),
+    (ebtables_cleanup, {"addresses": ["10.0.0.1", 5], "links": True}),
+    (link_addresses, {"addresses": [{"dev": "eth0", "address": "10.0.0.1/32"}]}),
+    (nftables_probe_snat, {}),
+    (policy_routes, {"enis": {"layout": "terway", "interface_marks": [{"name": "eth1", "mark": 16}]}, "permanent": "no"}),
+    (policy_routes, {"rules": [{"priority": "7", "table": 7}], "routes": []}),
+]
+WRONG: list[tuple[Any, dict[str, Any]]] = [
+    (rp_filter, {"mode": "lose"}),
+    (rp_filter, {"modus": "loose"}),
+    (link_addresses, {"addresses": [{"dev": "eth0"}]}),
+    (policy_routes, {"enis": {"layout": "terway", "manage": ["filters"]}}),
+    (policy_routes, {"rules": [{"priority": "low"}]}),
+]
+
+
+@pytest.mark.parametrize(("part", "options"), SPECS)
+def test_options_in_a_twin_are_read_as_ansible_reads_them(part: Any, options: dict[str, Any]) -> None:
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._module")
+    assert argument_spec.checked(part.OPTIONS, options) == module.checked(part.OPTIONS, options)
+
+
+@pytest.mark.parametrize(("part", "options"), WRONG)
+def test_options_that_ansible_refuses_are_refused(part: Any, options: dict[str, Any]) -> None:
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._module")
+    for checked in (argument_spec.checked, module.checked):
+        with pytest.raises(Failure, match="Nothing was changed"):
+            checked(part.OPTIONS, options)
