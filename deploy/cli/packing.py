@@ -58,9 +58,7 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
     name = f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(Path(wheel_directory, name), "w") as wheel:
         for path, content in files.items():  # RECORD is the last one
-            entry = zipfile.ZipInfo(path)  # with the earliest date of a zip
-            entry.external_attr = 0o644 << 16
-            wheel.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            wheel.writestr(archive.entry(path), content)
     return name
 
 

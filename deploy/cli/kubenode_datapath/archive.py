@@ -35,10 +35,18 @@ def pack(files: t.Mapping[str, bytes]) -> bytes:
     """Return the program with these files of the package, to the same bytes each time. files: contents by path."""
     packed = io.BytesIO(PYTHON)
     packed.seek(0, os.SEEK_END)
-    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(packed, "a") as archive:
         for path, content in sorted({**files, "__main__.py": MAIN.encode()}.items()):
-            archive.writestr(zipfile.ZipInfo(path), content, zipfile.ZIP_DEFLATED)  # with the earliest date of a zip
+            archive.writestr(entry(path), content)
     return packed.getvalue()
+
+
+def entry(path: str) -> zipfile.ZipInfo:
+    """Return the header of a file that all users may read, with the earliest date that a zip can have."""
+    header = zipfile.ZipInfo(path)
+    header.external_attr = 0o644 << 16
+    header.compress_type = zipfile.ZIP_DEFLATED
+    return header
 
 
 def running() -> bytes:

@@ -22,7 +22,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from . import arguments, cluster, completion, output
 from .arguments import COMPLETION, ERROR, PLUGIN, SNAPSHOT
 
-LIBRARIES = Path(__file__).parent / "_libraries"  # of others, which packing.py adds
 # What the command line calls options of the module datapath_trace, in errors.
 NAMES = {
     "assume": "--assume",
@@ -64,7 +63,6 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     if options.command == COMPLETION:
         output.show(completion.script(options.shell, parser, arguments.COMMAND))
         return 0
-    sys.path.insert(0, str(LIBRARIES))
     if options.command == SNAPSHOT:
         return _snapshot(options, is_plugin)
     _refuse_other_systems()

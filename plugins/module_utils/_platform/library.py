@@ -34,6 +34,12 @@ MODULES = {PYROUTE2: ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl
 
 
 _loaded: dict[str, list[t.Any]] = {}
+_packed: dict[str, str] = {}
+
+
+def use_packed(name: str, folder: str) -> None:
+    """Load the library from a folder that is packed with the program, whatever this machine has."""
+    _packed[name] = folder
 
 
 class Load(t.NamedTuple):
@@ -73,7 +79,7 @@ def require(operations: t.Iterable[t.Any]) -> None:
 
 def is_there(name: str) -> bool:
     """Whether the library can be loaded. Does not load it."""
-    return name in _loaded or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
+    return name in {*_loaded, *_packed} or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
 def missing(name: str) -> MissingLibrary:
@@ -101,7 +107,9 @@ def load(name: str) -> list[t.Any]:
 
 
 def _imported(name: str) -> list[t.Any]:
-    if _own_version(name) < MINIMUM[name]:
+    if name in _packed:
+        sys.path.insert(0, _packed[name])
+    elif _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
             raise missing(name)

@@ -26,6 +26,7 @@ NAME = "kubenode_no_such_library"
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "_loaded", {})
+    monkeypatch.setattr(library, "_packed", {})
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,22 @@ def test_modules_are_loaded_without_what_they_do_not_need(
         assert (f"{NAME}.rest" in sys.modules) == needs_init
         assert library.load(NAME) == [part]
         assert importlib.import_module(NAME).rest.__name__ == f"{NAME}.rest"  # another importer gets all of the package
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+            del sys.modules[name]
+
+
+def test_a_library_that_is_packed_with_the_program_comes_before_others(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry(folder, "1.9")
+    packed = carry(tmp_path, "1.3")
+    monkeypatch.setitem(library.MODULES, NAME, ("part",))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    library.use_packed(NAME, str(packed))
+    assert library.is_there(NAME)
+    try:
+        assert library.load(NAME)[0].VERSION == "1.3"
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
             del sys.modules[name]

@@ -1,0 +1,266 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command without Ansible, as its users install it: the wheel in an empty environment, or one file.
+
+An ordinary user runs it on bundles of a node of the lab, and root on the node.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import installation
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
+from lab import Lab, collection
+from lab import Node as LabNode
+from lab.waiting import until
+
+from .._pastes import test_bundles
+from .._pastes.test_bundles import BUNDLES, Node, fate
+
+CLI = collection.CHECKOUT / "deploy/cli"
+USER = 65534  # has no home and no group
+PODS_LINK, PEER = "cali1a2b", {"namespace": "pod", "name": "eth0", "mac": "0a:00:00:00:00:05", "addresses": ["10.0.1.11"]}
+# A node port's reply leaves by another ENI than the one by which the request came in.
+ENIS = snapshot.compose(
+    {
+        **dict.fromkeys(snapshot.PACKET_PATH, []),
+        "links": [
+            *(
+                {"name": name, "flags": ["UP", "LOWER_UP"], "addresses": [{"address": address}]}
+                for name, address in (("eth0", "10.0.0.10/24"), ("eth1", "10.0.1.10/24"))
+            ),
+            {"name": PODS_LINK, "kind": "veth", "flags": ["UP", "LOWER_UP"], "peer": PEER},
+        ],
+        "routes": [
+            {"family": "ipv4", "table": "254", "to": "10.0.1.11", "dev": PODS_LINK},
+            {"family": "ipv4", "table": "254", "to": "default", "dev": "eth0", "via": "10.0.0.1"},
+            {"family": "ipv4", "table": "1001", "to": "default", "dev": "eth1", "via": "10.0.1.1"},
+        ],
+        "rules": [
+            {"priority": 0, "family": "ipv4", "table": "255"},
+            {"priority": 512, "family": "ipv4", "to": "10.0.1.11", "table": "254"},
+            {"priority": 2048, "family": "ipv4", "from": "10.0.1.11", "table": "1001"},
+            {"priority": 32766, "family": "ipv4", "table": "254"},
+        ],
+        "settings": {
+            "node": {"net.ipv4.ip_forward": 1},
+            "ipv4": {name: {"rp_filter": 0, "forwarding": 1} for name in ("all", "eth0", "eth1", PODS_LINK)},
+        },
+        "iptables": [
+            {
+                "family": "ip",
+                "backend": "nft",
+                "table": "nat",
+                "save": "*nat\n-A PREROUTING -p tcp -m tcp --dport 30080 -j DNAT --to-destination 10.0.1.11:8080\nCOMMIT\n",
+            }
+        ],
+    },
+    [],
+)
+# The folder of an interpreter, and nothing else of its owner's home, is visible to all users: in a mount namespace.
+SHOW = 'mkdir "$1" && mount --bind "$0" "$1" && mount -t tmpfs -o mode=755 none "$2" && mkdir -p "$0" && mount --move "$1" "$0"'
+LEAVE = f"exec setpriv --reuid={USER} --regid={USER} --clear-groups -- "
+
+
+class Program(NamedTuple):
+    """An installed command. python: the folder of its interpreter."""
+
+    argv: tuple[str, ...]
+    python: Path
+
+    def run(self, *words: str | Path, input: bytes = b"", shell: str = '"$@"') -> subprocess.CompletedProcess[bytes]:
+        """Run it as an ordinary user, who may read no home of another user. shell: a script that starts it as ``"$@"``."""
+        argv = ["sh", "-c", shell, "sh", *self.argv, *map(str, words)]
+        hidden = next((path for path in reversed(self.python.parents) if not path.stat().st_mode & 1), None)
+        show = ["sh", "-c", SHOW, self.python, tempfile.mkdtemp() + "/python", hidden] if hidden else ["true"]
+        script = f"{shlex.join(map(str, show))} && cd / && {LEAVE}{shlex.join(argv)}"
+        unshare = ["unshare", "--mount", "--propagation=private", "sh", "-c", script]
+        return subprocess.run(unshare, input=input, capture_output=True, check=False)
+
+    def trace(self, *words: str | Path, status: int, **options: Any) -> dict[str, Any]:
+        done = self.run("trace", "--json", *words, **options)
+        assert (done.returncode, done.stderr) == (status, b""), done.stderr.decode()
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+
+def packed(folder: Path) -> Path:
+    """Build the command."""
+    subprocess.run([sys.executable, CLI / "packing.py", folder], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder that each user may read."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def built(folder: Path) -> Path:
+    return packed(folder / "built")
+
+
+@pytest.fixture(scope="module")
+def programs(folder: Path, built: Path) -> dict[str, Program]:
+    """The wheel in empty environments on the oldest and the newest Python, and the file."""
+    (wheel,) = built.glob("*.whl")
+    pythons = {minor: Path(installation.interpreters()[minor]) for minor in (9, 13)}
+    file = (str(pythons[13]), str(built / "kubenode-datapath.pyz"))
+    installed = {"file": Program(file, pythons[13].parents[1])}
+    for minor, python in pythons.items():
+        place = folder / f"python{minor}"
+        subprocess.run([python, "-m", "venv", "--without-pip", place], check=True)
+        pip = [sys.executable, "-m", "pip", f"--python={place}/bin/python", "install", "--quiet", "--no-index", "--no-deps"]
+        subprocess.run([*pip, "--disable-pip-version-check", wheel], check=True)
+        installed[f"3.{minor}"] = Program((str(place / "bin/kubenode-datapath"),), python.parents[1])
+    return installed
+
+
+@pytest.fixture(scope="module")
+def program(programs: dict[str, Program]) -> Program:
+    """The one with the least to help it."""
+    return programs["3.9"]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Lab("command", nodes=[LabNode("node1")]) as lab:
+        yield test_bundles.prepared(lab.node("node1"))
+
+
+@pytest.fixture(scope="module")
+def bundles(node: Node, folder: Path) -> dict[str, Path]:
+    names = ("EKS", "Rancher")
+    return {name: test_bundles.pack(folder, BUNDLES[name].name, node.collect(BUNDLES[name].files)) for name in names}
+
+
+def line(packet: dict[str, Any]) -> str:
+    return "tcp {source} > {destination}:{destination_port} in {interface}".format(**packet)
+
+
+@pytest.mark.parametrize("installed", ["3.9", "3.13", "file"])
+@pytest.mark.parametrize(("kind", "name", "status"), [("Rancher", "Service", 0), ("Rancher", "policy", 1), ("EKS", "Service", 2)])
+def test_an_ordinary_user_reads_a_bundle(
+    programs: dict[str, Program], node: Node, bundles: dict[str, Path], installed: str, kind: str, name: str, status: int
+) -> None:
+    answer = programs[installed].trace(bundles[kind], line(node.packets[name]), status=status)
+    assert fate(answer) == fate(node.answers[name])
+    assert answer["culprit"] == node.answers[name]["culprit"]
+
+
+@pytest.mark.parametrize("installed", ["3.9", "file"])
+def test_a_remedy_is_found_without_a_library_of_the_machine(programs: dict[str, Program], folder: Path, installed: str) -> None:
+    """It adds a rule, for which pyroute2 encodes the message."""
+    path = folder / "enis.json"
+    path.write_text(json.dumps(ENIS))
+    answer = programs[installed].trace(path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0", status=0)
+    assert "a cloud that checks the sources of an interface would drop it" in answer["reason"]
+    assert [cure["change"] for cure in answer["cures"]] == ["eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}"]
+
+
+def test_evidence_comes_by_standard_input(program: Program, node: Node, bundles: dict[str, Path]) -> None:
+    packet = line(node.packets["policy"])
+    for content in (bundles["Rancher"].read_bytes(), node.node.run(["sh", "-c", "ip rule; ip route"]).stdout.encode()):
+        answer = program.run("trace", "-", packet, input=content)
+        assert answer.returncode in (1, 2) and not answer.stderr
+
+
+def test_a_hostile_archive_is_an_error_in_one_line(program: Program, folder: Path) -> None:
+    path = folder / "hostile.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        header = tarfile.TarInfo("../../../tmp/escaped/networking/iprule.txt")
+        header.size = 1
+        archive.addfile(header, io.BytesIO(b"x"))
+    done = program.run("trace", path, "tcp 10.0.0.1 > 10.0.0.2:80")
+    (sentence,) = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (3, b"") and not Path("/tmp/escaped").exists()
+    assert sentence.startswith("kubenode-datapath: EVIDENCE must be an archive whose members are inside of it; ")
+
+
+@pytest.mark.parametrize("installed", ["3.9", "file"])
+def test_root_reads_a_node_and_an_ordinary_user_traces_its_snapshot(
+    programs: dict[str, Program], node: Node, folder: Path, installed: str
+) -> None:
+    program = programs[installed]
+    words = {name: line(packet) for name, packet in node.packets.items()}
+    live = node.node.run([*program.argv, "trace", "--json", "live", words["policy"]], check=False)
+    assert (live.returncode, fate(json.loads(live.stdout))) == (1, fate(node.answers["policy"]))
+    path = folder / "node.json"
+    path.write_text(node.node.run([*program.argv, "snapshot"]).stdout)
+    for name, status in (("Service", 0), ("table", 0), ("policy", 1)):
+        assert fate(program.trace(path, words[name], status=status)) == fate(node.answers[name])
+    for refused in (["snapshot"], ["trace", "live", words["policy"]]):
+        done = program.run(*refused)
+        assert done.returncode == 3 and b"root is needed to read this node, and this is user 65534. Run it" in done.stderr
+
+
+def test_a_change_and_an_assumption_are_tried(program: Program, node: Node, bundles: dict[str, Path]) -> None:
+    packet = line(node.packets["policy"])
+    answer = program.trace("--command", "iptables -F FORWARD", bundles["Rancher"], packet, status=0)
+    assert answer["before"]["verdict"] == "dropped"
+    facts = (fact["fact"] for fact in program.trace(bundles["EKS"], packet, status=2)["depends_on"])
+    assumed = [word for fact in facts for word in ("--assume", f"{fact}=shown")]
+    assert len(assumed) == 4 and program.trace(*assumed, bundles["EKS"], packet, status=1)["certain"]
+
+
+def test_the_page_and_the_diagram_show_the_same_answer(program: Program, node: Node, bundles: dict[str, Path]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        page = Path(name, "page.html")
+        done = program.run("trace", "--mermaid", "--html", page, bundles["Rancher"], line(node.packets["policy"]))
+        assert done.returncode == 1 and done.stdout.startswith(b"flowchart")
+        assert "dropped" in page.read_text()
+
+
+def test_a_reader_that_closes_the_pipe_leaves_no_message(program: Program, node: Node, bundles: dict[str, Path]) -> None:
+    closed = program.run("trace", bundles["Rancher"], line(node.packets["policy"]), shell='"$@" | true')
+    assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_an_interrupt_leaves_no_message_and_no_file(program: Program) -> None:
+    words = [*program.argv, "trace", "-", "tcp 10.0.0.1 > 10.0.0.2:80"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        links = Path(f"/proc/{running.pid}/fd")
+        until("it reads standard input", lambda: any(os.readlink(link).endswith("/stdin") for link in links.iterdir()), limit=60)
+        copy = next(name for name in map(os.readlink, links.iterdir()) if name.endswith("/stdin"))
+        running.send_signal(signal.SIGINT)
+        assert running.communicate() == (b"", b"") and running.returncode == 130 and not os.path.exists(copy)
+
+
+def test_a_machine_without_user_namespaces_is_told_where_to_run_it(
+    program: Program, node: Node, bundles: dict[str, Path]
+) -> None:
+    forbidding = 'exec unshare --user --map-root-user sh -c \'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"\' sh "$@"'
+    done = program.run("trace", bundles["Rancher"], line(node.packets["policy"]), shell=forbidding)
+    (sentence,) = done.stderr.decode().splitlines()
+    assert done.returncode == 3 and "(user.max_user_namespaces is 0)" in sentence
+    assert sentence.endswith("or trace the node's snapshot or outputs on another machine")
+
+
+def test_a_second_build_and_that_of_pip_are_the_same_to_the_byte(built: Path, tmp_path: Path) -> None:
+    again = packed(tmp_path / "again")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--disable-pip-version-check", f"--wheel-dir={tmp_path}", CLI], check=True)
+    names = sorted(path.name for path in built.iterdir())
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 3
+    assert all((built / name).read_bytes() == (again / name).read_bytes() for name in names)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.read_bytes() == (built / wheel.name).read_bytes()
