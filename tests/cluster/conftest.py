@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from lab import apt, collection, entering
 from lab.kubernetes import Cluster, agent_image
 
 
@@ -23,3 +27,19 @@ def cluster() -> Iterator[Cluster]:
 def agent() -> str:
     """The name of the DaemonSet's image, which is built once for all tests of a worker."""
     return agent_image.build("1")
+
+
+@pytest.fixture(scope="session")
+def plugin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs ``kubectl datapath`` with the words that it is called with. kubectl is that of Debian 13."""
+    folder = tmp_path_factory.mktemp("plugin")
+    apt.unpack("trixie", "kubectl", folder)
+    subprocess.run([sys.executable, collection.CHECKOUT / "deploy/cli/packing.py", folder], check=True, capture_output=True)
+    path = f"{folder}:{folder / 'usr/bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder), "KUBECONFIG": str(cluster.api.configuration)}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = cluster.control_plane.command(["kubectl", "datapath", *words], entering.NETWORK_ONLY)
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
+    return run

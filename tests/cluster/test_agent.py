@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ LABEL = "kubenode.datapath/aks-dual-stack"
 TABLE = "azureSLBProbe"
 MANIFEST = collection.CHECKOUT / "deploy/kustomize/base/daemonset.yaml"
 FILE = "variables.yaml"  # the ConfigMap's key
+Plugin = Callable[..., Any]  # as of conftest.py
 WRITTEN = ("/etc/systemd", "/etc/kubenode")  # folders in which a profile writes
 
 
@@ -89,6 +91,19 @@ def test_nodes_that_join_are_converged_before_their_first_ordinary_pod(cluster: 
         found = cluster.get("node", node.name)
         assert found["metadata"]["labels"][LABEL] and TAINT not in str(found["spec"].get("taints"))
     cluster.delete(*ordinary)
+
+
+@pytest.mark.sample
+def test_kubectl_datapath_reads_a_node_from_the_agents_pod(cluster: Cluster, delivery: Delivery, plugin: Plugin) -> None:
+    delivery.apply()
+    delivery.wait()
+    node: SystemdNode = cluster.node("node1")
+    done = plugin("snapshot", "--node", node.name)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    assert {entry["table"]["name"] for entry in read["nftables"] if "table" in entry} >= {TABLE}
+    assert "eth0" in {link["name"] for link in read["links"]} and read["versions"]["collection"]
+    assert not cluster.api.items("/api/v1/namespaces/default/pods"), "no pod was needed"
 
 
 def phases(cluster: Cluster) -> list[str]:

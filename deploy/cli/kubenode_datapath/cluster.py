@@ -87,7 +87,7 @@ class Kubectl:
             self._run("wait", *pod.namespace, "--for=condition=Ready", f"pod/{pod.name}", f"--timeout={PATIENCE}s")
             yield pod
         finally:
-            self._run("delete", "pod", *pod.namespace, pod.name, "--wait=false", "--ignore-not-found")
+            self._run("delete", "pod", *pod.namespace, pod.name, "--grace-period=1", "--wait=false")
 
     def _run(self, *words: str, stdin: bytes = b"") -> bytes:
         command = ["kubectl", *self._options, *words]

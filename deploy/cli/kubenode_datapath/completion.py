@@ -81,7 +81,8 @@ def _fish(name: str, command: _Command) -> t.Iterator[str]:
         yield f"{start} -f"
     for word in (*command.options, *command.words):
         takes = " -r" + ("F" if word.is_file else "f") if word.takes else ""
-        yield f"{start} {_fish_word(word.text)}{takes} -d '{word.help}'"
+        help = word.help.replace("'", "\\'")
+        yield f"{start} {_fish_word(word.text)}{takes} -d '{help}'"
 
 
 def _fish_word(text: str) -> str:
