@@ -48,11 +48,11 @@ def parser(is_plugin: bool, version: str) -> Parser:
     else:
         trace.add_argument("evidence", metavar="EVIDENCE", help=EVIDENCE)
         trace.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
+        writes = "Print the completion of a shell, which evaluates it: source <(%(prog)s bash)"
+        completion = commands.add_parser(COMPLETION, help="print the completion of a shell", description=writes)
+        completion.add_argument("shell", choices=SHELLS)
     _add_trace(trace)
     snapshot.add_argument("--output", metavar="FILE", help="write to FILE instead of standard output")
-    writes = "Print the completion of a shell, which evaluates it: source <(%(prog)s bash)"
-    completion = commands.add_parser(COMPLETION, help="print the completion of a shell", description=writes, allow_abbrev=False)
-    completion.add_argument("shell", choices=SHELLS)
     return whole
 
 

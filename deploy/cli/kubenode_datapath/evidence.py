@@ -42,7 +42,7 @@ def of_this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
 
 def live() -> Evidence:
     """Read what decides about packets on this node. Raises Refusal without root."""
-    return Evidence(of_this_node(PACKET_PATH), [], "this node", is_own=True)
+    return Evidence(of_this_node((*PACKET_PATH, "versions")), [], "this node", is_own=True)
 
 
 def read(evidence: str, node: str, interface: str) -> Evidence:

@@ -66,13 +66,12 @@ def _evidence(options: argparse.Namespace, sent: packet.Packet, is_plugin: bool)
     return evidence.read(options.evidence, options.node, "" if sent.interface == packet.AUTO else sent.interface)
 
 
-def _about(options: argparse.Namespace, read: Evidence) -> dict[str, str]:
+def _about(options: argparse.Namespace, read: Evidence) -> dict[str, t.Any]:
     """Return what the page says about the evidence."""
-    versions = (read.snapshot.get("versions") or {}).items()
     return {
         "node": options.node or (os.uname().nodename if read.is_own else ""),
         "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions if version),
+        "versions": read.snapshot.get("versions"),
         "source": read.source,
     }
 
