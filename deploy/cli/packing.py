@@ -68,19 +68,19 @@ def version() -> str:
 
 def package() -> Files:
     """Return the package: the command, what it reaches, and the library."""
-    own = {path.name: _ROOMS.sub(r"\1\2", path.read_text()) for path in sorted((HERE / PACKAGE).glob("*.py"))}
-    files = {f"{PACKAGE}/{name}": text.encode() for name, text in own.items()}
+    sources = {path.name: _ROOMS.sub(r"\1\2", path.read_text()) for path in sorted((HERE / PACKAGE).glob("*.py"))}
+    files = {f"{PACKAGE}/{name}": text.encode() for name, text in sources.items()}
     programs = importlib.import_module("module_utils._boot.program_archive")
-    for name, source in programs.sources(["_core.zip_imports", *_reached(own)]).items():
+    for name, source in programs.sources(["_core.zip_imports", *_reached(sources)]).items():
         room, _dot, module = name.partition(".")
         files |= {f"{PACKAGE}/{room}/__init__.py": b"", f"{PACKAGE}/{room}/{module}.py": source.encode()}
     return files | {f"{PACKAGE}/_libraries/{path}": content for path, content in _library().items()}
 
 
-def _reached(own: dict[str, str]) -> Iterator[str]:
+def _reached(sources: dict[str, str]) -> Iterator[str]:
     """Yield the files of rooms that the command itself imports, such as ``_trace.packet``."""
     programs = importlib.import_module("module_utils._boot.program_archive")
-    for text in own.values():
+    for text in sources.values():
         yield from (name for name in programs.imported("", text) if name.startswith("_"))
 
 

@@ -23,8 +23,7 @@ if sys.version_info < (3, 9):
     sys.stderr.write("kubenode-datapath needs Python 3.9 or newer; %s is Python %s\\n" % here)
     sys.exit(3)
 sys.path[0] = os.path.abspath(sys.path[0])
-if sys.platform == "linux":
-    import {PACKAGE}._core.zip_imports
+import {PACKAGE}._core.zip_imports
 from {PACKAGE}.program import main
 
 sys.exit(main())
@@ -51,9 +50,9 @@ def entry(path: str) -> zipfile.ZipInfo:
 
 def running() -> bytes:
     """Return this program as one file, whether it was started as one or is an installed package. Raises OSError."""
-    own = getattr(globals()["__loader__"], "archive", "")
-    if own:
-        return Path(own).read_bytes()
+    path = getattr(globals()["__loader__"], "archive", "")
+    if path:
+        return Path(path).read_bytes()
     folder = Path(__file__).parent
     return pack({f"{PACKAGE}/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if _is_part(path)})
 

@@ -80,7 +80,7 @@ def _refuse_other_systems() -> None:
 
 
 def _snapshot(options: argparse.Namespace, is_plugin: bool) -> int:
-    text = json.dumps(cluster.snapshot(options) if is_plugin else _of_this_node()) + "\n"
+    text = json.dumps(cluster.snapshot(options) if is_plugin else _this_node()) + "\n"
     if options.output:
         Path(options.output).write_text(text)
     else:
@@ -88,8 +88,8 @@ def _snapshot(options: argparse.Namespace, is_plugin: bool) -> int:
     return 0
 
 
-def _of_this_node() -> dict[str, t.Any]:
+def _this_node() -> dict[str, t.Any]:
     _refuse_other_systems()
-    from . import evidence
+    from . import sources
 
-    return evidence.of_this_node()
+    return sources.this_node()

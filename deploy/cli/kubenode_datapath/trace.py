@@ -27,9 +27,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import UNKNOWN
 
-from . import argument_spec, cluster, evidence, output
+from . import argument_spec, cluster, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LIVE, LOST
-from .evidence import Evidence
+from .sources import Evidence
 
 LIBRARIES = Path(__file__).parent / "_libraries"  # which packing.py adds
 Answer = t.Mapping[str, t.Any]
@@ -41,13 +41,13 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     _import_what_twins_cannot_read()
     sent = packet.from_options(packet_text.options(" ".join(options.packet)))
     lines = tuple(changes_backend.commands(options.changes))
-    read = _evidence(options, sent, is_plugin)
-    placed = entrance.placed(sent, read.snapshot)
-    question = trace_backend.Question(read.snapshot, placed, assume, lines=lines, is_own=read.is_own)
-    found = trace_backend.answer(question, process.run, argument_spec.checked)
-    answer = all_printable({**found, "ignored": read.ignored})
+    evidence = _evidence(options, sent, is_plugin)
+    placed = entrance.placed(sent, evidence.snapshot)
+    question = trace_backend.Question(evidence.snapshot, placed, assume, lines=lines, is_own=evidence.is_own)
+    result = trace_backend.answer(question, process.run, argument_spec.checked)
+    answer = all_printable({**result, "ignored": evidence.ignored})
     if options.html:
-        Path(options.html).write_text(page.html(answer, _about(options, read)), encoding="utf-8")
+        Path(options.html).write_text(page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))
     return status(answer)
 
@@ -62,17 +62,17 @@ def _evidence(options: argparse.Namespace, sent: packet.Packet, is_plugin: bool)
     if is_plugin:
         return Evidence(cluster.snapshot(options), [], "a node of the cluster")
     if options.evidence == LIVE:
-        return evidence.live()
-    return evidence.read(options.evidence, options.node, "" if sent.interface == packet.AUTO else sent.interface)
+        return sources.live()
+    return sources.read(options.evidence, options.node, "" if sent.interface == packet.AUTO else sent.interface)
 
 
-def _about(options: argparse.Namespace, read: Evidence) -> dict[str, t.Any]:
+def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
     """Return what the page says about the evidence."""
     return {
-        "node": options.node or (os.uname().nodename if read.is_own else ""),
+        "node": options.node or (os.uname().nodename if evidence.is_own else ""),
         "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": read.snapshot.get("versions"),
-        "source": read.source,
+        "versions": evidence.snapshot.get("versions"),
+        "source": evidence.source,
     }
 
 

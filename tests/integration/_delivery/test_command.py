@@ -178,9 +178,10 @@ def test_a_remedy_is_found_without_a_library_of_the_machine(programs: dict[str, 
 
 def test_evidence_comes_by_standard_input(program: Program, node: Node, bundles: dict[str, Path]) -> None:
     packet = line(node.packets["policy"])
-    for content in (bundles["Rancher"].read_bytes(), node.node.run(["sh", "-c", "ip rule; ip route"]).stdout.encode()):
-        answer = program.run("trace", "-", packet, input=content)
-        assert answer.returncode in (1, 2) and not answer.stderr
+    outputs = node.node.run(["sh", "-xc", "ip addr; ip rule; ip route show table all; iptables-save"])
+    for content, status in ((bundles["Rancher"].read_bytes(), 1), ((outputs.stdout + outputs.stderr).encode(), 2)):
+        answer = program.trace("-", packet, input=content, status=status)
+        assert answer["culprit"] == node.answers["policy"]["culprit"]
 
 
 def test_a_hostile_archive_is_an_error_in_one_line(program: Program, folder: Path) -> None:

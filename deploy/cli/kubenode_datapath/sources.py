@@ -33,7 +33,7 @@ class Evidence(t.NamedTuple):
     is_own: bool = False
 
 
-def of_this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
+def this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
     """Read this node. Raises Refusal without root."""
     if os.geteuid() != 0:
         raise Refusal(f"root is needed to read this node, and this is user {os.geteuid()}. Run it again with sudo")
@@ -42,7 +42,7 @@ def of_this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
 
 def live() -> Evidence:
     """Read what decides about packets on this node. Raises Refusal without root."""
-    return Evidence(of_this_node((*PACKET_PATH, "versions")), [], "this node", is_own=True)
+    return Evidence(this_node((*PACKET_PATH, "versions")), [], "this node", is_own=True)
 
 
 def read(evidence: str, node: str, interface: str) -> Evidence:
