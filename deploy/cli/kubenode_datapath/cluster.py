@@ -25,6 +25,7 @@ DEADLINE = 300  # seconds for a command of kubectl
 # On the node, in the namespaces of its process 1: the program comes by standard input, and no file is written.
 ENTER = ("nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_STATUS = "command terminated with exit code "
 START = """\
 import os, shutil, sys
 program = os.fdopen(os.memfd_create("kubenode-datapath", 0), "wb")
@@ -59,17 +60,17 @@ class Kubectl:
         with contextlib.nullcontext(pod) if pod else self._debugging(node, image or IMAGE) as pod:
             program = ("/usr/bin/env", f"PATH={PATH}", "python3", "-c", START, SNAPSHOT)
             words = ("exec", "--stdin", *pod.namespace, f"--container={pod.container}", pod.name, "--", *ENTER, *program)
-            printed = self._run(*words, stdin=archive.running())
+            printed = self._run(*words, stdin=archive.running()).stdout
         try:
             return t.cast("dict[str, t.Any]", json.loads(printed))
         except ValueError:
-            raise Failure(f"the pod {pod.name} printed no snapshot of {node}: {_last_line(printed)}") from None
+            raise Failure(f"the pod {pod.name} printed no snapshot of {node}: {reason(printed)}") from None
 
     def _agent(self, node: str) -> Pod | None:
         """Find the agent's pod on a node; None without one, or without the right to list pods."""
         fields = f"--field-selector=spec.nodeName={node},status.phase=Running"
         try:
-            listed = self._run("get", "pods", "--all-namespaces", f"--selector={AGENT}", fields, "--output=json")
+            listed = self._run("get", "pods", "--all-namespaces", f"--selector={AGENT}", fields, "--output=json").stdout
         except DatapathError:
             return None
         pods = [pod["metadata"] for pod in json.loads(listed)["items"]]
@@ -78,10 +79,11 @@ class Kubectl:
     @contextlib.contextmanager
     def _debugging(self, node: str, image: str) -> t.Iterator[Pod]:
         """Start a pod on a node, and delete it in the end."""
-        printed = self._run("debug", f"node/{node}", *self._namespace, PROFILE, f"--image={image}", "--", "sleep", LIFE)
+        done = self._run("debug", f"node/{node}", *self._namespace, PROFILE, f"--image={image}", "--", "sleep", LIFE)
+        printed = done.stdout + done.stderr
         name = re.search(r"node-debugger-[a-z0-9.-]+", printed.decode(errors="replace"))
         if not name:
-            raise Failure(f"kubectl debug named no pod: {_last_line(printed)}")
+            raise Failure(f"kubectl debug named no pod: {reason(printed)}")
         pod = Pod(self._namespace, name[0], "debugger")
         try:
             self._run("wait", *pod.namespace, "--for=condition=Ready", f"pod/{pod.name}", f"--timeout={PATIENCE}s")
@@ -89,7 +91,7 @@ class Kubectl:
         finally:
             self._run("delete", "pod", *pod.namespace, pod.name, "--grace-period=1", "--wait=false")
 
-    def _run(self, *words: str, stdin: bytes = b"") -> bytes:
+    def _run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = ["kubectl", *self._options, *words]
         try:
             done = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE, check=False)
@@ -98,9 +100,11 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise Failure(f"kubectl {words[0]} did not end within {DEADLINE} s") from None
         if done.returncode:
-            raise Failure(f"kubectl {words[0]} failed: {_last_line(done.stderr)}")
-        return done.stdout
+            raise Failure(f"kubectl {words[0]} failed: {reason(done.stderr)}")
+        return done
 
 
-def _last_line(printed: bytes) -> str:
-    return (printed.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+def reason(printed: bytes) -> str:
+    """Return the last line that says why: behind it, kubectl exec prints the exit status."""
+    lines = printed.decode(errors="replace").strip().splitlines()
+    return next((line for line in reversed(lines) if not line.startswith(_STATUS)), "it printed nothing")

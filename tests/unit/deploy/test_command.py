@@ -17,7 +17,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
-from kubenode_datapath import argument_spec, arguments, completion, program, trace  # noqa: E402
+from kubenode_datapath import argument_spec, arguments, cluster, completion, program, trace  # noqa: E402
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
@@ -112,6 +112,18 @@ def test_several_words_are_one_packet_and_a_value_may_be_repeated() -> None:
 def test_the_plugin_of_kubectl_traces_unless_another_command_is_given(words: list[str], command: str) -> None:
     options = arguments.parser(True, "1").parse_args(arguments.completed(words))
     assert (options.command, options.node) == (command, "node1")
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (b"env: 'python3': No such file or directory\ncommand terminated with exit code 127\n", "env: 'python3': No such file"),
+        (b'Error from server (NotFound): nodes "node9" not found\n', "Error from server (NotFound): nodes"),
+        (b"command terminated with exit code 1\n", "it printed nothing"),
+    ],
+)
+def test_an_error_of_kubectl_says_what_the_node_said(printed: bytes, reason: str) -> None:
+    assert cluster.reason(printed).startswith(reason)
 
 
 OPTIONS = ["--assume", "--command", "--help", "--html", "--json", "--mermaid", "--node", "-h"]
