@@ -23,7 +23,7 @@ from .._snapshot.open_facts import OpenFact
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, likelihood, services, verdict
+from . import certainty, changes_backend, likelihood, possible_service, verdict
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, UDP, Packet
@@ -469,7 +469,7 @@ class _Exchange:
             "addresses": sorted(map(fields.show, addresses)),
             "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
             "rules": [*finding.rules],
-            "may_be_for_service": services.may_be_for_service(sent, finding),
+            "may_be_for_service": possible_service.may_be_for_service(sent, finding),
         }
 
     def _pod_side(self, link: str) -> str:
