@@ -50,6 +50,7 @@ options:
       - ipvs
       - recent
       - pods
+      - pod_addresses
       - network_daemons
       - cni
       - units
@@ -266,6 +267,13 @@ snapshot:
       elements: dict
       sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
         {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]}]
+    pod_addresses:
+      description:
+        - Which pod has which addresses. A pod on several networks has an entry for each interface. From
+          C(/var/lib/cni/results), where containerd and CRI-O record what CNI plugins answered.
+      type: list
+      elements: dict
+      sample: [{pod: default/web-0, interface: eth0, addresses: [10.244.0.5]}]
     network_daemons:
       description: Which programs manage the network. From files and from the states of units.
       type: dict
