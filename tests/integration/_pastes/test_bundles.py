@@ -24,7 +24,7 @@ from lab import Node as LabNode
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-SERVICE = "10.96.0.10"
+SERVICE, CLIENT = "10.96.0.10", "10.77.0.6"
 RULES = f"""*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-SEP - [0:0]
@@ -34,9 +34,10 @@ RULES = f"""*nat
 COMMIT
 *filter
 -A FORWARD -p tcp -m comment --comment "policy" -m tcp --dport 99 -j DROP
+-A FORWARD -p tcp -m tcp --dport 97 -m set --match-set blocked src -j DROP
 COMMIT
 """
-CLIENT = "10.77.0.6"
+SETS = f"create blocked hash:ip family inet\nadd blocked {CLIENT}\n"
 CHECKPOINT = {
     "version": "vpc-cni-ipam/1",
     "allocations": [
@@ -60,6 +61,7 @@ EKS = {
         for table in ("nat", "filter", "mangle")
     },
     "networking/conntrack.txt": "echo '*** Output of conntrack -S *** '; echo '*** Output of conntrack -L ***'; conntrack -L",
+    "networking/ipset.txt": "ipset --list; echo; echo ok; echo; ipset --save",
     "networking/ipvsadm.txt": "echo 'ipvsadm not installed'",
     "sysctls/sysctl_all.txt": "sysctl --all",
     "ipamd/enis.json": f"echo '{json.dumps(ENIS)}'",
@@ -188,11 +190,15 @@ BUNDLES = {
 
 
 class Node(NamedTuple):
-    """A node with two pods, a Service, a policy, and a table by which the packets of a pod leave. answers: those of the node."""
+    """A node with two pods, a Service, a policy, a set, and a table by which the packets of a pod leave.
+
+    answers: those of the node. to_set: a packet that a rule with the set drops.
+    """
 
     node: NamespaceNode
     packets: dict[str, dict[str, Any]]
     answers: dict[str, dict[str, Any]]
+    to_set: dict[str, Any]
 
     def collect(self, files: dict[str, str]) -> dict[str, bytes]:
         return {path: self.node.run(["sh", "-c", command], check=False).stdout.encode() for path, command in files.items()}
@@ -238,6 +244,7 @@ def prepared(node: NamespaceNode) -> Node:
         ]
     )
     node.run(["ip", "netns", "exec", "fabric", "ip", "link", "set", "port", "up"])
+    node.run(["ipset", "restore"], SETS)
     node.run(["iptables-restore", "--noflush"], RULES.format(pod=server.address))
     node.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.veth-client.rp_filter": 1})
     sent = {"source": client.address, "interface": client.link}
@@ -246,7 +253,8 @@ def prepared(node: NamespaceNode) -> Node:
         "policy": {**sent, "destination": server.address, "destination_port": 99},
         "table": {**sent, "destination": "203.0.113.9", "destination_port": 80},
     }
-    return Node(node, packets, {name: trace(node, packet) for name, packet in packets.items()})
+    to_set = {**sent, "destination": server.address, "destination_port": 97}
+    return Node(node, packets, {name: trace(node, packet) for name, packet in packets.items()}, to_set)
 
 
 def fate(result: dict[str, Any]) -> tuple[Any, ...]:
@@ -282,3 +290,16 @@ def test_names_lead_to_the_same_packet_as_addresses(node: Node, tmp_path: Path, 
     named, plain = (trace(node.node, packet, dump=path) for packet in (bundle.line, node.packets["Service"]))
     assert all(named[key] == plain[key] for key in ("came_in_by", "verdict", "packet", "interface"))
     assert not any("ipam" in sentence or "JSON" in sentence for sentence in named["ignored"])
+
+
+@pytest.mark.parametrize("kind", BUNDLES)
+def test_the_elements_of_a_set_are_read_or_asked_for(node: Node, tmp_path: Path, kind: str) -> None:
+    """Of the collectors, only that of EKS lists sets."""
+    path = str(pack(tmp_path, BUNDLES[kind].name, node.collect(BUNDLES[kind].files)))
+    result = trace(node.node, node.to_set, dump=path)
+    asks = {fact["fact"]: fact["ask"] for fact in result["depends_on"]}
+    if kind != "EKS":
+        assert (result["verdict"], asks["set:blocked"]) == ("unknown", "ipset save blocked")
+        result = trace(node.node, node.to_set, dump=path, assume={"set:blocked": "with"})
+    assert "set:blocked" not in {fact["fact"] for fact in result["depends_on"]}
+    assert fate(result) == fate(trace(node.node, node.to_set)) == ("dropped", "", None)

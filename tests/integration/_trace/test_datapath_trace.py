@@ -207,7 +207,8 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
     ("options", "told"),
     [
         ({"packet": {"destination": "10.0.0.1"}}, "packet.destination_port must be a port from 1 to 65535"),
-        ({"packet": {"destination": "ten", "destination_port": 1}}, "packet.destination must be an IP address; 'ten'"),
+        ({"packet": {"destination": "10.1", "destination_port": 1}}, "packet.destination must be an IP address; '10.1'"),
+        ({"packet": {"destination": "ten"}}, "must be an IP address, because no name of a pod or a Service is known; 'ten'"),
         ({"packet": {"destination": "10.0.0.1", "source": "::1", "destination_port": 1}}, "packet.source must be"),
         (
             {"packet": {"destination": "10.0.0.1", "protocol": "icmp", "interface": "nope", "source": "10.0.0.2"}},
