@@ -52,6 +52,7 @@ options:
       - pods
       - pod_addresses
       - network_daemons
+      - boot
       - cni
       - units
       - versions
@@ -288,6 +289,27 @@ snapshot:
           description: The file by which systemd-networkd manages a link, by link.
           type: dict
           sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
+    boot:
+      description: What files set at the next boot, with the file that decides. From the files.
+      type: dict
+      contains:
+        settings:
+          description:
+            - The settings that RV(snapshot.settings) has too, in the order in which systemd-sysctl writes them. Files that it
+              does not read, such as C(/etc/sysctl.conf), are left out.
+            - A key may be a pattern. It counts for settings that no other line names, and the last one that fits wins. The value
+              is null for a setting that a line exempts from patterns, or sets to what is no number.
+          type: dict
+          sample: {net.ipv4.conf.all.rp_filter: {value: 0, file: /etc/sysctl.d/90-cni.conf},
+            "net.ipv4.conf.*.rp_filter": {value: 2, file: /usr/lib/sysctl.d/50-default.conf}}
+        networkd:
+          description:
+            - Whether systemd-networkd removes rules and routes of other programs, by its two settings. C(file) is V("") for a
+              default.
+          type: dict
+          sample:
+            ManageForeignRoutingPolicyRules: {value: false, file: /etc/systemd/networkd.conf.d/90-kubenode.conf}
+            ManageForeignRoutes: {value: true, file: ""}
     cni:
       description:
         - The CNI configurations below C(/etc/cni/net.d), sorted by path. A container runtime uses the first one that is not
