@@ -50,7 +50,9 @@ options:
       - ipvs
       - recent
       - pods
+      - pod_addresses
       - network_daemons
+      - boot
       - cni
       - units
       - versions
@@ -266,6 +268,13 @@ snapshot:
       elements: dict
       sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
         {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]}]
+    pod_addresses:
+      description:
+        - Which pod has which addresses. A pod on several networks has an entry for each interface. From
+          C(/var/lib/cni/results), where containerd and CRI-O record what CNI plugins answered.
+      type: list
+      elements: dict
+      sample: [{pod: default/web-0, interface: eth0, addresses: [10.244.0.5]}]
     network_daemons:
       description: Which programs manage the network. From files and from the states of units.
       type: dict
@@ -280,6 +289,27 @@ snapshot:
           description: The file by which systemd-networkd manages a link, by link.
           type: dict
           sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
+    boot:
+      description: What files set at the next boot, with the file that decides. From the files.
+      type: dict
+      contains:
+        settings:
+          description:
+            - The settings that RV(snapshot.settings) has too, in the order in which systemd-sysctl writes them. Files that it
+              does not read, such as C(/etc/sysctl.conf), are left out.
+            - A key may be a pattern. It counts for settings that no other line names, and the last one that fits wins. The value
+              is null for a setting that a line exempts from patterns, or sets to what is no number.
+          type: dict
+          sample: {net.ipv4.conf.all.rp_filter: {value: 0, file: /etc/sysctl.d/90-cni.conf},
+            "net.ipv4.conf.*.rp_filter": {value: 2, file: /usr/lib/sysctl.d/50-default.conf}}
+        networkd:
+          description:
+            - Whether systemd-networkd removes rules and routes of other programs, by its two settings. C(file) is V("") for a
+              default.
+          type: dict
+          sample:
+            ManageForeignRoutingPolicyRules: {value: false, file: /etc/systemd/networkd.conf.d/90-kubenode.conf}
+            ManageForeignRoutes: {value: true, file: ""}
     cni:
       description:
         - The CNI configurations below C(/etc/cni/net.d), sorted by path. A container runtime uses the first one that is not

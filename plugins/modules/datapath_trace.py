@@ -40,17 +40,24 @@ options:
   packet:
     description:
       - The first packet of the connection.
-      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1), a line of C(tcpdump) or of
-        C(conntrack -L), or one that the C(LOG) target of iptables wrote to the kernel's log. If the line does not say by which
-        link the packet comes in, O(packet.interface) is V(auto).
+      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1) or
+        V(default/web-0 -> default/api:http), a line of C(tcpdump) or of C(conntrack -L), or one that the C(LOG) target of
+        iptables wrote to the kernel's log. If the line does not say by which link the packet comes in, O(packet.interface) is
+        V(auto), and if it does not name the protocol, O(packet.protocol) is V(tcp).
+      - In place of an address, the name of a pod or a Service, with its namespace or without, if the snapshot knows it. Pods are
+        known from RV(kubenode.datapath.datapath_info#module:snapshot.pod_addresses) and by the names of network namespaces,
+        Services from the rules of kube-proxy in its modes V(iptables) and V(nftables). The error for another name lists names
+        that are near, and the error for a name that several have lists these.
     type: dict
     required: true
     suboptions:
       source:
-        description: Its source address. May be omitted if the node itself sends the packet.
+        description: Its source address, or the name of a pod. May be omitted if the node itself sends the packet.
         type: str
       destination:
-        description: Its destination address.
+        description:
+          - Its destination address, or the name of a Service or a pod. A name that both have is that of the Service, if it has
+            the port.
         type: str
         required: true
       protocol:
@@ -61,11 +68,14 @@ options:
         description: Its source port. The default for protocols with ports is V(40000).
         type: int
       destination_port:
-        description: Its destination port, for protocols with ports.
-        type: int
+        description:
+          - Its destination port, for protocols with ports. The port of a Service may have its name, and may be omitted if the
+            Service has one of the protocol.
+        type: str
       interface:
         description:
-          - The link by which the packet comes in. Omit it if the node itself sends the packet.
+          - The link by which the packet comes in. Omit it if the node itself sends the packet. The default for the packet of a
+            named pod is V(auto).
           - V(auto) is the link behind which the source is, by the addresses of pods and the routes. If several uplinks are
             possible, it is the one with the destination address, or an error names them.
         type: str
@@ -184,6 +194,10 @@ EXAMPLES = r"""
     node: node7
     packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
   delegate_to: localhost
+
+- name: Show why a pod does not reach a Service
+  kubenode.datapath.datapath_trace:
+    packet: default/web-0 -> default/api:http
 
 - name: Show whether loose filtering would help
   kubenode.datapath.datapath_trace:
@@ -378,10 +392,10 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, packet, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, names, trace_backend
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
-    "packet": {"type": "dict", "required": True, "options": packet.OPTIONS},
+    "packet": {"type": "dict", "required": True, "options": names.OPTIONS},
     "snapshot": {"type": "dict"},
     "dump": {"type": "raw"},
     "node": {"type": "str"},
@@ -397,7 +411,7 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         options = module.params
-        sent = packet.from_options(options["packet"])
+        names.check(options["packet"])
         calls = changes_backend.module_calls(options["changes"])
         if options["dump"] is not None:
             raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
@@ -411,8 +425,9 @@ def main() -> None:
             changes_backend.refuse_profiles(calls)
         lines = changes_backend.commands(options["commands"])
         found = _of_this_node(module) if is_own else options["snapshot"]
+        sent = entrance.packet(options["packet"], found)
         asked = trace_backend.Question(
-            found, entrance.placed(sent, found), options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
+            found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
         result.update(changed=False, **trace_backend.answer(asked, module.run, checked), ignored=[])
 

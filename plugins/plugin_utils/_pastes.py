@@ -15,10 +15,10 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import names, packet, packet_text
 
 _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
-PACKET = {"packet": {"type": "dict", "required": True, "options": packet.OPTIONS}}
+PACKET = {"packet": {"type": "dict", "required": True, "options": names.OPTIONS}}
 
 
 def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dict[str, t.Any]]) -> dict[str, t.Any]:

@@ -143,14 +143,21 @@ def test_a_pod_reaches_them_too_and_itself_by_another_source(site: Site, name: s
     pod = next(pod for pod in site.web if pod.node == site.node.name)
     own = pod.ipv4 if family == "IPv4" else pod.address
     address = site.address(name, family)
-    (line,) = site.node.run(["ip", "-o", "route", "get", own]).stdout.splitlines()
-    interface = line.split(" dev ")[1].split()[0]
-    traced = site.traced(site.node, source=own, destination=address, destination_port=80, interface=interface)
+    traced = site.traced(site.node, source=f"default/{pod.name}", destination=address, destination_port=80)
     assert traced == site.answered(pod, address, 80)
     if name == "web":
         assert {met.pod: met.peer == own for met in traced} == {one.name: one is not pod for one in site.web}
     else:
         assert {met.pod for met in traced} == ({site.here.name} if name == "cluster" else set())
+
+
+@pytest.mark.sample
+def test_names_lead_to_the_endpoints_that_a_pod_reaches(site: Site) -> None:
+    pod = next(pod for pod in site.web if pod.node == site.node.name)
+    name = f"many{USED[-1]}"
+    traced = site.traced(site.node, source=pod.name, destination=f"default/{name}", destination_port=80)
+    assert traced == site.answered(pod, site.address(name), 80)
+    assert {met.pod for met in traced} == {pod.name for pod in site.web}
 
 
 @pytest.mark.parametrize("family", manifests.BOTH)

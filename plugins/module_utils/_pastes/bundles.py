@@ -113,6 +113,7 @@ def _listing(bundle: str, path: str, program: str, table: str, split: Split | No
 
 _PROGRAMS = ("iptables", "ip6tables")
 _ALL_ROUTES = ("ip route show table all",)  # of both families
+_CHECKPOINT = "cat /var/run/aws-node/ipam.json"  # of ipamd
 _NETWORKING, _FIREWALL = "sos_commands/networking", "sos_commands/firewall_tables"  # of sos
 _OF_NAMESPACE = rf"{_NETWORKING}/namespaces/(?P<namespace>[\w.-]+)/ip_netns_exec_(?P=namespace)_"
 ROWS = (
@@ -125,6 +126,8 @@ ROWS = (
     Row(EKS, r"networking/ipvsadm\.txt", "ipvsadm -Ln", split=_servers),
     Row(EKS, r"networking/conntrack6?\.txt", "conntrack -L", split=_starred, most=EVIDENCE),
     Row(EKS, r"sysctls/sysctl_all\.txt", "sysctl -a"),
+    Row(EKS, r"ipamd/ipam\.json", _CHECKPOINT),
+    Row(EKS, r"ipamd/enis\.json", "curl http://localhost:61679/v1/enis", unless=(_CHECKPOINT,)),
     *(Row(EKS, rf"networking/{program}-save\.txt", f"{program}-save") for program in _PROGRAMS),
     *(
         _listing(EKS, rf"networking/{program}-{table}\.txt", program, table, _without_total)

@@ -16,6 +16,7 @@ from .._routing.route import TYPES
 RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", "neighbor"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
+IPAMD = "ipamd"
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
 Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
@@ -122,6 +123,7 @@ _STATES = "|".join([*STATES.values(), "NOARP"])
 _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
+    (IPAMD, r'\{"version":"vpc-cni-ipam/|\{(?:"\d+":\{)?"TotalIPs":'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
     (LINK, r"\s*\d+:\s+[^\s:]+:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),

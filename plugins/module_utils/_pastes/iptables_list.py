@@ -28,6 +28,7 @@ _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "s
 _FLAGS = {0x01: "FIN", 0x02: "SYN", 0x04: "RST", 0x08: "PSH", 0x10: "ACK", 0x20: "URG"}  # of TCP
 
 _COMMENT, _GOTO = re.compile(r"/\*.*?\*/"), re.compile(r"\[goto\]")
+_PLAIN_COMMENT = re.compile(r'/\* ([^"\\*]+?) \*/')  # which needs no quotes within quotes
 
 
 def _tcp_flags(found: re.Match[str]) -> str:
@@ -182,7 +183,7 @@ def rule(line: str) -> str | None:
         ends.append(_FRAGMENTS[found["fragment"]])
     verb = "-g" if _GOTO.search(found["extra"]) else "-j"
     extra = " ".join(_GOTO.sub("", _COMMENT.sub("", found["extra"])).split())
-    of_matches: list[str] = []
+    of_matches = [f"-m comment --comment {_quoted(comment)}" for comment in _PLAIN_COMMENT.findall(found["extra"])]
     of_target: list[str] = []
     while extra:
         for forms, options in ((_OF_TARGET.get(target, []), of_target), (_OF_MATCHES, of_matches)):
@@ -196,6 +197,10 @@ def rule(line: str) -> str | None:
             return None
     goal = [f"{verb} {target}"] if target else []
     return " ".join(" ".join([*ends, *of_matches, *goal, *of_target]).split())
+
+
+def _quoted(comment: str) -> str:
+    return comment if re.fullmatch(r"[\w-]+", comment, re.ASCII) else f'"{comment}"'
 
 
 def _numeric(place: str) -> str:

@@ -18,12 +18,13 @@ from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
-from .._snapshot.snapshot import FORMAT, SUBSETS
+from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS
 from . import (
     commands,
     evidence_text,
     ip_json,
     ip_text,
+    ipamd,
     iptables_tables,
     iptables_text,
     nearness,
@@ -153,6 +154,7 @@ class _Reader:
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
+            commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, ipamd.pod_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
         if kind in (commands.NFT, commands.NFT_JSON):  # read when the tables of iptables are known

@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads by which of its interfaces a pod with several of them answers."""
+"""Reads which pod has which addresses, and by which of its interfaces a pod with several of them answers."""
 
 from __future__ import annotations
 
 import typing as t
 
+from .._cni import attachments_backend
 from .._core.errors import Failure
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface
@@ -42,6 +43,11 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
             }
         )
     return shown
+
+
+def addresses(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
+    """Return the addresses of each pod by its name, as the container runtime recorded them."""
+    return [attachment.entry() for attachment in attachments_backend.attachments()]
 
 
 def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:

@@ -13,11 +13,12 @@ from .._core.errors import Invalid
 from . import saved
 
 FORMAT = 1  # raised when the meaning of a key changes
+POD_ADDRESSES = "pod_addresses"
 PACKET_PATH = (
     "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
-    "recent", "pods",
+    "recent", "pods", POD_ADDRESSES,
 )  # fmt: skip
-SOFTWARE = ("network_daemons", "cni", "units", "versions")
+SOFTWARE = ("network_daemons", "boot", "cni", "units", "versions")
 SUBSETS = (*PACKET_PATH, *SOFTWARE)
 
 

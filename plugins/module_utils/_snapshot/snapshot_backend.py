@@ -32,6 +32,7 @@ READERS: dict[str, Reader] = {
     "ipvs": netfilter_backend.ipvs,
     "recent": netfilter_backend.recent,
     "pods": pods_backend.pods,
+    snapshot.POD_ADDRESSES: pods_backend.addresses,
 }
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads other software that affects a node's packet path: BPF programs, network daemons, CNI, this collection's units,
-versions."""
+"""Reads other software that affects a node's packet path: network daemons, what the next boot sets, CNI, this collection's
+units, versions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from .._core import version
 from .._core.errors import Failure
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
-from .._platform import kernel, process
+from .._platform import kernel, process, sysctl
 from .._systemd.units import Units
+from . import boot as boot_model
 from .snapshot import Notes
 
 IFUPDOWN = "networking.service"
@@ -37,6 +38,12 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
         found["ifupdown"] = units.is_active(IFUPDOWN)
     files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
     return {"daemons": found, "networkd_files": {name: path for name, path in files.items() if path}}
+
+
+def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
+    """Return what the files of sysctl.d and of systemd-networkd set at the next boot."""
+    files = sysctl.configuration(lambda sentence: note("settings", sentence))
+    return boot_model.boot(files, {path: file.text for path, file in Networkd(run).configuration().items()})
 
 
 def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
@@ -82,6 +89,7 @@ def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
 
 READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "network_daemons": network_daemons,
+    "boot": boot,
     "cni": configurations,
     "units": units,
     "versions": versions,

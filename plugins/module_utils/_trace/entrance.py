@@ -3,18 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The link by which a packet comes in, if the operator does not say it."""
+"""The packet that the operator describes, with what a snapshot knows: addresses of names, and the link that it comes in by."""
 
 from __future__ import annotations
+
+import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL
-from .._twin import blueprint, pod_links
+from .._twin import blueprint, pod_links, snapshot_form
 from .._twin.assumptions import link_addresses
 from .._twin.blueprint import LOOPBACK, Entry, entries
+from . import names
 from .lookup import Query, Tables
-from .packet import AUTO, Packet
+from .packet import AUTO, Packet, from_options
+
+
+def packet(described: dict[str, t.Any], snapshot: Entry) -> Packet:
+    """Return the packet of the option ``packet``. Raises Invalid, also for a snapshot of another form."""
+    snapshot_form.check(snapshot)
+    return placed(from_options(names.resolved(described, snapshot)), snapshot)
 
 
 def placed(packet: Packet, snapshot: Entry) -> Packet:
@@ -55,8 +64,9 @@ def _uplink(of_default: str, destination: bytes, snapshot: Entry) -> str:
     inner = {LOOPBACK, *pod_links.pod_links({**snapshot, "routes": []})}
     uplinks = {of_default} | (pod_links.uplinks(snapshot) - inner)
     shown = fields.show(destination)
-    names = (str(link["name"]) for link in entries(snapshot, "links") if shown in link_addresses([link]))
-    with_address = uplinks.intersection(names)
+    with_address = uplinks.intersection(
+        str(link["name"]) for link in entries(snapshot, "links") if shown in link_addresses([link])
+    )
     for candidates in (uplinks, with_address):
         if len(candidates) == 1:
             return candidates.pop()

@@ -14,12 +14,13 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .packet import AUTO
+from . import names
+from .packet import AUTO, OPTIONS
 
 Options = dict[str, t.Any]
 FORMS = (
-    "a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0, or one of tcpdump, of conntrack -L or of the kernel's log of"
-    " iptables' LOG"
+    "a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 or default/web-0 -> default/api:80, or one of tcpdump, of"
+    " conntrack -L or of the kernel's log of iptables' LOG"
 )
 LONGEST = 1000  # characters; a line of tcpdump -v has about 300
 FIRST = (
@@ -32,7 +33,7 @@ PORTS_OR_ECHO = (
 )
 _ECHO_TYPES = {"icmp": "8", "icmp6": "128", "icmpv6": "128"}  # by the name of the protocol (RFC 792, RFC 4443)
 _PLAIN = re.compile(
-    r"(?P<protocol>[\w-]+)\s+(?P<source>\S+)\s*(?:>|->)\s*(?P<destination>\S+?)"
+    r"(?:(?P<protocol>[\w-]+)\s+)?(?P<source>[\w\[:][^\s>]*?)\s*(?:->|>)\s*(?P<destination>\S+?)"
     r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?"
 )
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::(\S+))?")
@@ -76,13 +77,14 @@ def _plain(line: str) -> Options | None:
     match = _PLAIN.fullmatch(line)
     if not match:
         return None
-    protocol = match["protocol"].lower()
+    protocol = (match["protocol"] or OPTIONS["protocol"]["default"]).lower()
     ends = {name: _end(match[name]) for name in ("source", "destination")}
     described: Options = {"protocol": "icmp" if protocol in _ECHO_TYPES else protocol}
     for name, (address, port) in ends.items():
         described[name] = address
         if port:
-            described[f"{name}_port"] = _port(port, protocol)
+            is_service = name == "destination" and names.is_name(address)  # whose ports may have other names
+            described[f"{name}_port"] = port if is_service else _port(port, protocol)
     mark = {"mark": match["mark"]} if match["mark"] else {}
     return {**described, "interface": match["interface"] or AUTO, **mark}
 

@@ -15,14 +15,17 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "unread", "open", "assumed", "evidence"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
     "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
     "assumed": ("concerns",),
 }  # fmt: skip
-WORDS = {"links": ("flags",), "recent": ("addresses",), "ebtables": ("rules",), "iptables": ("lacking",)}
+WORDS = {
+    "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
+    "iptables": ("lacking",),
+}  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
 NUMBERS = {"links": ("mtu",), "evidence": ("destination_port",)}
 

@@ -9,6 +9,7 @@ Each bundle is made on a node of the lab, by the commands and under the names of
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -23,14 +24,30 @@ from lab import Node as LabNode
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-SERVICE = "10.96.0.10"
+SERVICE, CLIENT = "10.96.0.10", "10.77.0.6"
 RULES = f"""*nat
--A PREROUTING -d {SERVICE}/32 -p tcp -m comment --comment "default/web" -m tcp --dport 80 -j DNAT --to-destination {{pod}}:8080
+:KUBE-SERVICES - [0:0]
+:KUBE-SEP - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A KUBE-SERVICES -d {SERVICE}/32 -p tcp -m comment --comment "default/web:http cluster IP" -m tcp --dport 80 -j KUBE-SEP
+-A KUBE-SEP -p tcp -j DNAT --to-destination {{pod}}:8080
 COMMIT
 *filter
 -A FORWARD -p tcp -m comment --comment "policy" -m tcp --dport 99 -j DROP
+-A FORWARD -p tcp -m tcp --dport 97 -m set --match-set blocked src -j DROP
 COMMIT
 """
+SETS = f"create blocked hash:ip family inet\nadd blocked {CLIENT}\n"
+CHECKPOINT = {
+    "version": "vpc-cni-ipam/1",
+    "allocations": [
+        {
+            **{"networkName": "aws-cni", "containerID": "12ab", "ifName": "eth0", "ipv4": CLIENT, "allocationTimestamp": 1},
+            "metadata": {"k8sPodNamespace": "default", "k8sPodName": "client-0", "interfacesCount": 1},
+        }
+    ],
+}
+ENIS = {"0": {"TotalIPs": 0, "AssignedIPs": 0, "ENIs": {}}}
 # The files of each collector, and the commands whose outputs they are.
 EKS = {
     "networking/iprule.txt": "ip rule show",
@@ -44,8 +61,12 @@ EKS = {
         for table in ("nat", "filter", "mangle")
     },
     "networking/conntrack.txt": "echo '*** Output of conntrack -S *** '; echo '*** Output of conntrack -L ***'; conntrack -L",
+    "networking/ipset.txt": "ipset --list; echo; echo ok; echo; ipset --save",
     "networking/ipvsadm.txt": "echo 'ipvsadm not installed'",
     "sysctls/sysctl_all.txt": "sysctl --all",
+    "ipamd/enis.json": f"echo '{json.dumps(ENIS)}'",
+    "ipamd/pods.json": """echo '{"AvailableCommands":["/v1/enis"]}'""",  # no longer a command of ipamd
+    "ipamd/ipam.json": f"echo '{json.dumps(CHECKPOINT, separators=(',', ':'))}'",
     "system/ps.txt": "echo 1: from all lookup nothing",
 }
 OF_NAMESPACES = "; ".join(
@@ -141,21 +162,27 @@ RETINA = {
 
 class Bundle(NamedTuple):
     """files: commands by path. name: of the archive. lacks: ids of the facts that no file shows. undecided: packets whose verdict
-    depends on these.
+    depends on these. line: of the packet to the Service, with the names that the files have.
     """
 
     files: dict[str, str]
     name: str
     lacks: frozenset[str] = frozenset()
     undecided: frozenset[str] = frozenset()
+    line: str = f"{CLIENT} -> web:http"
 
 
 # nft prints no contents of a comment's extension.
 HIDDEN = frozenset({"routes:100", "table:ip nat", "table:ip mangle", "table:ip raw", "nft"})
 BUNDLES = {
-    "EKS": Bundle(EKS, "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz", frozenset({"nft", "bridge-ports"})),
-    "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"})),
-    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset({"legacy"})),
+    "EKS": Bundle(
+        EKS,
+        "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz",
+        frozenset({"nft", "bridge-ports"}),
+        line="default/client-0 -> default/web:80",
+    ),
+    "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"}), f"client -> {SERVICE}:80"),
+    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset({"legacy"}), line="client -> default/web"),
     "Rancher": Bundle(RANCHER, "node1-2026-11-26_12_00_00.tar.gz"),
     "Cilium": Bundle(CILIUM, "cilium-bugtool-20261126-120000.000+0000-UTC-1.tar.gz", frozenset({"nft"})),
     "Retina": Bundle(RETINA, "retina-capture-node1-20261126120000UTC.tar.gz", frozenset({"nft"})),
@@ -163,17 +190,21 @@ BUNDLES = {
 
 
 class Node(NamedTuple):
-    """A node with two pods, a Service, a policy, and a table by which the packets of a pod leave. answers: those of the node."""
+    """A node with two pods, a Service, a policy, a set, and a table by which the packets of a pod leave.
+
+    answers: those of the node. to_set: a packet that a rule with the set drops.
+    """
 
     node: NamespaceNode
     packets: dict[str, dict[str, Any]]
     answers: dict[str, dict[str, Any]]
+    to_set: dict[str, Any]
 
     def collect(self, files: dict[str, str]) -> dict[str, bytes]:
         return {path: self.node.run(["sh", "-c", command], check=False).stdout.encode() for path, command in files.items()}
 
 
-def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
     result = _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
     assert not result["failed"], result
     return result
@@ -202,8 +233,8 @@ def node() -> Iterator[Node]:
 
 def prepared(node: NamespaceNode) -> Node:
     client, server = (
-        inner_pods.routed(node, name, f"10.77.0.{number}", f"0a:00:00:00:00:0{number}", f"veth-{name}", "eth0")
-        for number, name in ((6, "client"), (5, "server"))
+        inner_pods.routed(node, name, address, f"0a:00:00:00:00:0{address[-1]}", f"veth-{name}", "eth0")
+        for name, address in (("client", CLIENT), ("server", "10.77.0.5"))
     )
     inner_pods.batch(node, ["netns add fabric", "link add eth1 type veth peer name port netns fabric"])
     node.ip(
@@ -213,6 +244,7 @@ def prepared(node: NamespaceNode) -> Node:
         ]
     )
     node.run(["ip", "netns", "exec", "fabric", "ip", "link", "set", "port", "up"])
+    node.run(["ipset", "restore"], SETS)
     node.run(["iptables-restore", "--noflush"], RULES.format(pod=server.address))
     node.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.veth-client.rp_filter": 1})
     sent = {"source": client.address, "interface": client.link}
@@ -221,7 +253,8 @@ def prepared(node: NamespaceNode) -> Node:
         "policy": {**sent, "destination": server.address, "destination_port": 99},
         "table": {**sent, "destination": "203.0.113.9", "destination_port": 80},
     }
-    return Node(node, packets, {name: trace(node, packet) for name, packet in packets.items()})
+    to_set = {**sent, "destination": server.address, "destination_port": 97}
+    return Node(node, packets, {name: trace(node, packet) for name, packet in packets.items()}, to_set)
 
 
 def fate(result: dict[str, Any]) -> tuple[Any, ...]:
@@ -243,3 +276,30 @@ def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, ki
         expected = ("unknown", "unknown") if name in bundle.undecided else (*fate(node.answers[name])[::2],)
         assert (*fate(result)[::2],) == expected, (name, fate(result), result["reason"], result["depends_on"])
         assert result["certain"] == (not bundle.lacks) and facts == bundle.lacks, (name, facts, result["ignored"])
+
+
+def test_the_node_knows_the_names_of_namespaces_and_services(node: Node) -> None:
+    answer = trace(node.node, "client -> default/web:http")
+    assert (answer["came_in_by"], answer["packet"]) == ("veth-client", node.answers["Service"]["packet"])
+
+
+@pytest.mark.parametrize("kind", BUNDLES)
+def test_names_lead_to_the_same_packet_as_addresses(node: Node, tmp_path: Path, kind: str) -> None:
+    bundle = BUNDLES[kind]
+    path = str(pack(tmp_path, bundle.name, node.collect(bundle.files)))
+    named, plain = (trace(node.node, packet, dump=path) for packet in (bundle.line, node.packets["Service"]))
+    assert all(named[key] == plain[key] for key in ("came_in_by", "verdict", "packet", "interface"))
+    assert not any("ipam" in sentence or "JSON" in sentence for sentence in named["ignored"])
+
+
+@pytest.mark.parametrize("kind", BUNDLES)
+def test_the_elements_of_a_set_are_read_or_asked_for(node: Node, tmp_path: Path, kind: str) -> None:
+    """Of the collectors, only that of EKS lists sets."""
+    path = str(pack(tmp_path, BUNDLES[kind].name, node.collect(BUNDLES[kind].files)))
+    result = trace(node.node, node.to_set, dump=path)
+    asks = {fact["fact"]: fact["ask"] for fact in result["depends_on"]}
+    if kind != "EKS":
+        assert (result["verdict"], asks["set:blocked"]) == ("unknown", "ipset save blocked")
+        result = trace(node.node, node.to_set, dump=path, assume={"set:blocked": "with"})
+    assert "set:blocked" not in {fact["fact"] for fact in result["depends_on"]}
+    assert fate(result) == fate(trace(node.node, node.to_set)) == ("dropped", "", None)

@@ -278,6 +278,33 @@ def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> Non
     assert found["versions"]["nft"].startswith("nftables v")
 
 
+def test_what_the_next_boot_sets_is_there_with_its_files(node: NamespaceNode) -> None:
+    texts = {
+        "/etc/sysctl.d/50-lab.conf": "".join(
+            ["net.ipv4.conf.all.rp_filter = 1\n", "net.ipv4.conf.*.rp_filter = 2\n", "-net.ipv4.conf.eth9.rp_filter\n"]
+        ),
+        "/run/sysctl.d/60-lab.conf": "net/ipv4/conf/all/rp_filter=0\nnet.ipv4.ip_forward=yes\nkernel.panic=1\n",
+        "/run/sysctl.d/50-lab.conf": "net.ipv4.ip_forward=0\n",  # which that in /etc replaces
+        "/etc/systemd/networkd.conf.d/lab.conf": "[Network]\nManageForeignRoutes=no\n",
+    }
+    for path, text in texts.items():
+        node.write(path, text)
+    try:
+        boot = look(node, "boot")["boot"]
+    finally:
+        for path in texts:
+            node.remove(path)
+    settings = {key: value for key, value in boot["settings"].items() if "-lab" in value["file"]}
+    assert settings == {
+        "net.ipv4.conf.*.rp_filter": {"value": 2, "file": "/etc/sysctl.d/50-lab.conf"},
+        "net.ipv4.conf.eth9.rp_filter": {"value": None, "file": "/etc/sysctl.d/50-lab.conf"},
+        "net.ipv4.conf.all.rp_filter": {"value": 0, "file": "/run/sysctl.d/60-lab.conf"},
+        "net.ipv4.ip_forward": {"value": None, "file": "/run/sysctl.d/60-lab.conf"},
+    }
+    assert [*settings][2:] == ["net.ipv4.conf.all.rp_filter", "net.ipv4.ip_forward"]
+    assert boot["networkd"]["ManageForeignRoutes"] == {"value": False, "file": "/etc/systemd/networkd.conf.d/lab.conf"}
+
+
 def test_options_that_cannot_be_used_are_refused(node: NamespaceNode) -> None:
     steps = Steps(node, "datapath_info")
     error = steps.refused(gather=["links", "sockets"])

@@ -207,7 +207,8 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
     ("options", "told"),
     [
         ({"packet": {"destination": "10.0.0.1"}}, "packet.destination_port must be a port from 1 to 65535"),
-        ({"packet": {"destination": "ten", "destination_port": 1}}, "packet.destination must be an IP address; 'ten'"),
+        ({"packet": {"destination": "10.1", "destination_port": 1}}, "packet.destination must be an IP address; '10.1'"),
+        ({"packet": {"destination": "ten"}}, "must be an IP address, because no name of a pod or a Service is known; 'ten'"),
         ({"packet": {"destination": "10.0.0.1", "source": "::1", "destination_port": 1}}, "packet.source must be"),
         (
             {"packet": {"destination": "10.0.0.1", "protocol": "icmp", "interface": "nope", "source": "10.0.0.2"}},
@@ -767,7 +768,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "$ ipset list azure-npm-39\nName: azure-npm-39\nType: hash:net\nHeader: family inet hashsize 1024 maxelem 65536\n"
         "Members:\n10.240.0.17\n$ ip route\ndefault via 10.240.0.1 dev eth0\n10.240.0.17 dev azv123 scope link\n",
         {"source": "10.9.9.9", "destination": "10.240.0.17", "destination_port": 80, "interface": "eth0"},
-        "ip filter: -A AZURE-NPM -m set --match-set azure-npm-39 dst -j DROP",
+        "ip filter: -A AZURE-NPM -m comment --comment DROP-ALL -m set --match-set azure-npm-39 dst -j DROP",
         "drops the packet",
     ),
     # A DNS cache on the node; pods behind azure-vnet's bridge do not reach its address.
@@ -839,7 +840,8 @@ def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     assert fact["fact"] == "chain:ip filter cali-pi-_D" and fact["ask"] == "iptables-save -t filter"
     assert [outcome["verdict"] for outcome in fact["outcomes"]] == ["dropped", "delivered", "dropped"]
     told = trace(node, packet, dump={"report": text}, assume={fact["fact"]: "returns"})
-    assert told["culprit"] == {"kind": "rule", "text": "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP"}
+    rule = 'ip filter: -A cali-tw-cali11239 -m comment --comment "cali:D" -m mark --mark 0x0/0x20000 -j DROP'
+    assert told["culprit"] == {"kind": "rule", "text": rule}
 
 
 TO_POD = {"source": "203.0.113.7", "destination": "10.20.0.5", "destination_port": 8080, "interface": "eth0"}

@@ -354,7 +354,7 @@ def test_a_rule_that_two_greps_show_is_one() -> None:
     [
         (
             "  100  6000 KUBE-SVC-A tcp  --  *  *  0.0.0.0/0  10.96.0.1  /* web */ tcp dpt:80",
-            "-d 10.96.0.1 -p tcp -m tcp --dport 80 -j KUBE-SVC-A",
+            "-d 10.96.0.1 -p tcp -m comment --comment web -m tcp --dport 80 -j KUBE-SVC-A",
         ),
         (
             "    0     0 DROP  all  --  eth0 !eth1 10.0.0.0/8 0.0.0.0/0 ctstate INVALID,NEW",
