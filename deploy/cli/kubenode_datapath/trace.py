@@ -21,6 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform import
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     changes_backend,
     entrance,
+    names,
     packet,
     packet_text,
     trace_backend,
@@ -39,11 +40,12 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     """Print the answer. Returns the exit status. Raises DatapathError, OSError."""
     library.use_packed(library.PYROUTE2, str(LIBRARIES))
     _import_what_twins_cannot_read()
-    sent = packet.from_options(packet_text.options(" ".join(options.packet)))
+    described = packet_text.options(" ".join(options.packet))
+    names.check(described)
     lines = tuple(changes_backend.commands(options.changes))
-    evidence = _evidence(options, sent, is_plugin)
-    placed = entrance.placed(sent, evidence.snapshot)
-    question = trace_backend.Question(evidence.snapshot, placed, assume, lines=lines, is_own=evidence.is_own)
+    evidence = _evidence(options, str(described["interface"] or ""), is_plugin)
+    sent = entrance.packet(described, evidence.snapshot)
+    question = trace_backend.Question(evidence.snapshot, sent, assume, lines=lines, is_own=evidence.is_own)
     result = trace_backend.answer(question, process.run, argument_spec.checked)
     answer = all_printable({**result, "ignored": evidence.ignored})
     if options.html:
@@ -58,12 +60,12 @@ def _import_what_twins_cannot_read() -> None:
         rehearsal_program.import_everything()
 
 
-def _evidence(options: argparse.Namespace, sent: packet.Packet, is_plugin: bool) -> Evidence:
+def _evidence(options: argparse.Namespace, interface: str, is_plugin: bool) -> Evidence:
     if is_plugin:
         return Evidence(cluster.snapshot(options), [], "a node of the cluster")
     if options.evidence == LIVE:
         return sources.live()
-    return sources.read(options.evidence, options.node, "" if sent.interface == packet.AUTO else sent.interface)
+    return sources.read(options.evidence, options.node, "" if interface == packet.AUTO else interface)
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
