@@ -24,7 +24,7 @@ class Unreadable(ValueError):
 
 def vocabulary(*classes: type) -> Vocabulary:
     """Maps names to named tuples."""
-    return {name_of(one): one for one in classes}
+    return {name_of(kind): kind for kind in classes}
 
 
 def name_of(kind: type) -> str:
@@ -69,20 +69,20 @@ def _plain(value: t.Any, known: Vocabulary) -> t.Any:
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named tuple is an operation
-        return [_plain(one, known) for one in value]
+        return [_plain(item, known) for item in value]
     name = name_of(type(value))
     kind = known.get(name)
     if kind is None or not isinstance(value, kind):
         raise Unreadable(_unknown(name))
     usual = kind._field_defaults
     fields = {key: getattr(value, key) for key in kind._fields}
-    given = {key: one for key, one in fields.items() if key not in usual or one != usual[key]}
-    return {name: {key: _plain(one, known) for key, one in given.items()}}
+    stored = {key: item for key, item in fields.items() if key not in usual or item != usual[key]}
+    return {name: {key: _plain(item, known) for key, item in stored.items()}}
 
 
 def _rebuilt(value: t.Any, known: Vocabulary) -> t.Any:
     if isinstance(value, list):
-        return tuple(_rebuilt(one, known) for one in value)
+        return tuple(_rebuilt(item, known) for item in value)
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
@@ -92,4 +92,4 @@ def _rebuilt(value: t.Any, known: Vocabulary) -> t.Any:
         return frozenset(content)
     if name not in known:
         raise Unreadable(_unknown(name))
-    return known[name](**{key: _rebuilt(one, known) for key, one in content.items()})
+    return known[name](**{key: _rebuilt(item, known) for key, item in content.items()})

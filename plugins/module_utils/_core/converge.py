@@ -56,7 +56,7 @@ def converge(
             risky = [resource for resource, plan in surveyed if _is_risky(resource, plan)]
             if checkpoint and risky:
                 waiting = _waiting(surveyed, risky, groundwork)
-                surveyed = tuple(one for one in surveyed if one[0] not in waiting)
+                surveyed = tuple(pair for pair in surveyed if pair[0] not in waiting)
                 execute(surveyed, groundwork, stages, checkpoint)
             else:
                 execute(surveyed, groundwork, stages)
@@ -72,4 +72,4 @@ def _waiting(surveyed: Plans, risky: t.Sequence[Resource], groundwork: t.Collect
     """The resources whose plans wait for the confirmation: all but the risky ones, and the groundwork before these."""
     changed = [resource for resource, _plan in changing(surveyed)]
     before = changed[: changed.index(risky[0])]
-    return [one for one in changed if one not in risky and not (one in groundwork and one in before)]
+    return [resource for resource in changed if resource not in risky and not (resource in groundwork and resource in before)]

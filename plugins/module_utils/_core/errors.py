@@ -16,20 +16,20 @@ class Invalid(DatapathError):
     """An option has a value that cannot be used. Raised before the node is observed.
 
     option: its name, with the index of a list's entry, as ``probes[1].source``.
-    given: the value as it was given.
+    value: the value of the option.
     allowed: what is allowed, as the end of the sentence "must be ...".
     """
 
-    def __init__(self, option: str, given: object, allowed: str) -> None:
-        super().__init__(f"{option} must be {allowed}; {given!r} was given")
+    def __init__(self, option: str, value: object, allowed: str) -> None:
+        super().__init__(f"{option} must be {allowed}; {value!r} was given")
         self.option = option
-        self._given = given
+        self._value = value
         self._allowed = allowed
 
     @property
     def values(self) -> tuple[str, object, str]:
         """The arguments of the error, so that another process can raise it again."""
-        return self.option, self._given, self._allowed
+        return self.option, self._value, self._allowed
 
     def inside(self, option: str) -> Invalid:
         """The same error for a value inside another option."""
@@ -37,7 +37,7 @@ class Invalid(DatapathError):
 
     def renamed(self, option: str) -> Invalid:
         """The same error, for a value that the operator gave under another name."""
-        return Invalid(option, self._given, self._allowed)
+        return Invalid(option, self._value, self._allowed)
 
 
 class WrongVariables(DatapathError):

@@ -31,61 +31,61 @@ class Unfit(ValueError):
     """``str()`` ends the sentence "the option must be ..."."""
 
 
-def number(given: object, low: int, high: int) -> int:
+def number(value: object, low: int, high: int) -> int:
     """Decimal or, with 0x, hexadecimal."""
     try:
-        value = given if isinstance(given, int) and not isinstance(given, bool) else int(str(given), 0)
+        parsed = value if isinstance(value, int) and not isinstance(value, bool) else int(str(value), 0)
     except ValueError:
-        value = -1
-    if not low <= value <= high:
+        parsed = -1
+    if not low <= parsed <= high:
         raise Unfit(f"a number from {low} to {high}")
-    return value
+    return parsed
 
 
-def span(given: object, high: int) -> Range:
+def span(value: object, high: int) -> Range:
     """``N`` or ``N-M``."""
-    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", str(given))
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", str(value))
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= high:
         raise Unfit(f"a number or a range N-M from 0 to {high}, N not above M")
     return first, last
 
 
-def flag(given: object) -> bool:
+def flag(value: object) -> bool:
     """As Ansible takes booleans, text included."""
-    value = str(given).lower()
-    if value not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
+    word = str(value).lower()
+    if word not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
         raise Unfit("true or false")
-    return value in ("true", "yes", "on", "1")
+    return word in ("true", "yes", "on", "1")
 
 
-def word(given: object, allowed: t.Mapping[str, int]) -> int:
+def word(value: object, allowed: t.Mapping[str, int]) -> int:
     """One of a few words, as the kernel's number."""
-    if str(given) not in allowed:
+    if str(value) not in allowed:
         raise Unfit(f"one of {', '.join(allowed)}")
-    return allowed[str(given)]
+    return allowed[str(value)]
 
 
-def name_or_number(given: object, names: t.Mapping[str, int], kind: str, low: int, high: int) -> int:
+def name_or_number(value: object, names: t.Mapping[str, int], kind: str, low: int, high: int) -> int:
     """A name that the node knows, or a number."""
     try:
-        return number(names.get(str(given), given), low, high)
+        return number(names.get(str(value), value), low, high)
     except Unfit as unfit:
         raise Unfit(f"{unfit}, or the name of {kind}: {', '.join(names)}") from None
 
 
-def link(given: object) -> str:
+def link(value: object) -> str:
     """A link's name as the kernel takes it (net/core/dev.c, dev_valid_name; 15 bytes and a NUL)."""
-    text = given if isinstance(given, str) else str(given) if isinstance(given, int) else ""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
     is_name = re.fullmatch(r"[^\s/:]{1,15}", text) and text.isprintable() and len(text.encode()) <= 15
     if not is_name or text in (".", ".."):
         raise Unfit("a link's name of 1 to 15 bytes without blanks, / and :")
     return text
 
 
-def address(given: object) -> tuple[int, bytes]:
+def address(value: object) -> tuple[int, bytes]:
     """The family of an address, and the address in network order."""
-    text = str(given)
+    text = str(value)
     family = IPV6 if ":" in text else IPV4
     try:
         return family, socket.inet_pton(family, text)
@@ -93,23 +93,23 @@ def address(given: object) -> tuple[int, bytes]:
         raise Unfit("an IP address") from None
 
 
-def node(given: object) -> tuple[int, bytes]:
+def node(value: object) -> tuple[int, bytes]:
     """Like address(), for the address of one node. The kernel reads 0.0.0.0 as no address at all, and refuses the others."""
-    family, packed = address(given)
+    family, packed = address(value)
     if not any(packed) or (family == IPV6 and packed[0] == 0xFF):
         raise Unfit("an IP address of one node")
     return family, packed
 
 
-def prefix(given: object) -> tuple[int, Prefix]:
+def prefix(value: object) -> tuple[int, Prefix]:
     """The family and the prefix. An address is a prefix of full length.
 
     The family is 0 for words that do not tell it: ``default``, ``all`` and ``any``.
     """
     try:
-        return IPV4, (socket.inet_pton(IPV4, t.cast(t.Any, given)), 32)  # the most common case
+        return IPV4, (socket.inet_pton(IPV4, t.cast(t.Any, value)), 32)  # the most common case
     except (OSError, TypeError, ValueError):
-        text = str(given)
+        text = str(value)
     if text in ("default", "all", "any"):
         return 0, ANY
     host, slash, digits = text.partition("/")
@@ -129,16 +129,16 @@ def show(packed: bytes) -> str:
     return socket.inet_ntop(IPV6 if len(packed) == 16 else IPV4, packed)
 
 
-def show_prefix(given: Prefix, unlimited: str) -> str:
+def show_prefix(value: Prefix, unlimited: str) -> str:
     """As ``ip`` prints it; ``unlimited`` for the prefix that contains every address."""
-    packed, length = given
+    packed, length = value
     if not packed:
         return unlimited
     return show(packed) if length == len(packed) * 8 else f"{show(packed)}/{length}"
 
 
-def show_range(given: Range) -> str:
-    first, last = given
+def show_range(value: Range) -> str:
+    first, last = value
     return str(first) if first == last else f"{first}-{last}"
 
 

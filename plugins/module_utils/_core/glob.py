@@ -35,7 +35,9 @@ class OneOf(t.NamedTuple):
         if not self.negated and len(self.characters) == 1 and not self.characters & {*CHARACTERS}:
             return next(iter(self.characters))
         # A ] is a member at the beginning, a - there and at the end, and ! and ^ anywhere else.
-        members = sorted(self.characters, key=lambda one: (one != "]", one in "!^-", one == "-", one))
+        members = sorted(
+            self.characters, key=lambda character: (character != "]", character in "!^-", character == "-", character)
+        )
         characters = "".join(members if members and members[0] not in "!^" else reversed(members))
         return f"[{'!' if self.negated else ''}{characters}]" if characters else "?"
 
@@ -70,10 +72,10 @@ def parse(text: str) -> Glob:
 
 def _expanded(members: str) -> frozenset[str]:
     """A class with its ranges written out."""
-    found: set[str] = set()
+    characters: set[str] = set()
     for first, last, single in re.findall(r"(.)-(.)|(.)", members, re.S):
-        found.update(single or (chr(code) for code in range(ord(first), ord(last) + 1)))
-    return frozenset(found)
+        characters.update(single or (chr(code) for code in range(ord(first), ord(last) + 1)))
+    return frozenset(characters)
 
 
 def text(glob: Glob) -> str:
@@ -117,10 +119,10 @@ def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
 
 
 @functools.cache
-def overlap(one: Glob, other: Glob) -> bool:
+def overlap(first: Glob, other: Glob) -> bool:
     """Whether some name matches both."""
-    if not one or not other:
-        return all(part is STAR for part in one + other)
-    if one[0] is STAR or other[0] is STAR:
-        return overlap(one[1:], other) or overlap(one, other[1:])
-    return one[0].meets(other[0]) and overlap(one[1:], other[1:])
+    if not first or not other:
+        return all(part is STAR for part in first + other)
+    if first[0] is STAR or other[0] is STAR:
+        return overlap(first[1:], other) or overlap(first, other[1:])
+    return first[0].meets(other[0]) and overlap(first[1:], other[1:])

@@ -65,48 +65,48 @@ OWN = (
 NAME_LENGTH = 200
 
 
-def interface(option: str, given: str) -> str:
+def interface(option: str, value: str) -> str:
     """A link's name that is also a plain word to nft: no quotes, braces, ``*`` (nft's wildcard), blanks or ``/``."""
-    if not re.fullmatch(r"[A-Za-z0-9_.=+@~-]{1,%d}" % INTERFACE_LENGTH, given) or given in (".", ".."):
-        raise Invalid(option, given, f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.=+@~-")
-    return given
+    if not re.fullmatch(r"[A-Za-z0-9_.=+@~-]{1,%d}" % INTERFACE_LENGTH, value) or value in (".", ".."):
+        raise Invalid(option, value, f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.=+@~-")
+    return value
 
 
-def network_interface(option: str, given: str) -> str:
+def network_interface(option: str, value: str) -> str:
     """Like ``interface``, for one that packets from other machines come in by.
 
     So it is not lo, and not all or default, which mean several links in /proc/sys/net.
     """
-    if given in ("all", "default", "lo"):
-        raise Invalid(option, given, "the name of one network interface that leads to other machines, as eth0")
-    return interface(option, given)
+    if value in ("all", "default", "lo"):
+        raise Invalid(option, value, "the name of one network interface that leads to other machines, as eth0")
+    return interface(option, value)
 
 
-def pattern(option: str, given: str) -> str:
+def pattern(option: str, value: str) -> str:
     """A link's name, or the beginning of names followed by ``*``. nft counts the ``*`` as a character of the name."""
-    if given.endswith("*") and 1 < len(given) <= INTERFACE_LENGTH:
-        interface(option, given[:-1])
-        return given
-    return interface(option, given)
+    if value.endswith("*") and 1 < len(value) <= INTERFACE_LENGTH:
+        interface(option, value[:-1])
+        return value
+    return interface(option, value)
 
 
-def table(option: str, given: str, is_new: bool = True) -> str:
+def table(option: str, value: str, is_new: bool = True) -> str:
     """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form).
 
     is_new: False for a table to be removed: an nft that does not reserve the word may have made it.
     """
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
-        raise Invalid(option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
-    if is_new and given in NFT_WORDS.split():
-        raise Invalid(option, given, "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter")
-    return given
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), value):
+        raise Invalid(option, value, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
+    if is_new and value in NFT_WORDS.split():
+        raise Invalid(option, value, "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter")
+    return value
 
 
-def comment(option: str, given: str) -> str:
+def comment(option: str, value: str) -> str:
     """A comment of a table, a text that nft takes in quotes. May be empty."""
-    if not re.fullmatch(r"[A-Za-z0-9 _.,:;/@+=()#-]{0,%d}" % COMMENT_LENGTH, given):
-        raise Invalid(option, given, f"at most {COMMENT_LENGTH} letters, digits, blanks and _.,:;/@+=()#-")
-    return given
+    if not re.fullmatch(r"[A-Za-z0-9 _.,:;/@+=()#-]{0,%d}" % COMMENT_LENGTH, value):
+        raise Invalid(option, value, f"at most {COMMENT_LENGTH} letters, digits, blanks and _.,:;/@+=()#-")
+    return value
 
 
 def own_folder(path: str) -> str:
@@ -133,32 +133,32 @@ def is_own(path: str) -> bool:
     return bool(own_folder(path) or new_folder(path))
 
 
-def own_path(option: str, given: str, beside: t.Collection[str] = ()) -> str:
+def own_path(option: str, value: str, beside: t.Collection[str] = ()) -> str:
     """Like ``path``, for a file of the collection. beside: further folders that the file may be in."""
-    if not is_own(path(option, given)) and given.rpartition("/")[0] not in beside:
+    if not is_own(path(option, value)) and value.rpartition("/")[0] not in beside:
         further = "".join(f"in {folder}, or " for folder in beside)
-        raise Invalid(option, given, further + OWN)
-    return given
+        raise Invalid(option, value, further + OWN)
+    return value
 
 
-def boot_path(given: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
+def boot_path(value: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
     """The value of the option ``path``, a file that the next boot loads. Raises Invalid.
 
     is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
     beside: folders that the file may be in besides those of the collection.
     """
-    return own_path("path", given, beside) if is_present else path("path", given)
+    return own_path("path", value, beside) if is_present else path("path", value)
 
 
-def path(option: str, given: str) -> str:
+def path(option: str, value: str) -> str:
     """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
-    names = given.split("/")[1:]
-    is_plain = re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given)
+    names = value.split("/")[1:]
+    is_plain = re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", value)
     if not is_plain or {".", ".."} & set(names) or names[-1].startswith(".") or max(map(len, names)) > NAME_LENGTH:
         raise Invalid(
             option,
-            given,
+            value,
             f"an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it, each name of {NAME_LENGTH}"
             " characters at most, the last not starting with a dot",
         )
-    return given
+    return value

@@ -36,13 +36,13 @@ def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str
     Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
     """
     for name, spec in options.items():
-        given = params.get(name)
-        if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
+        value = params.get(name)
+        if spec.get("type") == "list" and isinstance(value, str) and value.lstrip().startswith("["):
             # The argument spec reports the error.
             with contextlib.suppress(ValueError, RecursionError):
-                params[name] = json.loads(given)
-        elif spec.get("type") == "dict" and isinstance(given, dict):
-            loaded(given, spec.get("options", {}))
+                params[name] = json.loads(value)
+        elif spec.get("type") == "dict" and isinstance(value, dict):
+            loaded(value, spec.get("options", {}))
     return {name: params.pop(name, None) for name in long_lists}
 
 
@@ -102,10 +102,10 @@ class Request:
 
     def entries(self, name: str) -> list[t.Any] | None:
         """A long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
-        given = self._entries[name]
-        if given is not None and not isinstance(given, list):
-            raise Invalid(name, given, "a list of dictionaries, or JSON text of one")
-        return given
+        value = self._entries[name]
+        if value is not None and not isinstance(value, list):
+            raise Invalid(name, value, "a list of dictionaries, or JSON text of one")
+        return value
 
     def planes(self) -> set[Plane]:
         """The planes that the options select; all for a module without these options. Raises Invalid if none is selected."""
@@ -115,14 +115,14 @@ class Request:
         return planes
 
 
-def requested(part: t.Any, given: dict[str, t.Any], by: Request, earlier: Effects = NO_EFFECTS) -> Request:
+def requested(part: t.Any, options: dict[str, t.Any], by: Request, earlier: Effects = NO_EFFECTS) -> Request:
     """The request of a module that is a part of another run. Raises Failure if its argument spec does not allow the options.
 
-    part: the module's file of ``_parts``. given: its options, from which long lists are taken out. by: the request of the run.
+    part: the module's file of ``_parts``. options: its options, from which long lists are taken out. by: the request of the run.
     """
-    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
+    long_lists = loaded(options, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
     spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
-    return Request(by.checked(spec, given), long_lists, by.run, by.warn, by.checked, earlier)
+    return Request(by.checked(spec, options), long_lists, by.run, by.warn, by.checked, earlier)
 
 
 class Parts(t.NamedTuple):

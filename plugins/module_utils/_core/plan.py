@@ -158,16 +158,18 @@ class Outcome(t.NamedTuple):
 
     def report(self, resource: Resource) -> t.Any:
         """Returns the report of a resource's plan; None if its plane was not selected."""
-        return next((plan.report for one, plan in self.surveyed if one is resource), None)
+        return next((plan.report for planned, plan in self.surveyed if planned is resource), None)
 
     def of(self, resources: t.Collection[Resource]) -> Outcome:
         """The outcome of some of the resources."""
-        plans, surveyed = (tuple(one for one in both if one[0] in resources) for both in (self.plans, self.surveyed))
+        plans, surveyed = (tuple(pair for pair in both if pair[0] in resources) for both in (self.plans, self.surveyed))
         return Outcome(plans, surveyed)
 
     def operations(self) -> t.Iterator[Operation]:
         """Yields the operations of the plans, and the operations that undo them."""
-        return (one for _resource, plan in self.plans for step in plan.steps for one in (step.do, step.undo) if one)
+        return (
+            operation for _resource, plan in self.plans for step in plan.steps for operation in (step.do, step.undo) if operation
+        )
 
     def diff(self) -> list[dict[str, str]]:
         """Returns Ansible's diff: one entry for each plane that changes, with the texts of its resources below one another."""

@@ -28,12 +28,12 @@ def all_printable(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {all_printable(key): all_printable(one) for key, one in value.items()}
+        return {all_printable(key): all_printable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [all_printable(one) for one in value]
+        return [all_printable(item) for item in value]
     return value
 
 
-def _shown(found: t.Match[str]) -> str:
-    sign = found[0]
+def _shown(match: t.Match[str]) -> str:
+    sign = match[0]
     return sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode()

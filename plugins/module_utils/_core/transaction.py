@@ -152,6 +152,6 @@ def _state(plan: Plan) -> tuple[t.Any, ...]:
 
 def _difference(before: Plan, now: Plan) -> str:
     was, is_now = ([*plan.before.splitlines(), *(step.summary for step in plan.steps)] for plan in (before, now))
-    gone, new = ([line for line in one if line not in other] for one, other in ((was, is_now), (is_now, was)))
+    gone, new = ([line for line in lines if line not in other] for lines, other in ((was, is_now), (is_now, was)))
     parts = [f"{word} {', '.join(lines)}" for word, lines in (("before:", gone), ("now:", new)) if lines]
     return "; ".join(parts) or "the order differs"

@@ -31,23 +31,23 @@ class Version:
         return self.text
 
 
-def wanted(option: str, given: str) -> Version:
+def wanted(option: str, value: str) -> Version:
     """The version given in an option. Raises Invalid."""
-    if not _WANTED.fullmatch(given):
-        raise Invalid(option, given, 'a version of digits and dots, as "0.9.8"')
-    return _version(given)
+    if not _WANTED.fullmatch(value):
+        raise Invalid(option, value, 'a version of digits and dots, as "0.9.8"')
+    return _version(value)
 
 
 def of_package(text: str) -> Version | None:
     """The upstream version in a package's: 1.0.6 of ``1.0.6-2+deb12u2``, 1.0.9 of ``1:1.0.9-2.azl3``."""
-    found = _OF_PACKAGE.match(text)
-    return _version(found[1]) if found else None
+    match = _OF_PACKAGE.match(text)
+    return _version(match[1]) if match else None
 
 
 def of_nft(text: str) -> Version | None:
     """The version in ``nft --version``: 1.0.6 of ``nftables v1.0.6 (Lester Gooch #5)``."""
-    found = _OF_NFT.search(text)
-    return _version(found[1]) if found else None
+    match = _OF_NFT.search(text)
+    return _version(match[1]) if match else None
 
 
 def _version(text: str) -> Version:
