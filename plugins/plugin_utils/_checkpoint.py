@@ -24,8 +24,8 @@ from ansible.utils.display import Display
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import seconds
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._connection_watch import SILENT, Answer, ConnectionWatch
 
 Result = dict[str, t.Any]
 Run = t.Callable[[dict[str, t.Any]], Result]  # the module, with these arguments
@@ -86,7 +86,7 @@ def merged(results: t.Sequence[Result]) -> Result:
     if len(results) > 1:
         result["changed"] = True
     for key in ("diff", "warnings", "deprecations"):
-        entries = [entry for one in results for entry in one.get(key) or ()]
+        entries = [entry for result in results for entry in result.get(key) or ()]
         if key in result or entries:
             result[key] = _by_plane(entries) if key == "diff" else _once(entries)
     for later in results[1:]:
@@ -178,17 +178,17 @@ class _Controller:
         If the connection breaks and the module has changed nothing, it is run again, as often as RETRIES allows.
         """
         for left in range(self._retries(), -1, -1):
-            lookout = Lookout(self._action, self._seconds) if self._is_watched else None
+            watch = ConnectionWatch(self._action, self._seconds) if self._is_watched else None
             began = time.monotonic()
             try:
-                with lookout or contextlib.nullcontext(), self._once_and_alive():
+                with watch or contextlib.nullcontext(), self._once_and_alive():
                     return self._run(self._arguments)
             except AnsibleConnectionFailure as failure:
-                answer = self._ask(lookout.latest if lookout else time.monotonic() + self._seconds, "status")
+                answer = self._ask(watch.latest if watch else time.monotonic() + self._seconds, "status")
                 # The module may have armed a checkpoint and have cut the connection; or there never was a connection.
                 if answer.state == "rolled back" and answer.age < time.monotonic() - began:
                     return self._failed(f"{answer.told} The connection broke while the module ran: {failure}")
-                if lookout and lookout.is_restarted(answer):
+                if watch and watch.is_restarted(answer):
                     return self._failed(RESTARTED)
                 if answer.state == SILENT:
                     self._forget_folder()
@@ -208,20 +208,20 @@ class _Controller:
         if not self._is_watched:
             return contextlib.nullcontext()
         changed: dict[str, t.Any] = {RETRIES: 0}
-        given = [str(connection.get_option(name) or "") for name in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
-        if "controlpersist" not in " ".join(given).lower():
-            # There is no master process that the lookout could tell to close the connection.
-            changed["ssh_extra_args"] = f"{given[-1]} {_lookout.keep_alive(self._seconds // 3 + 3)}".strip()
-        return _lookout.options(connection, **changed)
+        ssh_options = [str(connection.get_option(name) or "") for name in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
+        if "controlpersist" not in " ".join(ssh_options).lower():
+            # There is no master process that the watch could tell to close the connection.
+            changed["ssh_extra_args"] = f"{ssh_options[-1]} {_connection_watch.keep_alive(self._seconds // 3 + 3)}".strip()
+        return _connection_watch.options(connection, **changed)
 
     def _ask(self, deadline: float, *words: str) -> Answer:
         """Asks over new connections, until the node answers that it has decided, or until GRACE after the deadline."""
-        command = _lookout.question(*map(shlex.quote, words))
+        command = _connection_watch.question(*map(shlex.quote, words))
         while True:
             rest = deadline - time.monotonic()
             try:
                 done = self._over_a_new_connection(command, rest)
-                answer = _lookout.parse(done["stdout"])
+                answer = _connection_watch.parse(done["stdout"])
                 if done["rc"] == 0 and answer.state != "armed":
                     return answer
                 self._trouble = done["stderr"].strip() or answer.told
@@ -241,9 +241,9 @@ class _Controller:
                 patience = int(connection.get_option("timeout") or GRACE)
                 changed["timeout"] = max(1, min(patience, int(max(rest, GRACE / 2))))
             if connection.has_option("ssh_args"):  # of several values, the first counts
-                alive = _lookout.keep_alive(5 if rest > 3 * 5 else 2)
+                alive = _connection_watch.keep_alive(5 if rest > 3 * 5 else 2)
                 changed["ssh_args"] = f"{alive} {connection.get_option('ssh_args') or ''}".strip()
-        with _lookout.options(connection, **changed):
+        with _connection_watch.options(connection, **changed):
             return t.cast("t.Mapping[str, t.Any]", self._action._low_level_execute_command(command))
 
     def _with_what_stays(self, result: Result) -> Result:

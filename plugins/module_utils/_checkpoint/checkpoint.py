@@ -90,17 +90,17 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
-def seconds(given: object) -> int:
+def seconds(value: object) -> int:
     """The option's value, 0 for none. Raises Invalid.
 
     Accepts everything that AnsibleModule accepts as an integer, such as ``30.0``, which a template's division gives. Otherwise
     the module would arm a checkpoint that the controller does not confirm.
     """
     try:
-        exact = decimal.Decimal(str(given or 0))
-        value = int(exact) if exact <= LONGEST and exact == int(exact) else -1
+        exact = decimal.Decimal(str(value or 0))
+        whole = int(exact) if exact <= LONGEST and exact == int(exact) else -1
     except (decimal.InvalidOperation, ValueError, OverflowError):
-        value = -1
-    if value and not SHORTEST <= value <= LONGEST:
-        raise Invalid(OPTION, given, f"0 for none, or from {SHORTEST} to {LONGEST} seconds")
-    return value
+        whole = -1
+    if whole and not SHORTEST <= whole <= LONGEST:
+        raise Invalid(OPTION, value, f"0 for none, or from {SHORTEST} to {LONGEST} seconds")
+    return whole

@@ -37,26 +37,28 @@ KNOWN = codec.vocabulary(Armed, RolledBack)
 
 
 def armed() -> Armed | None:
-    found: Armed | None = _read(ARMED)
-    return found
+    record: Armed | None = _read(ARMED)
+    return record
 
 
 def rolled_back() -> RolledBack | None:
-    found: RolledBack | None = _read(ROLLED_BACK)
-    return found
+    record: RolledBack | None = _read(ROLLED_BACK)
+    return record
 
 
 def refuse_change() -> None:
     """Raises Refusal if a checkpoint is armed: its roll-back does not expect other changes meanwhile."""
-    found = armed()
-    if found is None:
+    checkpoint = armed()
+    if checkpoint is None:
         return
-    rest = found.deadline - time.monotonic()
+    rest = checkpoint.deadline - time.monotonic()
     if rest > 0:
         fate = f"It is confirmed or rolled back in {rest:.0f} s; run again then"
     else:
         fate = f"Its time is over, but nothing has rolled it back; do so on the node: sh {COMMAND} rollback"
-    raise Refusal(f"{found}, until {clock(found.since + found.seconds)}, is still open. Nothing was changed. {fate}")
+    raise Refusal(
+        f"{checkpoint}, until {clock(checkpoint.since + checkpoint.seconds)}, is still open. Nothing was changed. {fate}"
+    )
 
 
 def prepare(program: str) -> None:
@@ -117,14 +119,14 @@ def _answering() -> t.Iterator[None]:
 
 
 def _read(path: str) -> t.Any:
-    found = files.Files().read(path)
-    if found is None:
+    current = files.Files().read(path)
+    if current is None:
         return None
     try:
-        told = codec.decode(found.text, KNOWN) if isinstance(found, files.Content) else None
-        if not isinstance(told, (Armed, RolledBack)) or not all(map(_is_number, told._asdict().items())):
+        record = codec.decode(current.text, KNOWN) if isinstance(current, files.Content) else None
+        if not isinstance(record, (Armed, RolledBack)) or not all(map(_is_number, record._asdict().items())):
             raise codec.Unreadable("it is not the record of a checkpoint")
-        return told
+        return record
     except codec.Unreadable as damage:
         raise Refusal(
             f"{path}, the record of a checkpoint, cannot be read: {damage}. Nothing was changed. {JOURNAL} lists the changes that"

@@ -41,9 +41,11 @@ class Checkpoint:
         surveyed: the plans of all resources whose steps may be noted. Yields a function that notes a step before it is done.
         Raises Failure or MissingLibrary if the node could not undo the steps of the plans.
         """
-        kinds = {type(one) for resource, _plan in surveyed for one in resource.backends if isinstance(one, UndoBackend)}
+        kinds = {
+            type(backend) for resource, _plan in surveyed for backend in resource.backends if isinstance(backend, UndoBackend)
+        }
         known = vocabulary(kinds)
-        found = self._arm(
+        record = self._arm(
             sorted({codec.name_of(kind).rpartition(".")[0] for kind in kinds}),
             library.loaded(step.undo for _resource, plan in changing(surveyed) for step in plan.steps),
         )
@@ -57,9 +59,9 @@ class Checkpoint:
             yield note
         except BaseException:
             checkpoint_backend.clear()
-            watchdog_backend.stop(found.watchdog)
+            watchdog_backend.stop(record.watchdog)
             raise
-        self.waits = {"id": found.identity, "left": found.deadline - time.monotonic(), "life": kernel.boot_identity()}
+        self.waits = {"id": record.identity, "left": record.deadline - time.monotonic(), "life": kernel.boot_identity()}
 
     def _arm(self, backends: t.Sequence[str], libraries: t.Sequence[str]) -> Armed:
         """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do.
@@ -72,7 +74,7 @@ class Checkpoint:
         checkpoint_backend.prepare(archive("_checkpoint.rollback_program", backends))
         try:
             watchdog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
-            found = Armed(
+            record = Armed(
                 identity,
                 f"{self._who} from {processes.ssh_peer()}",
                 time.time(),
@@ -82,7 +84,7 @@ class Checkpoint:
                 processes.network_namespace(),
                 watchdog,
             )
-            checkpoint_backend.arm(found)
+            checkpoint_backend.arm(record)
             if (
                 time.monotonic() > deadline - watchdog_backend.HEAD_START
             ):  # the watchdog may have looked before the record was written
@@ -90,4 +92,4 @@ class Checkpoint:
         except BaseException:
             checkpoint_backend.clear()
             raise
-        return found
+        return record

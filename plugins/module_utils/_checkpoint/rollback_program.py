@@ -98,9 +98,9 @@ def confirm(identity: str = "", command: str = "") -> int:
             return status(identity)
         checkpoint_backend.clear()
     watchdog_backend.stop(armed.watchdog)
-    told = f"the change of {armed.who} was confirmed"
-    syslog.syslog(syslog.LOG_INFO, told)
-    return _answer(CONFIRMED, told)
+    sentence = f"the change of {armed.who} was confirmed"
+    syslog.syslog(syslog.LOG_INFO, sentence)
+    return _answer(CONFIRMED, sentence)
 
 
 def rollback(identity: str = "", reason: str = "a roll-back was requested") -> int:
@@ -120,8 +120,8 @@ def status(identity: str = "") -> int:
 VERBS: dict[str, t.Callable[..., int]] = {verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)}
 
 
-def _answer(state: str, told: str, age: float = 0.0) -> int:
-    sys.stdout.write(json.dumps({"state": state, "told": told, "age": age}) + "\n")
+def _answer(state: str, sentence: str, age: float = 0.0) -> int:
+    sys.stdout.write(json.dumps({"state": state, "told": sentence, "age": age}) + "\n")
     return 0
 
 
@@ -130,8 +130,8 @@ def _uptime() -> float:
 
 
 def _armed(identity: str) -> Armed | None:
-    found = checkpoint_backend.armed()
-    return found if found and identity in ("", found.identity) else None
+    checkpoint = checkpoint_backend.armed()
+    return checkpoint if checkpoint and identity in ("", checkpoint.identity) else None
 
 
 def _run(command: str, armed: Armed) -> str:
@@ -203,7 +203,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     kinds = {codec.name_of(kind): kind for kind in UndoBackend.__subclasses__()}
     known = vocabulary(kinds.values())
     for line in reversed(checkpoint_backend.entries()):
-        summary, found = line[:80], len(left)
+        summary, count = line[:80], len(left)
         try:
             entry: Entry = codec.decode(line, known)
             summary = entry.summary
@@ -217,11 +217,11 @@ def replay(armed: Armed, reason: str) -> RolledBack:
                 left.append(str(change))
             differences = backend.verify(entry.undo)
             failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
-            undone += not differences and len(left) == found
+            undone += not differences and len(left) == count
         except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
             failed.append(f"{summary}: {error}")
-    told = (armed.identity, armed.who, armed.since, time.time(), _uptime(), reason)
-    return RolledBack(*told, undone, tuple(left), tuple(failed))
+    origin = (armed.identity, armed.who, armed.since, time.time(), _uptime(), reason)
+    return RolledBack(*origin, undone, tuple(left), tuple(failed))
 
 
 def _backend(entry: Entry, kinds: t.Mapping[str, type[UndoBackend]]) -> UndoBackend:

@@ -77,12 +77,12 @@ def _start_process(identity: str, seconds: int, libraries: t.Sequence[str]) -> t
         start_new_session=True, env={"PATH": process.SEARCH_PATH, "LC_ALL": "C"},
     )  # fmt: skip
     stdin, stdout = t.cast("tuple[t.IO[str], t.IO[str]]", (child.stdin, child.stdout))
-    with stdin as told, stdout as output, selectors.DefaultSelector() as selector:
+    with stdin as deadline_pipe, stdout as output, selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
         said = output.readline() if selector.select(START_LIMIT) else ""
         if said != READY:
             child.kill()
             raise Failure(f"the roll-back program cannot be run: {said}{output.read()}".strip())
         deadline = time.monotonic() + seconds
-        told.write(f"{deadline}\n")
+        deadline_pipe.write(f"{deadline}\n")
     return processes.find(child.pid), deadline

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
 from lab import Lab, Node, adhoc, watched
 from lab.container import SystemdNode
 from lab.controller import SSH_PACKAGES, Controller
@@ -368,7 +368,7 @@ def ask(node: ClusterNode, *words: str) -> dict[str, Any]:
 
 
 def test_both_sides_tell_one_life_of_the_node_from_another_alike(node: NamespaceNode) -> None:
-    told = node.run(["sh", "-c", "; ".join(_lookout.BOOT_IDENTITY)]).stdout.split()
+    told = node.run(["sh", "-c", "; ".join(_connection_watch.BOOT_IDENTITY)]).stdout.split()
     assert len(told) == 3 and arm(node, **HARMLESS)["checkpoint_armed"]["life"].split() == told
 
 

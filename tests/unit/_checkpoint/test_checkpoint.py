@@ -23,8 +23,8 @@ pytest.importorskip("ansible")
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.validation import check_type_int
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _lookout
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _connection_watch
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._connection_watch import SILENT, Answer, ConnectionWatch
 
 Result = dict[str, t.Any]
 LIFE = "3ad5\nnet:[1]\n17"
@@ -281,7 +281,7 @@ class SshHost(Host):
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, seconds in {"CHECK": 0.02, "FIRST_LOOK": 0.1, "PAUSE": 0.02, "SETTLING": 0.05}.items():
-        monkeypatch.setattr(_lookout, name, seconds)
+        monkeypatch.setattr(_connection_watch, name, seconds)
     return tmp_path / "log"
 
 
@@ -345,19 +345,19 @@ def test_without_a_master_process_ssh_itself_ends_a_dead_connection_after_the_de
 
 def test_the_checkpoint_of_another_task_is_none_of_ours(log: Path) -> None:
     host = SshHost(log, [], [{"state": "armed", "told": "", "age": 500.0}])
-    lookout = Lookout(t.cast(t.Any, host), 30)
-    assert not lookout._is_lost(lookout._look(host))
+    watch = ConnectionWatch(t.cast(t.Any, host), 30)
+    assert not watch._is_lost(watch._look(host))
 
 
 @pytest.mark.parametrize("uptime", ["12.50", "5012.50", "", "?"])
 def test_a_node_whose_uptime_cannot_be_is_not_taken_for_restarted(log: Path, uptime: str) -> None:
     """lxcfs counts a container's uptime from its own start, while the kernel counts the start of process 1 from the host's."""
-    answer = _lookout.parse(f"6d5b\nnet:[4026531840]\n500000\n{uptime}\n")
-    lookout = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30)
-    lookout._connected = time.monotonic() - 10
+    answer = _connection_watch.parse(f"6d5b\nnet:[4026531840]\n500000\n{uptime}\n")
+    watch = ConnectionWatch(t.cast(t.Any, SshHost(log, [], [])), 30)
+    watch._connected = time.monotonic() - 10
     assert answer.state == "gone"
-    assert not lookout.is_restarted(answer)
-    assert lookout.is_restarted(_lookout.parse("6d5b\nnet:[4026531840]\n500000\n5003.00\n"))
+    assert not watch.is_restarted(answer)
+    assert watch.is_restarted(_connection_watch.parse("6d5b\nnet:[4026531840]\n500000\n5003.00\n"))
 
 
 def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(log: Path) -> None:
@@ -368,13 +368,13 @@ def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(lo
             time.sleep(0.3)
             raise AnsibleConnectionFailure("Connection timed out")
 
-    lookout = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30)
+    watch = ConnectionWatch(t.cast(t.Any, SshHost(log, [], [])), 30)
     began = time.monotonic()
-    assert lookout._look(Unreachable()).state == SILENT
-    first = lookout.latest
+    assert watch._look(Unreachable()).state == SILENT
+    first = watch.latest
     assert first >= began + 0.3 + 30
-    lookout._look(Unreachable())
-    assert lookout.latest == first
+    watch._look(Unreachable())
+    assert watch.latest == first
 
 
 @pytest.mark.parametrize(
@@ -392,10 +392,10 @@ def test_how_long_a_node_is_waited_for(
     log: Path, answer: Answer, silent: float | None, deadline: float | None, is_lost: bool
 ) -> None:
     """silent, deadline: seconds ago."""
-    lookout, now = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30), time.monotonic()
-    lookout._silent = None if silent is None else now - silent
-    lookout._deadline = None if deadline is None else now - deadline
-    assert lookout._is_lost(answer) is is_lost
+    watch, now = ConnectionWatch(t.cast(t.Any, SshHost(log, [], [])), 30), time.monotonic()
+    watch._silent = None if silent is None else now - silent
+    watch._deadline = None if deadline is None else now - deadline
+    assert watch._is_lost(answer) is is_lost
 
 
 ARMED_AT, BACK_AT = 1767323045.0, 1767323075.9  # 2026-01-02 03:04:05 UTC
@@ -439,4 +439,4 @@ def test_the_shortest_and_the_longest_time_are_times() -> None:
 @pytest.mark.parametrize("line", ["{", '{"state": 1}', '{"state": "armed", "told": "", "age": "soon"}', '{"other": 1}'])
 def test_what_the_program_does_not_answer_is_asked_again(line: str) -> None:
     with pytest.raises(AnsibleConnectionFailure, match="the node answered"):
-        _lookout.parse(line)
+        _connection_watch.parse(line)

@@ -97,7 +97,7 @@ def keep_alive(pause: int) -> str:
     return f"-o ServerAliveInterval={pause} -o ServerAliveCountMax=2"
 
 
-class Lookout:
+class ConnectionWatch:
     """Entered while the module runs. seconds: of its checkpoint."""
 
     def __init__(self, action: ActionBase, seconds: int) -> None:
@@ -110,10 +110,10 @@ class Lookout:
         self._deadline: float | None = None  # as the node reported it
         self._ended = threading.Event()
 
-    def __enter__(self) -> Lookout:
+    def __enter__(self) -> ConnectionWatch:
         # The task's context, which ansible-core reads from context variables.
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._watch,), name="lookout", daemon=True).start()
+        threading.Thread(target=context.run, args=(self._watch,), name="watch", daemon=True).start()
         return self
 
     def __exit__(self, *_error: object) -> None:
