@@ -38,15 +38,15 @@ class Eni:
         return [pod for pod in self.pods if fields.prefix(pod)[0] == FAMILIES[family]]
 
 
-def from_list(option: str, given: object) -> tuple[Eni, ...]:
+def from_list(option: str, entries: object) -> tuple[Eni, ...]:
     """Parse all ENIs of a node. Raises Invalid for the first ENI that is not valid, and unless exactly one is primary."""
-    if not isinstance(given, (list, tuple)) or not given:
-        raise Invalid(option, given, "a list of at least one ENI, in the form of imds_info's interfaces")
-    enis = tuple(_eni(f"{option}[{index}]", one) for index, one in enumerate(given))
+    if not isinstance(entries, (list, tuple)) or not entries:
+        raise Invalid(option, entries, "a list of at least one ENI, in the form of imds_info's interfaces")
+    enis = tuple(_eni(f"{option}[{index}]", entry) for index, entry in enumerate(entries))
     primary = [eni for eni in enis if eni.primary]
     if len(primary) != 1:
-        found = [eni.name or eni.option for eni in primary]
-        raise Invalid(f"{option}[].primary", found, "true for exactly one ENI, the node's primary one")
+        primaries = [eni.name or eni.option for eni in primary]
+        raise Invalid(f"{option}[].primary", primaries, "true for exactly one ENI, the node's primary one")
     if not primary[0].name:
         raise Invalid(f"{primary[0].option}.name", None, "the link of the node's primary ENI")
     names = [eni.name for eni in enis]
@@ -59,26 +59,26 @@ def from_list(option: str, given: object) -> tuple[Eni, ...]:
     return enis
 
 
-def _eni(option: str, given: object) -> Eni:
-    if not isinstance(given, dict):
-        raise Invalid(option, given, f"a dictionary with {', '.join(_KEYS)}")
-    for key, value in given.items():
+def _eni(option: str, entry: object) -> Eni:
+    if not isinstance(entry, dict):
+        raise Invalid(option, entry, f"a dictionary with {', '.join(_KEYS)}")
+    for key, value in entry.items():
         if key not in _KEYS:
             raise Invalid(f"{option}.{key}", value, f"left out; known here are {', '.join(_KEYS)}")
-    if given.get("master"):
+    if entry.get("master"):
         allowed = "left out: packets of a port are routed by its bridge or bond; give the bridge or bond as name"
-        raise Invalid(f"{option}.master", given["master"], allowed)
-    gateway = given.get("gateway") or {}
+        raise Invalid(f"{option}.master", entry["master"], allowed)
+    gateway = entry.get("gateway") or {}
     if not isinstance(gateway, dict) or not gateway.keys() <= FAMILIES.keys():
         raise Invalid(f"{option}.gateway", gateway, "a dictionary with ipv4 and ipv6")
-    numbers = {key: _parsed(f"{option}.{key}", given.get(key), _number(*limits)) for key, limits in _NUMBERS.items()}
-    pods = enumerate(_list(option, given, "pods"))
+    numbers = {key: _parsed(f"{option}.{key}", entry.get(key), _number(*limits)) for key, limits in _NUMBERS.items()}
+    pods = enumerate(_list(option, entry, "pods"))
     return Eni(
         option,
-        _parsed(f"{option}.name", given.get("name") or None, fields.link) or "",
-        {family: _addresses(f"{option}.{family}", given.get(family), family) for family in FAMILIES},
-        {family: _addresses(f"{option}.gateway.{family}", [one], family)[0] for family, one in gateway.items() if one},
-        bool(_parsed(f"{option}.primary", given.get("primary"), fields.flag)),
+        _parsed(f"{option}.name", entry.get("name") or None, fields.link) or "",
+        {family: _addresses(f"{option}.{family}", entry.get(family), family) for family in FAMILIES},
+        {family: _addresses(f"{option}.gateway.{family}", [router], family)[0] for family, router in gateway.items() if router},
+        bool(_parsed(f"{option}.primary", entry.get("primary"), fields.flag)),
         pods=tuple(_pod(f"{option}.pods[{index}]", pod) for index, pod in pods),
         **numbers,
     )
@@ -92,37 +92,37 @@ _KEYS = ("name", "mac", "ipv4", "ipv6", "gateway", "subnets", "primary", "master
 _T = t.TypeVar("_T")
 
 
-def _parsed(option: str, given: object, parse: t.Callable[[t.Any], _T]) -> _T | None:
+def _parsed(option: str, value: object, parse: t.Callable[[t.Any], _T]) -> _T | None:
     """Parse an optional value; None if it was left out. Raises Invalid."""
     try:
-        return None if given is None else parse(given)
+        return None if value is None else parse(value)
     except Unfit as unfit:
-        raise Invalid(option, given, str(unfit)) from None
+        raise Invalid(option, value, str(unfit)) from None
 
 
 def _number(low: int, high: int) -> t.Callable[[object], int]:
-    return lambda given: fields.number(given, low, high)
+    return lambda value: fields.number(value, low, high)
 
 
-def _list(option: str, given: t.Mapping[str, t.Any], key: str) -> t.Sequence[t.Any]:
-    found = given.get(key) or []
-    if not isinstance(found, (list, tuple)):
-        raise Invalid(f"{option}.{key}", found, "a list")
-    return found
+def _list(option: str, entry: t.Mapping[str, t.Any], key: str) -> t.Sequence[t.Any]:
+    values = entry.get(key) or []
+    if not isinstance(values, (list, tuple)):
+        raise Invalid(f"{option}.{key}", values, "a list")
+    return values
 
 
-def _addresses(option: str, given: object, family: str) -> tuple[str, ...]:
-    if given is not None and not isinstance(given, (list, tuple)):
-        raise Invalid(option, given, "a list of addresses")
-    for one in given or ():
-        parsed = _parsed(option, one, fields.address)
+def _addresses(option: str, values: object, family: str) -> tuple[str, ...]:
+    if values is not None and not isinstance(values, (list, tuple)):
+        raise Invalid(option, values, "a list of addresses")
+    for value in values or ():
+        parsed = _parsed(option, value, fields.address)
         if not parsed or parsed[0] != FAMILIES[family]:
-            raise Invalid(option, one, f"an {family.replace('ip', 'IP')} address")
-    return tuple(given or ())
+            raise Invalid(option, value, f"an {family.replace('ip', 'IP')} address")
+    return tuple(values or ())
 
 
-def _pod(option: str, given: object) -> str:
-    parsed = _parsed(option, given, fields.prefix)
+def _pod(option: str, value: object) -> str:
+    parsed = _parsed(option, value, fields.prefix)
     if not parsed or not parsed[0]:
-        raise Invalid(option, given, "an IP address, or a prefix ADDRESS/LENGTH")
-    return str(given)
+        raise Invalid(option, value, "an IP address, or a prefix ADDRESS/LENGTH")
+    return str(value)

@@ -64,35 +64,35 @@ class Layout(t.NamedTuple):
         return fields.number(mark, 1, UINT32), fields.number(mask, 1, UINT32)
 
 
-def _of_device(one: Eni) -> int:
+def _of_device(interface: Eni) -> int:
     """amazon-vpc-cni-k8s: 2, 3, ... on the first network card."""
-    number = _device_number(one)
-    card = one.network_card or 0
+    number = _device_number(interface)
+    card = interface.network_card or 0
     return 10000 + number + 100 * card if card else number + 1
 
 
-def _of_interface(one: Eni) -> int:
+def _of_interface(interface: Eni) -> int:
     """Cilium: RouteTableInterfacesOffset and the interface's number."""
-    return 10 + _device_number(one)
+    return 10 + _device_number(interface)
 
 
-def _of_index(one: Eni) -> int | None:
+def _of_index(interface: Eni) -> int | None:
     """Terway: the link's index, which changes each time the ENI is plugged in."""
-    return 1000 + one.index if one.index else None
+    return 1000 + interface.index if interface.index else None
 
 
-def _as_given(one: Eni) -> int:
-    table = one.table or _of_index(one)
+def _as_given(interface: Eni) -> int:
+    table = interface.table or _of_index(interface)
     if table is None:
-        raise Invalid(f"{one.option}.table", None, "given, unless the link's index is given, from which it follows")
+        raise Invalid(f"{interface.option}.table", None, "given, unless the link's index is given, from which it follows")
     return table
 
 
-def _device_number(one: Eni) -> int:
-    number = one.device_number
-    if number is None or (number == 0 and not one.network_card):
+def _device_number(interface: Eni) -> int:
+    number = interface.device_number
+    if number is None or (number == 0 and not interface.network_card):
         allowed = "given, 1 or more: the CNI numbers the ENI's table by it. AWS may report 0 for a new ENI; try again later"
-        raise Invalid(f"{one.option}.device_number", number, allowed)
+        raise Invalid(f"{interface.option}.device_number", number, allowed)
     return number
 
 
@@ -161,7 +161,7 @@ class DesiredLayout(t.NamedTuple):
 
 def desired(
     name: str,
-    given: object,
+    entries: object,
     mark: object = None,
     priorities: t.Mapping[str, object] | None = None,
     parts: t.Collection[str] = PARTS,
@@ -178,32 +178,32 @@ def desired(
     """
     layout = adapted(name, mark, priorities)
     ways = marks_of(layout, interface_marks)
-    enis = eni.from_list("enis", given)
-    primary = next(one for one in enis if one.primary)
+    enis = eni.from_list("enis", entries)
+    primary = next(interface for interface in enis if interface.primary)
     if primary.name in ways:
         raise Invalid("interface_marks", primary.name, "of secondary ENIs; the option mark is that of the primary ENI")
-    others = [one for one in enis if one.name and one is not primary]
-    for one in enis:
-        if one.pods and (one is primary or not layout.from_pod):
-            why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
-            raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
+    others = [interface for interface in enis if interface.name and interface is not primary]
+    for interface in enis:
+        if interface.pods and (interface is primary or not layout.from_pod):
+            why = "table main routes the primary ENI's pods" if interface is primary else f"{name} routes the ENI's pods itself"
+            raise Invalid(f"{interface.option}.pods", list(interface.pods), f"left out: {why}")
     bits, mask = layout.mark.split("/")
     if ways:
         mask = f"{functools.reduce(operator.or_, ways.values(), layout.bits[1]):#x}"
     is_marked, has_tables = MARK_RULE in parts, TABLES in parts
     left_out = _without_table(layout, others if has_tables or (is_marked and ways) else [])
-    routed = [one for one in others if one.name not in left_out]
-    marked = [one for one in routed if one.name in ways] if is_marked else []
+    routed = [interface for interface in others if interface.name not in left_out]
+    marked = [interface for interface in routed if interface.name in ways] if is_marked else []
     served = routed if has_tables else []
     return DesiredLayout(
         [
             *(_mark_rules(layout, primary) if is_marked else []),
-            *(rule for one in marked for rule in _way_rules(layout, one, f"{ways[one.name]:#x}/{mask}")),
-            *(rule for one in served for rule in _rules(layout, one)),
+            *(rule for interface in marked for rule in _way_rules(layout, interface, f"{ways[interface.name]:#x}/{mask}")),
+            *(rule for interface in served for rule in _rules(layout, interface)),
         ],
         [
             *(_mark_routes(layout, primary) if is_marked else []),
-            *(route for one in served for route in _routes(layout, one)),
+            *(route for interface in served for route in _routes(layout, interface)),
         ],
         primary.name,
         list(layout.pod_links),
@@ -211,7 +211,7 @@ def desired(
         mask,
         [{"name": name, "mark": f"{number:#x}"} for name, number in ways.items()],
         layout.marks_itself,
-        [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
+        [{"dev": interface.name, "address": address} for interface in others for address in interface.addresses["ipv4"][:1]],
         left_out if has_tables else {name: first for name, first in left_out.items() if name in ways},
     )
 
@@ -223,14 +223,14 @@ def _without_table(layout: Layout, enis: t.Iterable[Eni]) -> dict[str, str]:
     """
     holders: dict[int, Eni] = {}
     left_out = {}
-    for one in enis:
-        table = layout.table_of(one)
-        holder = holders.setdefault(table, one) if table is not None else one
-        if holder is not one and (holder.network_card or 0) != (one.network_card or 0):
-            left_out[one.name] = (
-                f"{one.name} (network card {one.network_card or 0}) has no rules and routes: the layout gives it table {table},"
-                f" as {holder.name} (network card {holder.network_card or 0}), which comes first in the list of ENIs. Leave it to"
-                " the CNI, or attach it with another device number"
+    for interface in enis:
+        table = layout.table_of(interface)
+        holder = holders.setdefault(table, interface) if table is not None else interface
+        if holder is not interface and (holder.network_card or 0) != (interface.network_card or 0):
+            left_out[interface.name] = (
+                f"{interface.name} (network card {interface.network_card or 0}) has no rules and routes: the layout gives"
+                f" it table {table}, as {holder.name} (network card {holder.network_card or 0}), which comes first in the list"
+                " of ENIs. Leave it to the CNI, or attach it with another device number"
             )
     return left_out
 
@@ -258,51 +258,51 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     return layout
 
 
-def marks_of(layout: Layout, given: object) -> dict[str, int]:
+def marks_of(layout: Layout, entries: object) -> dict[str, int]:
     """The marks of secondary ENIs by name, from a list of dictionaries with name and mark. Raises Invalid."""
-    if not isinstance(given or [], list):
-        raise Invalid("interface_marks", given, "a list of dictionaries with name and mark")
-    found: dict[str, int] = {}
-    for index, one in enumerate(t.cast("list[object]", given or [])):
+    if not isinstance(entries or [], list):
+        raise Invalid("interface_marks", entries, "a list of dictionaries with name and mark")
+    marks: dict[str, int] = {}
+    for index, entry in enumerate(t.cast("list[object]", entries or [])):
         option = f"interface_marks[{index}]"
-        if not isinstance(one, dict) or set(one) != {"name", "mark"}:
-            raise Invalid(option, one, "a dictionary with name and mark")
-        name = names.network_interface(f"{option}.name", str(one["name"]))
-        if name in found:
+        if not isinstance(entry, dict) or set(entry) != {"name", "mark"}:
+            raise Invalid(option, entry, "a dictionary with name and mark")
+        name = names.network_interface(f"{option}.name", str(entry["name"]))
+        if name in marks:
             raise Invalid(f"{option}.name", name, "another ENI than that of another entry")
         try:
-            mark = fields.number(one["mark"], 1, UINT32)
+            mark = fields.number(entry["mark"], 1, UINT32)
         except Unfit as unfit:
-            raise Invalid(f"{option}.mark", one["mark"], str(unfit)) from None
+            raise Invalid(f"{option}.mark", entry["mark"], str(unfit)) from None
         of_primary, mask = layout.bits
         if mark & mask == of_primary:
             raise Invalid(
-                f"{option}.mark", one["mark"], f"a mark that the rule of the primary ENI, {layout.mark}, does not match"
+                f"{option}.mark", entry["mark"], f"a mark that the rule of the primary ENI, {layout.mark}, does not match"
             )
-        if mark in found.values():
-            raise Invalid(f"{option}.mark", one["mark"], "another mark than that of another entry")
-        found[name] = mark
-    return found
+        if mark in marks.values():
+            raise Invalid(f"{option}.mark", entry["mark"], "another mark than that of another entry")
+        marks[name] = mark
+    return marks
 
 
 PRIORITIES = {"to_pod": "to_pod", "mark": "mark_priority", "from_pod": "from_pod", "from_address": "from_address"}
 
 
-def _number(option: str, given: object) -> int:
+def _number(option: str, value: object) -> int:
     try:
-        return fields.number(given, 1, 32765)  # the kernel's own rules have 32766 and 32767
+        return fields.number(value, 1, 32765)  # the kernel's own rules have 32766 and 32767
     except Unfit as unfit:
-        raise Invalid(option, given, str(unfit)) from None
+        raise Invalid(option, value, str(unfit)) from None
 
 
-def _mark(given: object) -> str:
-    bits, slash, mask = str(given).partition("/")
+def _mark(value: object) -> str:
+    bits, slash, mask = str(value).partition("/")
     try:
         mark = fields.number(bits, 1, UINT32)
         if mark & ~fields.number(mask, 1, UINT32) if slash else 0:
             raise Unfit("within its mask")
     except Unfit:
-        raise Invalid("mark", given, "MARK or MARK/MASK, numbers up to 0xffffffff, the mark within the mask") from None
+        raise Invalid("mark", value, "MARK or MARK/MASK, numbers up to 0xffffffff, the mark within the mask") from None
     return f"{bits}/{mask or bits}"
 
 
@@ -311,10 +311,10 @@ def _mark_rules(layout: Layout, primary: Eni) -> list[Entry]:
     return [{**rule, "family": family} for family in _mark_families(layout, primary)]
 
 
-def _way_rules(layout: Layout, one: Eni, fwmark: str) -> t.Iterator[Entry]:
+def _way_rules(layout: Layout, interface: Eni, fwmark: str) -> t.Iterator[Entry]:
     """The rules that look up replies to requests that came in by a secondary ENI in its table."""
-    table = layout.table_of(one)
-    for family in _routed_families(layout, one) if table is not None else ():
+    table = layout.table_of(interface)
+    for family in _routed_families(layout, interface) if table is not None else ():
         yield {"priority": layout.mark_priority, "fwmark": fwmark, "table": table, "family": family}
 
 
@@ -329,47 +329,47 @@ def _mark_families(layout: Layout, primary: Eni) -> list[str]:
     return _used_families(primary) if layout.mark_table == MAIN else _routed_families(layout, primary)
 
 
-def _used_families(one: Eni) -> list[str]:
+def _used_families(interface: Eni) -> list[str]:
     """IPv4, which every cloud node has, and IPv6 if the ENI has an IPv6 address."""
-    return [family for family in FAMILIES if family == "ipv4" or one.addresses[family]]
+    return [family for family in FAMILIES if family == "ipv4" or interface.addresses[family]]
 
 
-def _rules(layout: Layout, one: Eni) -> t.Iterator[Entry]:
+def _rules(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
     """The rules that look up an ENI's packets in its table."""
-    table = layout.table_of(one)
-    for pod in one.pods:
+    table = layout.table_of(interface)
+    for pod in interface.pods:
         yield {"priority": layout.to_pod, "to": pod, "table": MAIN}
         yield {"priority": layout.from_pod, "from": pod, "table": table}
-    for family in _routed_families(layout, one) if layout.from_address else ():
-        for address in one.addresses[family][:1]:
+    for family in _routed_families(layout, interface) if layout.from_address else ():
+        for address in interface.addresses[family][:1]:
             yield {"priority": layout.from_address, "from": address, "table": table}
 
 
-def _routes(layout: Layout, one: Eni) -> t.Iterator[Entry]:
+def _routes(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
     """The routes in an ENI's table."""
-    table = layout.table_of(one)
-    for family in _routed_families(layout, one) if table is not None else ():
-        yield from _default(layout, one, family, t.cast(int, table))
+    table = layout.table_of(interface)
+    for family in _routed_families(layout, interface) if table is not None else ():
+        yield from _default(layout, interface, family, t.cast(int, table))
 
 
-def _routed_families(layout: Layout, one: Eni) -> list[str]:
+def _routed_families(layout: Layout, interface: Eni) -> list[str]:
     """The families that an ENI's table needs. IPv6 only if its router is known or a pod needs it: the metadata of most
     clouds does not name the router, and pods may be IPv4 only.
     """
-    known = [family for family in _used_families(one) if _gateway(layout, one, family)]
-    needed = [family for family in FAMILIES if one.pods_of(family)] + (["ipv4"] if one.addresses["ipv4"] else [])
+    known = [family for family in _used_families(interface) if _gateway(layout, interface, family)]
+    needed = [family for family in FAMILIES if interface.pods_of(family)] + (["ipv4"] if interface.addresses["ipv4"] else [])
     return [family for family in FAMILIES if family in (*known, *needed)]
 
 
-def _gateway(layout: Layout, one: Eni, family: str) -> str:
-    return one.gateway.get(family, "") or (layout.ipv6_gateway if family == "ipv6" else "")
+def _gateway(layout: Layout, interface: Eni, family: str) -> str:
+    return interface.gateway.get(family, "") or (layout.ipv6_gateway if family == "ipv6" else "")
 
 
-def _default(layout: Layout, one: Eni, family: str, table: int | str) -> list[Entry]:
-    gateway = _gateway(layout, one, family)
+def _default(layout: Layout, interface: Eni, family: str, table: int | str) -> list[Entry]:
+    gateway = _gateway(layout, interface, family)
     if not gateway:
-        raise Invalid(f"{one.option}.gateway.{family}", None, "given, the router of this ENI's subnet")
-    default = {"table": table, "to": "default", "via": gateway, "dev": one.name}
+        raise Invalid(f"{interface.option}.gateway.{family}", None, "given, the router of this ENI's subnet")
+    default = {"table": table, "to": "default", "via": gateway, "dev": interface.name}
     if layout.is_onlink:
         return [{**default, "onlink": True}]
-    return [{"table": table, "to": gateway, "dev": one.name}, default]
+    return [{"table": table, "to": gateway, "dev": interface.name}, default]

@@ -185,8 +185,8 @@ def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str]
     """The text of an answer with status 200. Raises a subclass of NoMetadata otherwise."""
     request = f"{method} {endpoint.rstrip('/')}{path}"
     host, port = metadata.address_of(endpoint)
-    own = {"Host": endpoint.rstrip("/")[len("http://") :], "Connection": "close", "User-Agent": "kubenode.datapath"}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in {**own, **headers}.items())]
+    standard = {"Host": endpoint.rstrip("/")[len("http://") :], "Connection": "close", "User-Agent": "kubenode.datapath"}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in {**standard, **headers}.items())]
     if method == "PUT":
         lines.append("Content-Length: 0")
     stream = _Stream(request, timeout)
@@ -224,14 +224,14 @@ class _Stream:
         """Read up to ``mark``, which is dropped. Raises Garbled at an early end."""
         while mark not in self._current:
             self._more(f"complete up to {mark!r}")
-        found, _mark, self._current = self._current.partition(mark)
-        return found
+        data, _mark, self._current = self._current.partition(mark)
+        return data
 
     def exactly(self, size: int) -> bytes:
         while len(self._current) < size:
             self._more(f"{size} bytes long, as its header says")
-        found, self._current = self._current[:size], self._current[size:]
-        return found
+        data, self._current = self._current[:size], self._current[size:]
+        return data
 
     def rest(self) -> bytes:
         while self._receive():

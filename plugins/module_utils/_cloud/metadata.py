@@ -85,8 +85,8 @@ class Rejected(NoMetadata):
 class Garbled(NoMetadata):
     """The service answered, but not in the form that its vendor documents."""
 
-    def __init__(self, what: str, expected: str, found: str) -> None:
-        excerpt = found if len(found) <= 80 else f"{found[:80]}..."
+    def __init__(self, what: str, expected: str, text: str) -> None:
+        excerpt = text if len(text) <= 80 else f"{text[:80]}..."
         super().__init__(
             f"{what} must be {expected}; found {excerpt!r}. A server other than this cloud's metadata service"
             " may have answered, or the answer was cut off."
@@ -259,7 +259,7 @@ def azure(answer: str) -> tuple[Nic, ...]:
     An interface without "ipv6" has no IPv6 address.
     """
     interfaces = _azure_interfaces(answer)
-    return tuple(_azure_nic(f"interface[{index}]", one, index == 0) for index, one in enumerate(interfaces))
+    return tuple(_azure_nic(f"interface[{index}]", interface, index == 0) for index, interface in enumerate(interfaces))
 
 
 def azure_ipv6(answer: str) -> tuple[str, ...]:
@@ -278,12 +278,12 @@ def _azure_interfaces(answer: str) -> list[t.Any]:
     return interfaces
 
 
-def _azure_nic(what: str, one: t.Any, primary: bool) -> Nic:
-    ipv4, ipv6 = _azure_addresses(what, one, "ipv4", 4), _azure_addresses(what, one, "ipv6", 6)
-    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, one, "ipv4", "subnet"))
+def _azure_nic(what: str, interface: t.Any, primary: bool) -> Nic:
+    ipv4, ipv6 = _azure_addresses(what, interface, "ipv4", 4), _azure_addresses(what, interface, "ipv6", 6)
+    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, interface, "ipv4", "subnet"))
     subnets4 = _networks(f"{what}.ipv4.subnet", 4, bases)
     subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
-    mac = _mac(f"{what}.macAddress", one.get("macAddress"))
+    mac = _mac(f"{what}.macAddress", interface.get("macAddress"))
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
 
 
@@ -320,8 +320,8 @@ def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str)
     folders: folder name -> file name -> text, without missing files.
     primary: the instance's MAC address, which is that of the primary interface.
     """
-    own = node_mac(primary)
-    return tuple(_tree_nic(TREES[cloud], name, files, own) for name, files in folders.items())
+    primary_mac = node_mac(primary)
+    return tuple(_tree_nic(TREES[cloud], name, files, primary_mac) for name, files in folders.items())
 
 
 def node_mac(text: str) -> str:
@@ -351,12 +351,12 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary, device, card)
 
 
-def _number(what: str, given: str | None) -> int | None:
-    if given is None:
+def _number(what: str, text: str | None) -> int | None:
+    if text is None:
         return None
-    if not re.fullmatch("[0-9]{1,4}", given.strip()):
-        raise Garbled(what, "a number", given)
-    return int(given)
+    if not re.fullmatch("[0-9]{1,4}", text.strip()):
+        raise Garbled(what, "a number", text)
+    return int(text)
 
 
 def _words(text: str) -> list[str]:
@@ -364,41 +364,41 @@ def _words(text: str) -> list[str]:
     return re.findall(r'[^\s,"\[\]]+', text)
 
 
-def _mac(what: str, given: object) -> str:
+def _mac(what: str, value: object) -> str:
     """Parse a MAC address. Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``. Raises Garbled."""
-    if not isinstance(given, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", given):
-        raise Garbled(what, "a MAC address", "nothing" if given is None else str(given))
-    return ":".join(re.findall("[0-9a-f]{2}", given.lower()))
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", value):
+        raise Garbled(what, "a MAC address", "nothing" if value is None else str(value))
+    return ":".join(re.findall("[0-9a-f]{2}", value.lower()))
 
 
-def _hosts(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+def _hosts(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """The global unicast addresses (RFC 4291, section 2.4), private ones included. Raises Garbled."""
-    return tuple(str(one) for one in _unicast(what, version, given) if not one.is_link_local)
+    return tuple(str(address) for address in _unicast(what, version, texts) if not address.is_link_local)
 
 
-def _routers(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+def _routers(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """The addresses of routers, which may be link-local. Raises Garbled."""
-    return tuple(str(one) for one in _unicast(what, version, given))
+    return tuple(str(address) for address in _unicast(what, version, texts))
 
 
-def _unicast(what: str, version: int, given: t.Iterable[str]) -> t.Iterator[Address]:
+def _unicast(what: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Address]:
     """The unicast addresses, without loopback and IPv4-mapped ones, and without those that have a zone (%eth0)."""
-    for text in given:
-        one = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
-        is_special = one.is_unspecified or one.is_loopback or one.is_multicast
-        if isinstance(one, ipaddress.IPv6Address):
-            is_special |= one.scope_id is not None or one.ipv4_mapped is not None
+    for text in texts:
+        address = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
+        is_special = address.is_unspecified or address.is_loopback or address.is_multicast
+        if isinstance(address, ipaddress.IPv6Address):
+            is_special |= address.scope_id is not None or address.ipv4_mapped is not None
         else:
-            is_special |= one.is_reserved or one in THIS_NETWORK
+            is_special |= address.is_reserved or address in THIS_NETWORK
         if not is_special:
-            yield one
+            yield address
 
 
-def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+def _networks(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """Each subnet once. Host bits in a subnet's base are cleared. Raises Garbled."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
-    found = (_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
-    return tuple(dict.fromkeys(map(str, found)))
+    subnets = (_parsed(what, f"an IPv{version} subnet", lambda base: kind(base, strict=False), text) for text in texts)
+    return tuple(dict.fromkeys(map(str, subnets)))
 
 
 def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) -> T:

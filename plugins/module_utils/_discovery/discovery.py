@@ -21,7 +21,7 @@ from .._routing import policy, rt_names
 Enis = t.Mapping[str, t.Any]  # the option ``enis`` in normal form; plain data, because it is stored as JSON
 
 
-class Found(t.NamedTuple):
+class DerivedPolicy(t.NamedTuple):
     """rules, routes: in the form of policy_routes' options. unfit: by MAC, why an ENI's current metadata gives no routes.
 
     left_out: by name, why an ENI has none in this layout.
@@ -33,28 +33,30 @@ class Found(t.NamedTuple):
     left_out: dict[str, str]
 
 
-def from_option(given: t.Mapping[str, t.Any]) -> Enis:
+def from_option(options: t.Mapping[str, t.Any]) -> Enis:
     """The normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
 
-    given: layout, cloud, manage, mark, priorities, pod_interfaces and interface_marks; the last five are None if left out.
+    options: layout, cloud, manage, mark, priorities, pod_interfaces and interface_marks; the last five are None if left out.
     """
     try:
-        layout = eni_layout.adapted(given["layout"], given["mark"], given["priorities"])
-        marks = eni_layout.marks_of(layout, given["interface_marks"])
+        layout = eni_layout.adapted(options["layout"], options["mark"], options["priorities"])
+        marks = eni_layout.marks_of(layout, options["interface_marks"])
     except Invalid as error:
         raise error.inside("enis") from None
     clouds = ("auto", *(layout.clouds or ENDPOINTS))
-    if given["cloud"] not in clouds:
-        why = f": the layout {given['layout']} needs device numbers, which no other cloud reports" if layout.clouds else ""
-        raise Invalid("enis.cloud", given["cloud"], f"one of {', '.join(clouds)}{why}")
-    parts = [part for part in eni_layout.PARTS if part in (given["manage"] or eni_layout.PARTS)]
-    pods = [names.pattern(f"enis.pod_interfaces[{index}]", one) for index, one in enumerate(given["pod_interfaces"] or ())]
+    if options["cloud"] not in clouds:
+        why = f": the layout {options['layout']} needs device numbers, which no other cloud reports" if layout.clouds else ""
+        raise Invalid("enis.cloud", options["cloud"], f"one of {', '.join(clouds)}{why}")
+    parts = [part for part in eni_layout.PARTS if part in (options["manage"] or eni_layout.PARTS)]
+    pods = [
+        names.pattern(f"enis.pod_interfaces[{index}]", pattern) for index, pattern in enumerate(options["pod_interfaces"] or ())
+    ]
     normal = {
-        "layout": given["layout"],
-        "cloud": given["cloud"],
+        "layout": options["layout"],
+        "cloud": options["cloud"],
         "manage": parts if len(parts) < len(eni_layout.PARTS) else [],
-        "mark": given["mark"] and layout.mark,
-        "priorities": {key: getattr(layout, eni_layout.PRIORITIES[key]) for key in sorted(given["priorities"] or ())},
+        "mark": options["mark"] and layout.mark,
+        "priorities": {key: getattr(layout, eni_layout.PRIORITIES[key]) for key in sorted(options["priorities"] or ())},
         "pod_interfaces": pods,
         "interface_marks": [{"name": name, "mark": f"{mark:#x}"} for name, mark in marks.items()],
     }
@@ -66,24 +68,24 @@ def pod_interfaces(enis: Enis) -> list[str]:
     return list(enis.get("pod_interfaces") or eni_layout.LAYOUTS[enis["layout"]].pod_links)
 
 
-def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
+def rules_and_routes(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> DerivedPolicy:
     """The rules and routes that the layout needs on a node with these interfaces; the same as from the filter eni_policy.
 
     interfaces: as imds_info returns them. The metadata of an ENI that was attached a moment ago may be incomplete, or equal to
     another ENI's. Such an ENI is reported as unfit, and does not hold up the others. Raises Invalid if the primary ENI is unfit.
     """
-    fit = [one for one in interfaces if one["primary"]]
+    fit = [interface for interface in interfaces if interface["primary"]]
     _desired(enis, fit)
     unfit = {}
-    for one in (one for one in interfaces if not one["primary"]):
+    for interface in (secondary for secondary in interfaces if not secondary["primary"]):
         try:
-            _desired(enis, [*fit, one])
+            _desired(enis, [*fit, interface])
         except Invalid as error:
-            unfit[one["mac"]] = f"{one['name'] or one['mac']}: {error}"
+            unfit[interface["mac"]] = f"{interface['name'] or interface['mac']}: {error}"
         else:
-            fit.append(one)
-    desired = _desired(enis, [one for one in interfaces if one in fit])
-    return Found(desired.rules, desired.routes, unfit, desired.left_out)
+            fit.append(interface)
+    desired = _desired(enis, [interface for interface in interfaces if interface in fit])
+    return DerivedPolicy(desired.rules, desired.routes, unfit, desired.left_out)
 
 
 def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:

@@ -15,13 +15,13 @@ import typing as t
 from .._cloud import enis_backend as backend
 from .._cloud.metadata import NoMetadata
 from .._core.errors import Invalid
-from .._interfaces import card
-from .._interfaces.card import Card
+from .._interfaces import eni_link
+from .._interfaces.eni_link import EniLink
 from .._interfaces.link_message import IFINFO
 from .._netlink.attributes import attributes
 from .._routing import routing_backend
 from . import discovery
-from .discovery import Enis, Found
+from .discovery import DerivedPolicy, Enis
 
 pod_interfaces = discovery.pod_interfaces
 
@@ -29,15 +29,15 @@ pod_interfaces = discovery.pod_interfaces
 class Answer(t.NamedTuple):
     """The answer of the metadata service.
 
-    enis: the option that was asked for. cards: the node's network interfaces before the question.
+    enis: the option that was asked for. eni_links: the node's network interfaces before the question.
     desired: the rules and routes; None if there was no answer, or if it does not describe the primary ENI sufficiently.
     missing: sentences that say why ``desired`` may be incomplete. is_answered: whether the metadata service answered.
     unsure: names of network interfaces that the node has and that the metadata does not describe sufficiently.
     """
 
     enis: Enis
-    cards: frozenset[Card]
-    desired: Found | None
+    eni_links: frozenset[EniLink]
+    desired: DerivedPolicy | None
     missing: list[str]
     is_answered: bool = True
     unsure: frozenset[str] = frozenset()
@@ -45,28 +45,28 @@ class Answer(t.NamedTuple):
 
 def ask(enis: Enis, seconds: float) -> Answer:
     """Asks until there is an answer, or ``seconds`` have passed. A single request has the same time limit."""
-    there = cards(pod_interfaces(enis))
+    there = eni_links(pod_interfaces(enis))
     try:
         deadline = time.monotonic() + seconds
         _cloud, interfaces = backend.read(enis["cloud"], retries=math.inf, deadline=deadline)
-        desired = discovery.found(enis, interfaces)
+        desired = discovery.rules_and_routes(enis, interfaces)
     except NoMetadata as error:
         return Answer(enis, there, None, [str(error)], is_answered=False)
     except Invalid as error:
         return Answer(enis, there, None, [str(error)])
-    known = {one["mac"] for one in interfaces}
-    unknown = [f"{one} is not among the ENIs in the cloud's metadata" for one in sorted(there) if one.mac not in known]
-    unsure = frozenset(one.name for one in there if one.mac not in known or one.mac in desired.unfit)
+    known = {interface["mac"] for interface in interfaces}
+    unknown = [f"{link} is not among the ENIs in the cloud's metadata" for link in sorted(there) if link.mac not in known]
+    unsure = frozenset(link.name for link in there if link.mac not in known or link.mac in desired.unfit)
     missing = [*desired.unfit.values(), *unknown, *desired.left_out.values()]
     return Answer(enis, there, desired, missing, unsure=unsure)
 
 
-def cards(pods: t.Sequence[str]) -> frozenset[Card]:
+def eni_links(pods: t.Sequence[str]) -> frozenset[EniLink]:
     """The node's network interfaces. pods: name patterns of the links of pods, which are left out."""
     bodies = routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)
-    return frozenset(filter(None, (_card(body, pods) for body in bodies)))
+    return frozenset(filter(None, (_eni_link(body, pods) for body in bodies)))
 
 
-def _card(body: bytes, pods: t.Sequence[str]) -> Card | None:
+def _eni_link(body: bytes, pods: t.Sequence[str]) -> EniLink | None:
     _family, device, index, _flags, _change = IFINFO.unpack_from(body)
-    return card.of(device, index, attributes(body, IFINFO.size), pods)
+    return eni_link.of(device, index, attributes(body, IFINFO.size), pods)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._interfaces.card import Card
+from .._interfaces.eni_link import EniLink
 
 # Seconds that a network interface must be present, or gone, before it counts: a CNI creates a pod's link in the node's network
 # namespace, and under a temporary name.
@@ -22,19 +22,19 @@ FIRST = 1.0  # seconds from the first question to the second; doubled with each 
 LAST = 64.0  # the longest pause while an interface is missing in the metadata; after that, it is not the cloud's
 LONGEST = 300.0  # the longest pause while the metadata service does not answer
 
-Cards = frozenset[Card]
+EniLinks = frozenset[EniLink]
 
 
 class MetadataPoll(t.NamedTuple):
     """The questions so far, and when the next is due. Times are seconds of a monotonic clock.
 
-    cards: the node's network interfaces at the newest question.
+    eni_links: the node's network interfaces at the newest question.
     again: when to ask again because something was missing; None if nothing was.
     tries: the number of questions about these network interfaces.
-    changed: since when the node's network interfaces differ from ``cards``; None if they are the same.
+    changed: since when the node's network interfaces differ from ``eni_links``; None if they are the same.
     """
 
-    cards: Cards = frozenset()
+    eni_links: EniLinks = frozenset()
     again: float | None = None
     tries: int = 0
     changed: float | None = None
@@ -43,18 +43,18 @@ class MetadataPoll(t.NamedTuple):
     def due(self) -> float | None:
         """When to ask; None to ask only after a network interface is added or removed."""
         times = (self.again, None if self.changed is None else self.changed + SETTLING)
-        return min((one for one in times if one is not None), default=None)
+        return min((time for time in times if time is not None), default=None)
 
-    def seen(self, cards: Cards, now: float) -> MetadataPoll:
+    def with_links(self, eni_links: EniLinks, now: float) -> MetadataPoll:
         """The poll after the node was seen with these network interfaces. One that was added and is gone again is ignored."""
-        if cards == self.cards:
+        if eni_links == self.eni_links:
             return self._replace(changed=None)
         return self._replace(changed=now if self.changed is None else self.changed)
 
-    def asked(self, cards: Cards, now: float, is_answered: bool, is_complete: bool) -> MetadataPoll:
+    def after_query(self, eni_links: EniLinks, now: float, is_answered: bool, is_complete: bool) -> MetadataPoll:
         """The poll after a question about these network interfaces. is_complete: whether nothing was missing in the answer."""
-        tries = self.tries + 1 if cards == self.cards else 1
+        tries = self.tries + 1 if eni_links == self.eni_links else 1
         pause = FIRST * 2 ** min(tries - 1, 10)
         if not is_answered:
-            return MetadataPoll(cards, now + min(pause, LONGEST), tries)
-        return MetadataPoll(cards, now + pause if not is_complete and pause <= LAST else None, tries)
+            return MetadataPoll(eni_links, now + min(pause, LONGEST), tries)
+        return MetadataPoll(eni_links, now + pause if not is_complete and pause <= LAST else None, tries)

@@ -84,13 +84,13 @@ class BootPolicy:
 
     def _read(self, path: str, lists: t.Collection[str], is_ours: bool) -> Policy:
         """Raises Refusal if a file of this collection cannot be read: its rules or routes of ``lists`` would be lost."""
-        found = self._backend.read(path) if lists else None
-        if not isinstance(found, files.Content):
+        file = self._backend.read(path) if lists else None
+        if not isinstance(file, files.Content):
             return Policy(self._protocol)
         try:
-            former = policy.from_text(found.text, self._tables, lists)
+            former = policy.from_text(file.text, self._tables, lists)
         except Invalid as damage:
-            if is_ours or found.text.startswith(HEADING + Policy(self._protocol).beginning):
+            if is_ours or file.text.startswith(HEADING + Policy(self._protocol).beginning):
                 raise Refusal(
                     f"{path}, which keeps {' and '.join(lists)} that this run's options leave out, cannot be read: {damage}."
                     " Nothing was changed. Set both rules and routes, or remove all of them by state absent without a list"

@@ -14,8 +14,8 @@ from __future__ import annotations
 import struct
 import typing as t
 
-from .._interfaces import card
-from .._interfaces.card import Card
+from .._interfaces import eni_link
+from .._interfaces.eni_link import EniLink
 from .._netlink.attributes import HEADER, attributes, text, u32
 
 # include/uapi/linux/netlink.h, rtnetlink.h
@@ -50,8 +50,8 @@ class Dependencies(t.NamedTuple):
     open: the keys, by rule_key() and route_key(), of desired rules and routes that are not installed: a foreign object satisfies
         or blocks them, or they wait.
     waits: whether a desired rule or route cannot be loaded yet.
-    cards: the node's network interfaces (index, name, MAC), if the policy follows from its ENIs.
-    pods: name patterns of the links of pods, which are not counted among ``cards``; None if the policy follows from no ENIs.
+    eni_links: the node's network interfaces (index, name, MAC), if the policy follows from its ENIs.
+    pods: name patterns of the links of pods, which are not counted among ``eni_links``; None if the policy follows from no ENIs.
     """
 
     links: t.Mapping[str, tuple[int, bool]] = {}
@@ -59,7 +59,7 @@ class Dependencies(t.NamedTuple):
     sources: t.Sequence[str] = ()
     open: t.Sequence[str] = ()
     waits: bool = False
-    cards: t.Sequence[tuple[int, str, str]] = ()
+    eni_links: t.Sequence[tuple[int, str, str]] = ()
     pods: t.Sequence[str] | None = None
 
 
@@ -101,13 +101,13 @@ class EventFilter:
         self._sources = frozenset(map(bytes.fromhex, interest.sources))
         self._open = frozenset(interest.open)
         self._waits = interest.waits
-        self._cards = {number: Card(number, name, mac) for number, name, mac in interest.cards}
+        self._eni_links = {number: EniLink(number, name, mac) for number, name, mac in interest.eni_links}
         self._pods = interest.pods
 
     @property
-    def cards(self) -> frozenset[Card]:
+    def eni_links(self) -> frozenset[EniLink]:
         """The node's current network interfaces; empty if the policy does not follow from ENIs."""
-        return frozenset(self._cards.values())
+        return frozenset(self._eni_links.values())
 
     def concern(self, message: bytes) -> ChangeEvent | None:
         """The event that an rtnetlink message reports; None if it does not affect the policy."""
@@ -132,9 +132,9 @@ class EventFilter:
         if kind == NEWRULE or not self._open:
             return ""
         family, dst_len, src_len = RULE.unpack_from(message, HEADER.size)
-        found = attributes(message, OF_RULE)
-        source, destination = (found.get(FRA_SRC, b""), src_len), (found.get(FRA_DST, b""), dst_len)
-        is_open = rule_key(family, u32(found, FRA_PRIORITY), source, destination) in self._open
+        attrs = attributes(message, OF_RULE)
+        source, destination = (attrs.get(FRA_SRC, b""), src_len), (attrs.get(FRA_DST, b""), dst_len)
+        is_open = rule_key(family, u32(attrs, FRA_PRIORITY), source, destination) in self._open
         return "a rule of another program was removed" if is_open else ""
 
     def _of_route(self, kind: int, flags: int, message: bytes) -> str:
@@ -146,13 +146,13 @@ class EventFilter:
         is_replacing = kind == NEWROUTE and flags & REPLACE
         if not (is_replacing or self._waits or self._open):
             return ""
-        found = attributes(message, OF_ROUTE)
-        table = u32(found, RTA_TABLE) or table
+        attrs = attributes(message, OF_ROUTE)
+        table = u32(attrs, RTA_TABLE) or table
         if is_replacing and table in self._tables:
             return ROUTE_REPLACED
         if kind == NEWROUTE:
-            return self._arrival("a route", u32(found, RTA_OIF))
-        key = route_key(family, table, (found.get(RTA_DST, b""), dst_len), u32(found, RTA_PRIORITY))
+            return self._arrival("a route", u32(attrs, RTA_OIF))
+        key = route_key(family, table, (attrs.get(RTA_DST, b""), dst_len), u32(attrs, RTA_PRIORITY))
         return "a route of another program was removed" if key in self._open else ""
 
     def _of_link(self, kind: int, message: bytes) -> str:
@@ -160,14 +160,14 @@ class EventFilter:
         family, device, index, flags, _change = LINK.unpack_from(message, HEADER.size)
         if family == AF_BRIDGE:
             return ""
-        found = attributes(message, OF_LINK)
+        attrs = attributes(message, OF_LINK)
         if self._pods is not None:
-            self._cards.pop(index, None)
-            one = card.of(device, index, found, self._pods) if kind == NEWLINK else None
-            if one:
-                self._cards[index] = one
-        name = text(found, IFLA_IFNAME)
-        former = next((one for one, (known, _up) in self._links.items() if known == index), name)
+            self._eni_links.pop(index, None)
+            interface = eni_link.of(device, index, attrs, self._pods) if kind == NEWLINK else None
+            if interface:
+                self._eni_links[index] = interface
+        name = text(attrs, IFLA_IFNAME)
+        former = next((link for link, (known, _up) in self._links.items() if known == index), name)
         state = (index, bool(flags & IFF_UP)) if kind == NEWLINK else (0, False)
         what = ""
         if (former != name or kind == DELLINK) and self._links.get(former, (0, False))[0] == index:
@@ -182,11 +182,11 @@ class EventFilter:
     def _of_address(self, kind: int, message: bytes) -> str:
         """The kernel removes routes with their source address, and all routes of a link with the link's last address."""
         *_rest, index = ADDRESS.unpack_from(message, HEADER.size)
-        found = attributes(message, OF_ADDRESS)
+        attrs = attributes(message, OF_ADDRESS)
         if kind == NEWADDR:
-            is_source = self._waits and found.get(IFA_LOCAL, found.get(IFA_ADDRESS)) in self._sources
+            is_source = self._waits and attrs.get(IFA_LOCAL, attrs.get(IFA_ADDRESS)) in self._sources
             return "an address is new" if is_source else self._arrival("an address", index)
-        if found.get(IFA_LOCAL, found.get(IFA_ADDRESS)) in self._sources:
+        if attrs.get(IFA_LOCAL, attrs.get(IFA_ADDRESS)) in self._sources:
             return "a source address went away"
         name = self._name(index)
         return f"an address of {name} went away" if name else ""

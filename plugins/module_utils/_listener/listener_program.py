@@ -89,11 +89,11 @@ def _end_slowly(unit: str) -> None:
     systemctl = process.find("systemctl")
     if systemctl:
         try:
-            asked = process.run([systemctl, "show", "--value", "--property=NRestarts", unit])
+            shown = process.run([systemctl, "show", "--value", "--property=NRestarts", unit])
         except Failure as failure:
             _log(f"{WARNING}{failure}")
             return
-        if asked.stdout.strip() not in ("", "0"):
+        if shown.stdout.strip() not in ("", "0"):
             time.sleep(SLOW_END)
 
 
@@ -194,7 +194,7 @@ class Listener:
             if self._load is not None and len(self._during_load) <= AT_ONCE:
                 self._during_load.append(message if len(self._during_load) < AT_ONCE else None)
             self._judge(message)
-        self._metadata_poll = self._metadata_poll.seen(self._filter.cards, time.monotonic())
+        self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, time.monotonic())
 
     def _check_record(self) -> None:
         """Notices a new record: a run may put a policy in force without a change of the kernel, if foreign objects satisfy it."""
@@ -247,7 +247,7 @@ class Listener:
             self._not_before = now + (now - load.started)  # loads that change nothing take at most half of the time
         for message in during_load:
             self._judge(message)
-        self._metadata_poll = self._metadata_poll.seen(self._filter.cards, now)
+        self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, now)
         self._log_result(load, report, round((now - load.since) * 1000))
         self._record_version = report["version"]
         self._record.watch(report["record"])
@@ -256,15 +256,15 @@ class Listener:
             self._note(PENDING)
         return True
 
-    def _answered(self, asked: dict[str, t.Any] | None, now: float) -> MetadataPoll:
-        """The metadata poll after a load with a question. asked: from its report; None if the policy follows from no ENIs."""
-        missing = asked["missing"] if asked else []
+    def _answered(self, answer: dict[str, t.Any] | None, now: float) -> MetadataPoll:
+        """The metadata poll after a load with a query. answer: from its report; None if the policy follows from no ENIs."""
+        missing = answer["missing"] if answer else []
         if missing != self._missing:
             self._missing = missing
             _log(f"{WARNING}Missing: {'; '.join(missing)}" if missing else "Missing: nothing any more")
-        if not asked:
+        if not answer:
             return MetadataPoll()
-        return self._metadata_poll.asked(self._filter.cards, now, asked["is_answered"], not missing)
+        return self._metadata_poll.after_query(self._filter.eni_links, now, answer["is_answered"], not missing)
 
     def _log_result(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:
         changes = [f"{verb}: {'; '.join(report[verb])}" for verb in ("added", "removed") if report[verb]]

@@ -149,7 +149,7 @@ def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
     from .._discovery import discovery_program
 
     pods = discovery_program.pod_interfaces(desired.enis)
-    return {"pods": pods, "cards": sorted(answer.cards if answer else discovery_program.cards(pods))}
+    return {"pods": pods, "eni_links": sorted(answer.eni_links if answer else discovery_program.eni_links(pods))}
 
 
 def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, ActivePolicyRecord | None]:
@@ -181,10 +181,10 @@ def _former(
 
 
 def _read(path: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
-    found = Files().read(path)
-    if not isinstance(found, Content):
+    file = Files().read(path)
+    if not isinstance(file, Content):
         raise Invalid("PATH", path, "a file that policy_routes has written")
-    return policy.from_text(found.text, tables, lists)
+    return policy.from_text(file.text, tables, lists)
 
 
 def _key(item: Rule | Route) -> str:

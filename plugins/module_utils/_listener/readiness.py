@@ -53,11 +53,11 @@ def split(desired: Policy, there: Surroundings) -> Ready:
 def links(desired: Policy, there: Surroundings) -> set[str]:
     """The links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
     neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
-    found: set[str] = set()
+    names: set[str] = set()
     for route in desired.routes or ():
         for hop in route.hops:
-            found.update([hop.dev] if hop.dev else neighbours.links(route.family, route.table, hop.via) or [ANY_LINK])
-    return found
+            names.update([hop.dev] if hop.dev else neighbours.links(route.family, route.table, hop.via) or [ANY_LINK])
+    return names
 
 
 class _RouteObstacles:
@@ -91,14 +91,14 @@ class _RouteObstacles:
         if not hop.via:
             return ""
         if hop.dev:
-            found = hop.onlink or self._neighbours.include(route.family, hop)
-            lack = self._neighbours.lack(route, hop) if found else ""
+            is_neighbour = hop.onlink or self._neighbours.include(route.family, hop)
+            lack = self._neighbours.lack(route, hop) if is_neighbour else ""
             if lack:
                 return f"{fields.show(hop.via)} must be {lack}"
         else:
-            found = len(self._neighbours.links(route.family, route.table, hop.via)) == 1
+            is_neighbour = len(self._neighbours.links(route.family, route.table, hop.via)) == 1
         where = f" on {hop.dev}" if hop.dev else ""
-        return "" if found else f"no route says that {fields.show(hop.via)} is a neighbour{where}"
+        return "" if is_neighbour else f"no route says that {fields.show(hop.via)} is a neighbour{where}"
 
     def _of_source(self, route: Route) -> str:
         lack = self._neighbours.lack_of_source(route)
@@ -121,23 +121,23 @@ def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[R
     filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
     empty = {(route.family, route.table) for route in of_routes} - filled
     places = {rule.place for rule in current}
-    found: dict[Rule, str] = {}
+    reasons: dict[Rule, str] = {}
     for rule in sorted(desired.rules or (), key=lambda rule: -rule.priority):  # a goto leads to a higher priority
-        found[rule] = ""
+        reasons[rule] = ""
         if rule in current:
             continue
         if rule.key in taken:
-            found[rule] = _taken(*taken[rule.key])
+            reasons[rule] = _taken(*taken[rule.key])
         elif rule.action == LOOKUP and (rule.family, rule.table) in empty:
-            found[rule] = f"table {rt_names.table(rule.table)} is empty"
+            reasons[rule] = f"table {rt_names.table(rule.table)} is empty"
         elif rule.action == GOTO and (rule.family, rule.goto) not in places:
-            found[rule] = f"there is no rule {rule.goto}"
+            reasons[rule] = f"there is no rule {rule.goto}"
         else:
             places.add(rule.place)
-    ready = [rule for rule in desired.rules or () if not found[rule]]
+    ready = [rule for rule in desired.rules or () if not reasons[rule]]
     for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, desired.protocol).items():
-        found[rule] = f"{_taken(other, protocol)}; this rule would have to come before it"
-    return {rule: found[rule] for rule in desired.rules or ()}
+        reasons[rule] = f"{_taken(other, protocol)}; this rule would have to come before it"
+    return {rule: reasons[rule] for rule in desired.rules or ()}
 
 
 def _taken(item: Rule | Route, protocol: int) -> str:

@@ -179,15 +179,15 @@ def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> P
         raise Invalid(left_out[0], None, "given if enis and the other list are given: both follow from the ENIs")
     if left_out and request.params["immediate"]:
         _cloud, interfaces = backend.read(enis["cloud"])
-        found = discovery.found(enis, interfaces)
-        if found.unfit:
+        layout = discovery.rules_and_routes(enis, interfaces)
+        if layout.unfit:
             raise Failure(
-                f"the metadata does not describe all ENIs of this node: {'; '.join(found.unfit.values())}. Nothing was"
+                f"the metadata does not describe all ENIs of this node: {'; '.join(layout.unfit.values())}. Nothing was"
                 " changed. Run again later"
             )
-        for sentence in found.left_out.values():
+        for sentence in layout.left_out.values():
             request.warn(f"{sentence}.")
-        listed = policy.from_options(listed.protocol, found.rules, found.routes, tables)
+        listed = policy.from_options(listed.protocol, layout.rules, layout.routes, tables)
     return listed._replace(enis=enis)
 
 

@@ -22,8 +22,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.metad
     SETTLING,
     MetadataPoll,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import card
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.card import Card
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import eni_link
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.eni_link import EniLink
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import (
     DELLINK,
     HEADER,
@@ -107,7 +107,7 @@ def test_a_bad_question_is_named_with_what_is_allowed(given: dict[str, t.Any], t
 def test_a_boot_and_a_run_record_the_same() -> None:
     """A run gets the rules from the filter, a boot computes them; the listener reads the record of either."""
     told = eni_layout.desired("aws_vpc_cni", NODE)
-    found = discovery.found(AWS, NODE)
+    found = discovery.rules_and_routes(AWS, NODE)
     run, boot = (
         policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(enis=AWS).text() for desired in (told, found)
     )
@@ -117,7 +117,7 @@ def test_a_boot_and_a_run_record_the_same() -> None:
 
 def test_a_boot_asks_for_the_managed_part_only() -> None:
     """If tables are not managed, an ENI that has no number yet is no error."""
-    found = discovery.found({**AWS, "manage": ["mark_rule"]}, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
+    found = discovery.rules_and_routes({**AWS, "manage": ["mark_rule"]}, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
     assert [rule["priority"] for rule in found.rules] == [1024]
     assert (found.routes, found.unfit, found.left_out) == ([], {}, {})
 
@@ -126,18 +126,18 @@ def test_each_boot_makes_the_rules_of_the_enis_marks() -> None:
     marks = [{"name": "eth1", "mark": "32"}]
     enis = question(layout="aws_vpc_cni", interface_marks=marks)
     assert enis["interface_marks"] == [{"name": "eth1", "mark": "0x20"}]
-    found = discovery.found(enis, NODE)
+    found = discovery.rules_and_routes(enis, NODE)
     desired = eni_layout.desired("aws_vpc_cni", NODE, interface_marks=marks)
-    assert found.rules == desired.rules != discovery.found(AWS, NODE).rules
+    assert found.rules == desired.rules != discovery.rules_and_routes(AWS, NODE).rules
     (rule,) = (one for one in found.rules if one.get("fwmark") == "0x20/0xa0")
     assert rule["table"] == 2
-    alone = discovery.found({**enis, "manage": ["mark_rule"]}, NODE)
+    alone = discovery.rules_and_routes({**enis, "manage": ["mark_rule"]}, NODE)
     assert (alone.rules, alone.routes) == ([one for one in desired.rules if "fwmark" in one], [])
 
 
 def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None:
-    found = discovery.found(AWS, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
-    assert (found.rules, found.routes) == discovery.found(AWS, [NODE[0], NODE[2]])[:2]
+    found = discovery.rules_and_routes(AWS, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
+    assert (found.rules, found.routes) == discovery.rules_and_routes(AWS, [NODE[0], NODE[2]])[:2]
     (reason,) = found.unfit.values()
     assert reason.startswith("eth1: ") and "device_number must be given" in reason
 
@@ -145,8 +145,8 @@ def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None
 @pytest.mark.parametrize("lie", [{"device_number": 1}, {"ipv4": NODE[1]["ipv4"]}], ids=["number", "address"])
 def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str, t.Any]) -> None:
     """As an ENI on another network card, before the metadata names the card."""
-    found = discovery.found(AWS, [*NODE[:2], {**NODE[2], **lie}])
-    assert (found.rules, found.routes) == discovery.found(AWS, NODE[:2])[:2]
+    found = discovery.rules_and_routes(AWS, [*NODE[:2], {**NODE[2], **lie}])
+    assert (found.rules, found.routes) == discovery.rules_and_routes(AWS, NODE[:2])[:2]
     (reason,) = found.unfit.values()
     assert "must be unique; " in reason
     policy.from_options(75, found.rules, found.routes, TABLES)
@@ -155,7 +155,7 @@ def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str,
 def test_of_two_enis_of_one_number_on_two_cards_the_first_has_the_table_at_a_run_and_at_boot() -> None:
     """Cilium numbers the ENIs of all cards in one range."""
     enis = [*NODE[:2], {**NODE[2], "device_number": 1, "network_card": 1}]
-    told, found = eni_layout.desired("cilium", enis), discovery.found(question(layout="cilium"), enis)
+    told, found = eni_layout.desired("cilium", enis), discovery.rules_and_routes(question(layout="cilium"), enis)
     assert (found.rules, found.routes, found.left_out) == (told.rules, told.routes, told.left_out)
     assert found.unfit == {} and {route["dev"] for route in found.routes} == {"eth1"}
     ((name, reason),) = found.left_out.items()
@@ -168,7 +168,7 @@ def test_of_two_enis_of_one_number_on_two_cards_the_first_has_the_table_at_a_run
 
 def test_without_a_primary_one_there_is_no_desired_state() -> None:
     with pytest.raises(Invalid):
-        discovery.found(AWS, NODE[1:])
+        discovery.rules_and_routes(AWS, NODE[1:])
 
 
 def test_the_file_holds_the_question_and_the_record_the_answer_as_well() -> None:
@@ -200,7 +200,7 @@ def link(kind: int, number: int, name: str, of_kind: str = "", device: int = ETH
 
 
 @pytest.mark.parametrize(
-    ("message", "is_card"),
+    ("message", "is_eni_link"),
     [
         (link(NEWLINK, 3, "eth1"), True),
         (link(NEWLINK, 3, "eth1", "veth"), True),
@@ -210,66 +210,66 @@ def link(kind: int, number: int, name: str, of_kind: str = "", device: int = ETH
         (link(NEWLINK, 3, "lo", device=LOOPBACK), False),
     ],
 )
-def test_a_card_is_a_link_that_a_cloud_may_know(message: bytes, is_card: bool) -> None:
+def test_an_eni_link_is_a_link_that_a_cloud_may_know(message: bytes, is_eni_link: bool) -> None:
     watch = EventFilter(75, Dependencies(pods=["eni*", "vlan*"]))
     assert watch.concern(message) is None  # a new link alone removes no rule or route
-    assert watch.cards == (frozenset([Card(3, "eth1", "02:00:00:00:00:03")]) if is_card else frozenset())
+    assert watch.eni_links == (frozenset([EniLink(3, "eth1", "02:00:00:00:00:03")]) if is_eni_link else frozenset())
 
 
-def test_cards_are_counted_only_where_the_set_follows_from_them() -> None:
+def test_eni_links_are_counted_only_where_the_set_follows_from_them() -> None:
     watch = EventFilter(75, Dependencies())
     watch.concern(link(NEWLINK, 3, "eth1"))
-    assert watch.cards == frozenset()
+    assert watch.eni_links == frozenset()
 
 
-def test_a_card_that_goes_or_gets_another_name_is_another_set() -> None:
+def test_an_eni_link_that_goes_or_gets_another_name_is_another_set() -> None:
     eth1 = (3, "eth1", "02:00:00:00:00:03")
-    watch = EventFilter(75, Dependencies(cards=[eth1], pods=[]))
-    assert watch.cards == {Card(*eth1)}
+    watch = EventFilter(75, Dependencies(eni_links=[eth1], pods=[]))
+    assert watch.eni_links == {EniLink(*eth1)}
     watch.concern(link(NEWLINK, 3, "eth1"))
-    assert watch.cards == {Card(*eth1)}
+    assert watch.eni_links == {EniLink(*eth1)}
     watch.concern(link(NEWLINK, 3, "ens6"))
-    assert watch.cards == {Card(3, "ens6", eth1[2])}
+    assert watch.eni_links == {EniLink(3, "ens6", eth1[2])}
     watch.concern(link(DELLINK, 3, "ens6"))
-    assert watch.cards == frozenset()
+    assert watch.eni_links == frozenset()
 
 
 # When a boot asks
 
-ETH0, ETH1 = Card(2, "eth0", "02:00:00:00:00:00"), Card(3, "eth1", "02:00:00:00:00:01")
+ETH0, ETH1 = EniLink(2, "eth0", "02:00:00:00:00:00"), EniLink(3, "eth1", "02:00:00:00:00:01")
 ONE, BOTH = frozenset([ETH0]), frozenset([ETH0, ETH1])
-SETTLED = MetadataPoll().asked(ONE, 100.0, is_answered=True, is_complete=True)
+SETTLED = MetadataPoll().after_query(ONE, 100.0, is_answered=True, is_complete=True)
 
 
 def test_an_idle_node_sends_no_request() -> None:
     assert SETTLED.due is None
-    assert SETTLED.seen(ONE, 5000.0).due is None
+    assert SETTLED.with_links(ONE, 5000.0).due is None
 
 
-def test_a_card_that_comes_or_goes_is_asked_for_when_it_has_settled() -> None:
-    for cards in (BOTH, frozenset()):
-        changed = SETTLED.seen(cards, 200.0)
+def test_an_eni_link_that_comes_or_goes_is_asked_for_when_it_has_settled() -> None:
+    for eni_links in (BOTH, frozenset()):
+        changed = SETTLED.with_links(eni_links, 200.0)
         assert changed.due == 200.0 + SETTLING
-        assert changed.seen(cards, 200.3).due == 200.0 + SETTLING
-        assert changed.asked(cards, 201.0, is_answered=True, is_complete=True).due is None
+        assert changed.with_links(eni_links, 200.3).due == 200.0 + SETTLING
+        assert changed.after_query(eni_links, 201.0, is_answered=True, is_complete=True).due is None
 
 
 def test_what_came_and_has_gone_again_is_not_asked_for() -> None:
-    assert SETTLED.seen(BOTH, 200.0).seen(ONE, 200.1).due is None
+    assert SETTLED.with_links(BOTH, 200.0).with_links(ONE, 200.1).due is None
 
 
 def pauses(is_answered: bool, questions: int) -> list[float]:
-    inquiry, now, found = SETTLED.seen(BOTH, 200.0), 200.0, []
+    inquiry, now, found = SETTLED.with_links(BOTH, 200.0), 200.0, []
     for _number in range(questions):
         if inquiry.due is None:
             break
         found.append(inquiry.due - now)
         now = inquiry.due
-        inquiry = inquiry.asked(BOTH, now, is_answered, is_complete=False)
+        inquiry = inquiry.after_query(BOTH, now, is_answered, is_complete=False)
     return found
 
 
-def test_a_card_that_the_metadata_does_not_name_is_given_up() -> None:
+def test_an_eni_link_that_the_metadata_does_not_name_is_given_up() -> None:
     assert pauses(is_answered=True, questions=100) == [SETTLING, FIRST, 2.0, 4.0, 8.0, 16.0, 32.0, LAST]
 
 
@@ -278,15 +278,15 @@ def test_silence_is_never_given_up() -> None:
     assert len(found) == 100 and found[1:4] == [FIRST, 2.0, 4.0] and found[-1] == LONGEST
 
 
-def test_another_card_begins_anew() -> None:
+def test_another_eni_link_begins_anew() -> None:
     inquiry = SETTLED
     for _number in range(9):
-        inquiry = inquiry.asked(ONE, 300.0, is_answered=True, is_complete=False)
+        inquiry = inquiry.after_query(ONE, 300.0, is_answered=True, is_complete=False)
     assert inquiry.due is None
-    assert inquiry.asked(BOTH, 400.0, is_answered=True, is_complete=False).due == 400.0 + FIRST
+    assert inquiry.after_query(BOTH, 400.0, is_answered=True, is_complete=False).due == 400.0 + FIRST
 
 
-def test_a_card_among_pods_links_is_none() -> None:
-    found = {card.IFLA_IFNAME: b"cali1\0", card.IFLA_ADDRESS: bytes(6)}
-    assert card.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway"})) is None
-    assert card.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway", "pod_interfaces": ["veth*"]}))
+def test_an_eni_link_among_pods_links_is_none() -> None:
+    found = {eni_link.IFLA_IFNAME: b"cali1\0", eni_link.IFLA_ADDRESS: bytes(6)}
+    assert eni_link.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway"})) is None
+    assert eni_link.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway", "pod_interfaces": ["veth*"]}))

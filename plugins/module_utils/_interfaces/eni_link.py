@@ -18,7 +18,7 @@ IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINKINFO, IFLA_INFO_KIND = 1, 3, 18, 1  # includ
 KINDS = ("", "veth")
 
 
-class Card(t.NamedTuple):
+class EniLink(t.NamedTuple):
     """A network interface of the node. number: the link's index. mac: in lower case with colons."""
 
     number: int
@@ -29,14 +29,14 @@ class Card(t.NamedTuple):
         return f"{self.name} ({self.mac})"
 
 
-def of(device: int, index: int, found: dict[int, bytes], pods: t.Iterable[str]) -> Card | None:
-    """The Card for a link; None if the link is a pod's or a virtual one.
+def of(device: int, index: int, attrs: dict[int, bytes], pods: t.Iterable[str]) -> EniLink | None:
+    """The EniLink for a link; None if the link is a pod's or a virtual one.
 
-    device: the link's type (ARPHRD_*). found: its attributes. pods: patterns for the names of the node's ends of pods' links.
+    device: the link's type (ARPHRD_*). attrs: its attributes. pods: patterns for the names of the node's ends of pods' links.
     """
-    name = text(found, IFLA_IFNAME)
+    name = text(attrs, IFLA_IFNAME)
     if device != ETHER or any(fnmatch.fnmatchcase(name, pattern) for pattern in pods):
         return None
-    if text(attributes(found.get(IFLA_LINKINFO, b"")), IFLA_INFO_KIND) not in KINDS:
+    if text(attributes(attrs.get(IFLA_LINKINFO, b"")), IFLA_INFO_KIND) not in KINDS:
         return None
-    return Card(index, name, found.get(IFLA_ADDRESS, b"").hex(":"))
+    return EniLink(index, name, attrs.get(IFLA_ADDRESS, b"").hex(":"))
