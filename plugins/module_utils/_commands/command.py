@@ -92,8 +92,8 @@ def _read(words: t.Sequence[str]) -> Command:
         return Settings(_settings(words[1:]), shlex.join([name, *words[1:]]))
     if name not in _READERS:
         raise Unfit(f"a command of one of {', '.join(TOOLS)} in place of {name!r}")
-    found = _READERS[name](words[1:])
-    return Program(PROGRAMS.get(name, name), tuple(found), shlex.join([name, *found]))
+    checked = _READERS[name](words[1:])
+    return Program(PROGRAMS.get(name, name), tuple(checked), shlex.join([name, *checked]))
 
 
 def _settings(words: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -101,11 +101,11 @@ def _settings(words: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
     rest = _SETTING.sub("", text).split()
     if rest or not text:
         raise Unfit(f"sysctl -w and settings net...=NUMBER in place of {' '.join(rest)!r}")
-    found = tuple((_path(key), int(value)) for key, value in _SETTING.findall(text))
-    foreign = next((path for path, _value in found if not is_of_network(path)), None)
+    settings = tuple((_path(key), int(value)) for key, value in _SETTING.findall(text))
+    foreign = next((path for path, _value in settings if not is_of_network(path)), None)
     if foreign is not None:
         raise Unfit(f"sysctl -w and settings of a network namespace in place of {foreign!r}")
-    return found
+    return settings
 
 
 def _path(key: str) -> str:

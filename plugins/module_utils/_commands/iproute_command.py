@@ -195,8 +195,8 @@ def _command(tool: str, objects: t.Mapping[str, t.Mapping[str, Verb]], words: t.
 
 def _rest(command: str, verb: Verb, words: t.Sequence[str]) -> list[str]:
     """What follows the verb. A link's name is given with its keyword, so that the tool takes no name for a keyword."""
-    found = [*words[:1]] if words[:1] and words[0] in verb.kinds else []
-    left, is_filled = iter(words[len(found) :]), False
+    checked = [*words[:1]] if words[:1] and words[0] in verb.kinds else []
+    left, is_filled = iter(words[len(checked) :]), False
     permitted = ", ".join((*verb.kinds, *verb.keywords))
     for word in left:
         keyword = word
@@ -206,14 +206,14 @@ def _rest(command: str, verb: Verb, words: t.Sequence[str]) -> list[str]:
             keyword = verb.slot
         is_filled = is_filled or keyword == verb.slot
         check = verb.keywords[keyword]
-        found += [] if keyword == verb.slot == "to" else [keyword]
+        checked += [] if keyword == verb.slot == "to" else [keyword]
         if check:
             value = word if keyword != word else next(left, "")
             try:
-                found.append(_checked(command, keyword, check, value))
+                checked.append(_checked(command, keyword, check, value))
             except Unfit as unfit:
                 raise (Unfit(f"{unfit}; or one of {permitted}") if keyword != word else unfit) from None
-    return found
+    return checked
 
 
 def _checked(command: str, keyword: str, check: Check, word: str) -> str:

@@ -26,15 +26,15 @@ VERBS: dict[str, tuple[str, ...]] = {
 _PLACES = ("handle", "index", "position")
 
 
-def words(given: t.Sequence[str]) -> list[str]:
+def words(arguments: t.Sequence[str]) -> list[str]:
     """The one argument of nft: its commands, made from permitted tokens. Raises Unfit that names the token."""
-    found: list[str] = []
-    for command in _divided(nft_words.tokens(" ".join(given)), "a command of nft"):
+    tokens: list[str] = []
+    for command in _divided(nft_words.tokens(" ".join(arguments)), "a command of nft"):
         _check(command)
-        found += [*([";"] if found else []), *command]
-    if not found:
+        tokens += [*([";"] if tokens else []), *command]
+    if not tokens:
         raise Unfit(f"a command of nft that begins with one of {', '.join(VERBS)}")
-    return [" ".join(found)]
+    return [" ".join(tokens)]
 
 
 def allocated(script: str) -> int:

@@ -33,10 +33,10 @@ def _words(language: Language, words: t.Sequence[str]) -> list[str]:
     """The arguments, with the table first. Raises Unfit that names the word that is not permitted."""
     left = [*words]
     table = _options(left, language)
-    given = left.pop(0) if left else ""
-    verb = VERBS.get(given, given)
+    option = left.pop(0) if left else ""
+    verb = VERBS.get(option, option)
     if verb not in VERBS.values():
-        raise Unfit(f"a command of {language.program} with one of {', '.join(VERBS.values())} in place of {given!r}")
+        raise Unfit(f"a command of {language.program} with one of {', '.join(VERBS.values())} in place of {option!r}")
     chain = [left.pop(0)] if left and not left[0].startswith("-") else []
     table = _options(left, language) or table
     if not all(map(rule_words.is_chain, chain)) or not (chain or verb in ("-F", "-X")):
