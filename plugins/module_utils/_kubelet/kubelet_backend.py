@@ -31,8 +31,8 @@ def has_label(label: str, root: str = "/") -> bool:
 
 def services(root: str = "/") -> set[str]:
     """The systemd services that kubelet's processes belong to, by their control groups."""
-    found = (_service(_line(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
-    return {service for service in found if service}
+    names = (_service(_line(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
+    return {service for service in names if service}
 
 
 def _service(groups: str) -> str:

@@ -44,23 +44,23 @@ LENGTH = 255  # systemd.unit(5)
 OPTIONS: dict[str, dict[str, t.Any]] = {"before": {"type": "list", "elements": "str", "default": []}}
 
 
-def others(given: t.Iterable[str] | None) -> tuple[str, ...]:
+def others(names: t.Iterable[str] | None) -> tuple[str, ...]:
     """The units of the option ``before``, sorted, without those of STARTERS. Raises Invalid."""
-    named = {_checked(f"before[{number}]", one) for number, one in enumerate(given or ())}
+    named = {_checked(f"before[{number}]", name) for number, name in enumerate(names or ())}
     return tuple(sorted(named.difference(STARTERS)))
 
 
-def _checked(option: str, given: str) -> str:
+def _checked(option: str, name: str) -> str:
     word = r"[A-Za-z0-9:_.\\-]+"
-    if not re.fullmatch(rf"{word}(@{word})?\.(service|target)", given) or len(given) > LENGTH:
+    if not re.fullmatch(rf"{word}(@{word})?\.(service|target)", name) or len(name) > LENGTH:
         raise Invalid(
             option,
-            given,
+            name,
             f"the name of a systemd unit that ends with .service or .target, of at most {LENGTH} letters, digits and :_.\\-@",
         )
-    if given in EARLIER:
-        raise Invalid(option, given, f"a unit that starts later in the boot than {', '.join(sorted(EARLIER))}")
-    return given
+    if name in EARLIER:
+        raise Invalid(option, name, f"a unit that starts later in the boot than {', '.join(sorted(EARLIER))}")
+    return name
 
 
 def ordering(before: t.Sequence[str]) -> str:
