@@ -33,7 +33,7 @@ def read(units: Units, root: str = "/") -> dict[str, bool]:
     cloud_init = "cloud-init"
     if "routing-policy:" in _text(place / "etc/netplan/50-cloud-init.yaml"):
         cloud_init = "cloud-init, with rules"
-    found = {
+    states = {
         "NetworkManager": _units(place, units, "NetworkManager.service"),
         "nm-cloud-setup": _units(place, units, "nm-cloud-setup.timer", "nm-cloud-setup.service"),
         "netplan": (_has(place, "usr/sbin/netplan", "usr/bin/netplan"), _has(place, *_NETPLAN_FILES)),
@@ -41,7 +41,7 @@ def read(units: Units, root: str = "/") -> dict[str, bool]:
         "amazon-ec2-net-utils": (_has_unit(place, "policy-routes@.service"), bool(_winning(place))),
         "ec2-net-utils": (_has(place, "etc/udev/rules.d/53-ec2-network-interfaces.rules"), True),
     }
-    return {name: at_work for name, (is_there, at_work) in found.items() if is_there}
+    return {name: at_work for name, (is_there, at_work) in states.items() if is_there}
 
 
 def _has(place: Path, *patterns: str) -> bool:

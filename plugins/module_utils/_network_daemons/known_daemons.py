@@ -89,12 +89,12 @@ def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Sett
 
 
 def _paths(settings: t.Mapping[str, Setting]) -> str:
-    return " and ".join(dict.fromkeys(one.path for one in settings.values()))
+    return " and ".join(dict.fromkeys(setting.path for setting in settings.values()))
 
 
-def of_agents(found: t.Mapping[str, bool]) -> list[Daemon]:
-    """The agents as Daemons. found: as daemons_backend.read() returns it."""
+def of_agents(agents: t.Mapping[str, bool]) -> list[Daemon]:
+    """The agents as Daemons. agents: as daemons_backend.read() returns it."""
     idle = Agent(HARMLESS, "it is not active")
     return [
-        Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle)) for name, at_work in found.items()
+        Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle)) for name, at_work in agents.items()
     ]

@@ -58,11 +58,11 @@ def drop_in(version: int | None) -> str | None:
 def setting(files: t.Mapping[str, str], key: str) -> Setting:
     """The setting of a key. files: texts by path. The last line with a valid value wins."""
     main = [path for path in MAIN_FILES if path in files][:1]
-    found = Setting()
+    winner = Setting()
     for path in (*main, *in_order(files, DROP_IN_FOLDERS)):
         for value in _values(files[path], key):
-            found = Setting(value, path)
-    return found
+            winner = Setting(value, path)
+    return winner
 
 
 def _values(text: str, key: str) -> t.Iterator[bool]:
@@ -86,5 +86,5 @@ _WORDS = {
 
 def in_library_name(name: str) -> int | None:
     """The version in the name of systemd's library: 252 for ``libsystemd-shared-252.so`` and for ``...-252-14.el9.so``."""
-    found = re.fullmatch(r"libsystemd-shared-([0-9]{3})\b.*\.so", name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"libsystemd-shared-([0-9]{3})\b.*\.so", name)
+    return int(match[1]) if match else None

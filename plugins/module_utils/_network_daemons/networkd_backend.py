@@ -86,9 +86,9 @@ class Networkd(UndoBackend):
 
         Files that are older, by the clock of today and by that of the start, have been read.
         """
-        own = processes.network_namespace()
-        found = (pid for pid in processes.named((_PROCESS,)) if any(own) and processes.network_namespace(pid) == own)
-        ticks = next(filter(None, (processes.find(int(pid))[1] for pid in found)), None)
+        namespace = processes.network_namespace()
+        pids = (pid for pid in processes.named((_PROCESS,)) if any(namespace) and processes.network_namespace(pid) == namespace)
+        ticks = next(filter(None, (processes.find(int(pid))[1] for pid in pids)), None)
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         # The ticks are rounded down.
         if ticks is None:

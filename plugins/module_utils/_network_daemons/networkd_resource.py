@@ -27,7 +27,7 @@ def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Itera
     """True if a networkd that started at ``started`` has read all keys as "no" from files that existed by then."""
     texts = {path: file.text for path, file in configuration.items()}
     settings = [model.setting(texts, key) for key in keys]
-    return all(not one.value and configuration[one.path].changed <= started for one in settings)
+    return all(not setting.value and configuration[setting.path].changed <= started for setting in settings)
 
 
 class NetworkdSettings:
