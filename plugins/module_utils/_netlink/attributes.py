@@ -47,34 +47,34 @@ def messages(data: bytes) -> t.Iterator[Message]:
 
 def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
     """Payloads by attribute type. Netlink pads attributes to four bytes."""
-    found = {}
+    attrs = {}
     end, unpack = len(data), ATTRIBUTE.unpack_from
     while offset < end:
         length, kind = unpack(data, offset)
-        found[kind & TYPE_MASK] = data[offset + 4 : offset + length]
+        attrs[kind & TYPE_MASK] = data[offset + 4 : offset + length]
         offset += (length + 3) & ~3
-    return found
+    return attrs
 
 
 def elements(data: bytes) -> list[bytes]:
     """The payloads of a list, whose attributes all have one type, in order."""
-    found, offset = [], 0
+    payloads, offset = [], 0
     while offset < len(data):
         length, _kind = ATTRIBUTE.unpack_from(data, offset)
-        found.append(data[offset + 4 : offset + length])
+        payloads.append(data[offset + 4 : offset + length])
         offset += (length + 3) & ~3
-    return found
+    return payloads
 
 
-def u32(found: dict[int, bytes], kind: int) -> int:
+def u32(attrs: dict[int, bytes], kind: int) -> int:
     """An integer attribute, in the node's byte order; 0 if it is missing."""
-    return int.from_bytes(found.get(kind, b""), sys.byteorder)
+    return int.from_bytes(attrs.get(kind, b""), sys.byteorder)
 
 
-def text(found: dict[int, bytes], kind: int) -> str:
-    return found.get(kind, b"").rstrip(b"\0").decode(errors="replace")
+def text(attrs: dict[int, bytes], kind: int) -> str:
+    return attrs.get(kind, b"").rstrip(b"\0").decode(errors="replace")
 
 
-def pack(found: t.Mapping[int, bytes]) -> bytes:
+def pack(attrs: t.Mapping[int, bytes]) -> bytes:
     """The attributes encoded for a message, with padding."""
-    return b"".join(ATTRIBUTE.pack(4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in found.items())
+    return b"".join(ATTRIBUTE.pack(4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in attrs.items())

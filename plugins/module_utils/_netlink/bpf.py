@@ -65,13 +65,13 @@ def at_ingress(link: str) -> list[Program]:
 def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
     """All programs and filters by link. links: names by index. Raises Failure if the kernel refuses to tell."""
     directions = {index: FILTERED[kind] for index, kind in rtnetlink.qdiscs() if kind in FILTERED}
-    found = {}
+    programs = {}
     for index, link in links.items():
-        found[link] = list(_by_number(link, index, (INGRESS, EGRESS)))
+        programs[link] = list(_by_number(link, index, (INGRESS, EGRESS)))
         for direction in directions.get(index, ()):
             filters = rtnetlink.filters(index, CLSACT[direction])
-            found[link] += [Program("tc", one.name, direction, one.kind) for one in filters]
-    return found
+            programs[link] += [Program("tc", attached.name, direction, attached.kind) for attached in filters]
+    return programs
 
 
 def _by_number(link: str, index: int, directions: t.Sequence[str]) -> t.Iterator[Program]:

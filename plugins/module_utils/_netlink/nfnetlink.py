@@ -99,8 +99,8 @@ class Chain(t.NamedTuple):
 def chains(family: str) -> list[Chain]:
     """The chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
     bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
-    found = (attributes(body, 4) for body in bodies)
-    return [Chain(text(one, CHAIN_TABLE), text(one, CHAIN_NAME), CHAIN_HOOK in one) for one in found]
+    listed = (attributes(body, 4) for body in bodies)
+    return [Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs) for attrs in listed]
 
 
 def ipsets() -> list[str]:
@@ -129,15 +129,15 @@ class Rule(t.NamedTuple):
 def rules(family: str, table: str) -> list[Rule]:
     """A table's rules, chain by chain, in order; empty if there is no table. Raises Failure if they change at every attempt."""
     bodies = wire.dump(GET_RULE, _of_table(family, table), f"the rules of table {family} {table}", _open)
-    found = (attributes(body, 4) for body in bodies)
+    listed = (attributes(body, 4) for body in bodies)
     return [
         Rule(
-            one[RULE_CHAIN].rstrip(b"\0").decode(),
-            int.from_bytes(one[RULE_HANDLE], "big"),
-            one.get(RULE_EXPRESSIONS, b""),
-            one.get(RULE_USERDATA, b""),
+            attrs[RULE_CHAIN].rstrip(b"\0").decode(),
+            int.from_bytes(attrs[RULE_HANDLE], "big"),
+            attrs.get(RULE_EXPRESSIONS, b""),
+            attrs.get(RULE_USERDATA, b""),
         )
-        for one in found
+        for attrs in listed
     ]
 
 

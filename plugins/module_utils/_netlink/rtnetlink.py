@@ -45,7 +45,7 @@ def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_
     index = index_of(link)
     if not index:
         return set()
-    return {one.name for parent in parents for one in filters(index, parent) if one.kind == BPF} - {""}
+    return {bpf_filter.name for parent in parents for bpf_filter in filters(index, parent) if bpf_filter.kind == BPF} - {""}
 
 
 class Filter(t.NamedTuple):
@@ -57,13 +57,13 @@ class Filter(t.NamedTuple):
 
 def filters(index: int, parent: int) -> list[Filter]:
     """The filters on the clsact qdisc of the link with this index. parent: the direction."""
-    found = []
+    listed = []
     for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, TRAFFIC.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
         of_filter = attributes(answer, TRAFFIC.size)
         if TCA_OPTIONS in of_filter:  # before its filters the kernel lists each priority, which has none
             kind = text(of_filter, TCA_KIND)
-            found.append(Filter(kind, text(attributes(of_filter[TCA_OPTIONS]), TCA_BPF_NAME) if kind == BPF else ""))
-    return found
+            listed.append(Filter(kind, text(attributes(of_filter[TCA_OPTIONS]), TCA_BPF_NAME) if kind == BPF else ""))
+    return listed
 
 
 def qdiscs() -> list[tuple[int, str]]:
@@ -74,12 +74,12 @@ def qdiscs() -> list[tuple[int, str]]:
 
 def xdp_programs(index: int) -> set[int]:
     """IDs of the XDP programs on the link with this index."""
-    found = set()
+    ids = set()
     for answer in _ask(message(RTM_GETLINK, 0, LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0))):
         xdp = attributes(attributes(answer, LINK.size).get(IFLA_XDP, b""))
-        found = {u32(xdp, kind) for kind in IFLA_XDP_PROG_IDS}
+        ids = {u32(xdp, kind) for kind in IFLA_XDP_PROG_IDS}
         break
-    return found - {0}
+    return ids - {0}
 
 
 def link_towards(address: ipaddress.IPv6Address) -> str | None:
