@@ -140,27 +140,27 @@ def restoration(removals: t.Sequence[Removed], chains: Chains, obstacle: t.Calla
     removals: newest first. chains: their rules now. obstacle: tells why a rule must not be restored, or nothing.
     """
     now = dict(chains)
-    oldest = {(one.place, one.rules[number].text): one for one in removals for number in one.gone}
+    oldest = {(removal.place, removal.rules[number].text): removal for removal in removals for number in removal.gone}
     rules: list[tuple[Place, str]] = []
     removed: list[Removed] = []
     barred: dict[Removed, frozenset[int]] = {}
     differences: list[str] = []
     for taken in removals:
         place = taken.place
-        own = {number for number in taken.gone if oldest[place, taken.rules[number].text] is taken}
-        obstacles = {number: obstacle(place, taken.rules[number]) for number in sorted(own)}
+        oldest_here = {number for number in taken.gone if oldest[place, taken.rules[number].text] is taken}
+        obstacles = {number: obstacle(place, taken.rules[number]) for number in sorted(oldest_here)}
         kept = frozenset(number for number, why in obstacles.items() if why)
         differences += [f"{place}: {taken.rules[number].text}: {obstacles[number]}" for number in sorted(kept)]
         if kept:
             barred[taken] = kept
-        one = taken.without(kept | (taken.gone - own))
-        merge = put_back(now.get(place, ()), one)
+        removal = taken.without(kept | (taken.gone - oldest_here))
+        merge = put_back(now.get(place, ()), removal)
         now[place] = merge.rules
         rules += [(place, merge.rules[position].text) for position in merge.added]
         differences += [f"{place}: {text} exists already" for text in merge.present]
         if merge.moved and merge.added:
             differences.append(f"{place}: other rules were added, removed or moved since, so the order may differ")
-        missing = frozenset(number for number in one.gone if one.rules[number].text not in merge.present)
+        missing = frozenset(number for number in removal.gone if removal.rules[number].text not in merge.present)
         if missing:
-            removed.append(one._replace(gone=missing))
+            removed.append(removal._replace(gone=missing))
     return Restoration(tuple(rules), tuple(removed), barred, tuple(differences))

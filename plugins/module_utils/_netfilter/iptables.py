@@ -68,8 +68,8 @@ class Rule(t.NamedTuple):
 
 def table_at(place: str) -> Table | None:
     """The table at a place such as "ip nat (nft)"; None if iptables has no such table."""
-    found = re.fullmatch(r"(ip6?) (raw|mangle|nat|filter|security) \((nft|legacy)\)", place)
-    return Table(*found.groups()) if found else None
+    match = re.fullmatch(r"(ip6?) (raw|mangle|nat|filter|security) \((nft|legacy)\)", place)
+    return Table(*match.groups()) if match else None
 
 
 Meaning = t.Mapping[str, str]
@@ -86,12 +86,12 @@ def removal(taken: Taken, now: Chains) -> str:
     """
     left = {chain: [rule.text for rule in rules] for chain, rules in now.items()}
     lines = []
-    for one in taken.rules:
-        there = left.get(one.place.chain, [])
-        for number in sorted(one.gone):
-            if one.rules[number].text in there:
-                there.remove(one.rules[number].text)
-                lines.append(f"-D {one.place.chain} {one.rules[number].text}")
+    for removed in taken.rules:
+        there = left.get(removed.place.chain, [])
+        for number in sorted(removed.gone):
+            if removed.rules[number].text in there:
+                there.remove(removed.rules[number].text)
+                lines.append(f"-D {removed.place.chain} {removed.rules[number].text}")
     lines += [f"-X {chain}" for chain in taken.chains if left.get(chain) == []]
     return _script(taken.table, lines) if lines else ""
 
@@ -103,9 +103,9 @@ def restoration(taken: Taken, now: Chains) -> str:
     """
     lines = [f"-N {chain}" for chain in taken.chains if chain not in now]
     chains = dict(now)
-    for one in taken.rules:
-        name = one.place.chain
-        merge = put_back(chains.get(name, ()), one)
+    for removed in taken.rules:
+        name = removed.place.chain
+        merge = put_back(chains.get(name, ()), removed)
         chains[name] = merge.rules
         lines += [f"-I {name} {number + 1} {merge.rules[number].text}" for number in merge.added]
     return _script(taken.table, lines) if lines else ""
@@ -117,14 +117,14 @@ def _script(table: Table, lines: t.Iterable[str]) -> str:
 
 def chains(saved: str) -> dict[str, tuple[ListedRule, ...]]:
     """The chains in the output of iptables-save -t, with their rules."""
-    found: dict[str, list[ListedRule]] = {}
+    rules_of: dict[str, list[ListedRule]] = {}
     for line in saved.splitlines():
         if line.startswith(":"):
-            found.setdefault(line[1:].split(" ", 1)[0], [])
+            rules_of.setdefault(line[1:].split(" ", 1)[0], [])
         elif line.startswith("-A "):
             chain, _blank, text = line[3:].partition(" ")
-            found.setdefault(chain, []).append(ListedRule(text))
-    return {chain: tuple(rules) for chain, rules in found.items()}
+            rules_of.setdefault(chain, []).append(ListedRule(text))
+    return {chain: tuple(rules) for chain, rules in rules_of.items()}
 
 
 def rules(table: Table, saved: str) -> list[Rule]:
@@ -137,7 +137,7 @@ def meaning(text: str) -> Meaning:
 
     Names of matches (-m) and comments are left out: the former follow from the options, and the latter match nothing.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     name = ""
     is_negated = False
     for word in _words(text):
@@ -145,10 +145,10 @@ def meaning(text: str) -> Meaning:
             is_negated = True
         elif word.startswith("-") and len(word) > 1 and not word[1].isdigit():
             name, is_negated = ("! " if is_negated else "") + word, False
-            found[name] = ""
+            values[name] = ""
         elif name:
-            found[name] = f"{found[name]} {word}".strip()
-    return {name: value for name, value in found.items() if name not in ("-m", "--comment")}
+            values[name] = f"{values[name]} {word}".strip()
+    return {name: value for name, value in values.items() if name not in ("-m", "--comment")}
 
 
 def _words(text: str) -> list[str]:
@@ -168,14 +168,14 @@ def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
 
 def target(text: str) -> str:
     """The target of a rule, or the chain to which it jumps; empty if it has none."""
-    given = meaning(text)
-    return given.get("-j", given.get("-g", ""))
+    values = meaning(text)
+    return values.get("-j", values.get("-g", ""))
 
 
-def taken(found: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:
-    """The objects to remove, by table. found: place and text of each rule; names: of chains; listed: all rules of their
+def taken(rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:
+    """The objects to remove, by table. rules: place and text of each rule; names: of chains; listed: all rules of their
     tables."""
-    wanted = {*found}
+    wanted = {*rules}
     chains_of: dict[Table, list[str]] = {}
     for table, name in names:
         chains_of.setdefault(table, []).append(name)
@@ -183,9 +183,9 @@ def taken(found: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str
     for rule in listed:
         rules_of.setdefault(rule.table, {}).setdefault(rule.chain, []).append(rule)
     return [
-        one
+        of_table
         for table in dict.fromkeys((*rules_of, *chains_of))
-        if (one := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != Taken(table)
+        if (of_table := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != Taken(table)
     ]
 
 

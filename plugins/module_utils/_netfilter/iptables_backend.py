@@ -104,20 +104,20 @@ def read(
     is_strict: whether a program that fails raises Failure. A table that iptables cannot show is unread even then.
     """
     existing = {place for place, _chain in chains}
-    found: list[Rule] = []
+    rules_read: list[Rule] = []
     unread: dict[Table, str] = {}
     for family, wanted in names.items():
         legacy = chains_backend.legacy_tables(chains_backend.LEGACY[family][0])
         for name in wanted:
             nft = Table(family, name, "nft")
             for table in [nft] * (str(nft) in existing) + [Table(family, name, "legacy")] * (name in legacy):
-                why = _read(run, table, found, is_strict)
+                why = _read(run, table, rules_read, is_strict)
                 if why:
                     unread[table] = why
-    return Read(tuple(found), unread)
+    return Read(tuple(rules_read), unread)
 
 
-def _read(run: process.Runner, table: Table, found: list[Rule], is_strict: bool) -> str:
+def _read(run: process.Runner, table: Table, listed: list[Rule], is_strict: bool) -> str:
     """Appends the table's rules, and returns why they could not be read; empty if they were."""
     tool = f"{PROGRAMS[table.family]}-{table.backend}-save"
     path = process.find(tool)
@@ -130,5 +130,5 @@ def _read(run: process.Runner, table: Table, found: list[Rule], is_strict: bool)
         if done.rc and is_strict:
             raise Failure(f"{tool}, table {table}: {said[-1] if said else f'exit status {done.rc}'}")
         return f"Table {table} was not read: {tool} answered {said[-1] if said else done.rc!r}. List it with nft instead."
-    found += rules(table, done.stdout)
+    listed += rules(table, done.stdout)
     return ""

@@ -31,17 +31,17 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
     refused: list[tuple[str, str]] = []
     known: set[str] = set()  # thousands of rules have a few shapes
     for line in saved.splitlines():
-        given = line.strip().replace("\t", " ")
-        if given and not given.startswith("#"):
+        text = line.strip().replace("\t", " ")
+        if text and not text.startswith("#"):
             try:
-                if not given.isprintable():
+                if not text.isprintable():
                     raise Unfit("a line of printable characters")
-                shape = _shape(given, language)
-                lines.append(given if shape in known else _line(given, language))
+                shape = _shape(text, language)
+                lines.append(text if shape in known else _line(text, language))
                 if shape:
                     known.add(shape)
             except Unfit as unfit:
-                refused.append((given, str(unfit)))
+                refused.append((text, str(unfit)))
     return Restored("\n".join([*lines, ""]), refused)
 
 

@@ -41,8 +41,8 @@ def split(line: str) -> list[str]:
     return [_QUOTED.sub(_unquoted, word) if '"' in word else word for word in _WORD.findall(line)]
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    return _ESCAPED.sub(r"\1", found[1]) if "\\" in found[1] else found[1]
+def _unquoted(match: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", match[1]) if "\\" in match[1] else match[1]
 
 
 @functools.lru_cache(maxsize=10_000)  # most words are in many lines
@@ -105,7 +105,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
     words: of printable characters.
     An option is permitted by its whole name, and only if the rule has named its match, protocol or target before.
     """
-    found: list[str] = []
+    checked: list[str] = []
     known = [language.rule]
     texts = language.texts | language.quoted
     place, last = 0, len(words)
@@ -113,7 +113,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
         word = words[place]
         place += 1
         if word == "!" and place < last:
-            found.append(word)
+            checked.append(word)
             continue
         option, equals, value = word.partition("=") if word[:2] == "--" and "=" in word else (word, "", "")
         arity = _arity(option, known)
@@ -137,8 +137,8 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
             known.append(_options_of(option, values[-1], language))
         elif option in ("-g", "--goto") and not is_chain(values[-1]):
             raise Unfit(f"a rule with the name of a chain in place of {values[-1]!r}")
-        found += [option, *values]
-    return found
+        checked += [option, *values]
+    return checked
 
 
 def _arity(option: str, known: t.Iterable[Options]) -> int:
