@@ -87,13 +87,13 @@ def from_save(backend: str, text: str) -> dict[Place, tuple[Rule, ...]]:
 
 def policies(backend: str, text: str) -> dict[Place, str]:
     """The policies of all chains in a text as from_save() parses it."""
-    found = {}
+    by_place = {}
     table = ""
     for next_table, chain, policy in _HEADING.findall(text):
         table = next_table or table
         if chain:
-            found[Place(backend, table, chain)] = policy
-    return found
+            by_place[Place(backend, table, chain)] = policy
+    return by_place
 
 
 def _appended(line: str) -> tuple[str, Rule]:
@@ -105,9 +105,9 @@ def _appended(line: str) -> tuple[str, Rule]:
 
 def _rule(text: str) -> Rule:
     for pattern in (_LISTED_COUNTERS, _OPTION_COUNTERS):
-        found = pattern.search(text)
-        if found:
-            return Rule(text[: found.start()].rstrip(), (int(found[1]), int(found[2])))
+        match = pattern.search(text)
+        if match:
+            return Rule(text[: match.start()].rstrip(), (int(match[1]), int(match[2])))
     return Rule(text.rstrip())
 
 
@@ -121,10 +121,10 @@ def inserted(chain: str, position: int, rule: Rule) -> str:
 def meaning(text: str) -> Meaning:
     """A rule's options in their normal form. Rules whose meanings are equal match the same frames and act alike."""
     options = [(name, negated, _value(name, value)) for name, negated, value in _options(text)]
-    given = {name for name, _negated, _value in options}
+    present = {name for name, _negated, _value in options}
     for name, negated, target in list(options):
         default = _DEFAULT_TARGETS.get(target) if name == "-j" and not negated else None
-        if default and default[0] not in given:
+        if default and default[0] not in present:
             options.append((default[0], False, default[1].lower()))
     return frozenset(options)
 
@@ -213,15 +213,15 @@ def needles(text: str) -> tuple[bytes, ...]:
     They are addresses without masks, in network order, and names of links. An ebtables extension, a comparison of nf_tables
     and a header rewrite all store them in this form.
     """
-    found = []
+    encoded = []
     for name, _negated, value in meaning(text):
         if name in _MAC_OPTIONS and _MAC.fullmatch(value):
-            found.append(bytes.fromhex(value.replace(":", "")))
+            encoded.append(bytes.fromhex(value.replace(":", "")))
         elif name in _IP_OPTIONS and value.endswith("/128" if ":" in value else "/32"):
-            found.append(fields.address(value.partition("/")[0])[1])
+            encoded.append(fields.address(value.partition("/")[0])[1])
         elif name in _LINK_OPTIONS and value:
-            found.append(value.rstrip("+").encode())
-    return tuple(found)
+            encoded.append(value.rstrip("+").encode())
+    return tuple(encoded)
 
 
 class Owned(t.NamedTuple):

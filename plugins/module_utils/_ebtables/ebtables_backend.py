@@ -73,18 +73,18 @@ class Ebtables(UndoBackend):
 
     def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[Rule, ...]]:
         """The rules by chain. An unused backend has none, and reading it loads no kernel module."""
-        found: dict[Place, tuple[Rule, ...]] = {}
+        chains: dict[Place, tuple[Rule, ...]] = {}
         for backend in backends:
-            found.update(self._backends[backend].read())
-        return found
+            chains.update(self._backends[backend].read())
+        return chains
 
     def policies(self) -> dict[Place, str]:
         """The policies of the chains that were read last. Parsed only here, because a listing may have 10,000 rules."""
-        found: dict[Place, str] = {}
+        by_place: dict[Place, str] = {}
         for name, backend in self._backends.items():
             for text in backend.listings.values():
-                found.update(ebtables.policies(name, text))
-        return found
+                by_place.update(ebtables.policies(name, text))
+        return by_place
 
     def perform(self, operation: Operation) -> None:
         """Does one operation. Raises Failure with what the tool or the kernel answered."""
@@ -118,11 +118,11 @@ class _Nft:
         self._run = run
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
-        self._seen: _Look | None = None  # kept for ``take``: a listing takes longer than all else
+        self._last: _Look | None = None  # kept for ``take``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
-        self._seen = self._look()
-        return self._seen.chains
+        self._last = self._look()
+        return self._last.chains
 
     def _look(self) -> _Look:
         """Lists the rules, each once; starts no process if there are none.
@@ -144,7 +144,7 @@ class _Nft:
                     f" not. Nothing was changed. Run {tool} by hand, and reinstall package iptables if it prints no rules"
                 )
             # The policy of a chain without a hook, whatever its name, is a rule at its end, which is not listed (iptables 1.8).
-            built_in = {Place(NFT, one.table, one.name) for one in nfnetlink.chains(BRIDGE) if one.has_hook} & chains.keys()
+            built_in = {Place(NFT, base.table, base.name) for base in nfnetlink.chains(BRIDGE) if base.has_hook} & chains.keys()
             is_kept = sum(map(len, current.values())) == len(before)  # then a listing of the same length is whole
             if all(
                 is_kept and len(rules) == len(chains.get(place, ())) or ebtables.has_each_once(chains.get(place, ()), rules)
@@ -156,12 +156,12 @@ class _Nft:
 
     def _lasting(self, before: t.Collection[tuple[str, int]]) -> dict[Place, list[Owned]]:
         """The rules that existed ``before`` and still exist."""
-        found: dict[Place, list[Owned]] = {}
+        lasting: dict[Place, list[Owned]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
                 if (table, rule.handle) in before:
-                    found.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
-        return found
+                    lasting.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
+        return lasting
 
     def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
         if not kernel.is_ready("nf_tables"):
@@ -190,7 +190,7 @@ class _Nft:
 
     def _take(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
         for _try in range(TRIES):
-            look, self._seen = self._seen or self._look(), None
+            look, self._last = self._last or self._look(), None
             doomed = self._to_delete(to_remove, look)
             if doomed is None:
                 continue
@@ -229,7 +229,9 @@ class _Nft:
                 return
             done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
             then = self.read()
-            if done.rc == 0 and all(chain.is_put_back(then.get(one.place, ()), one, merges[one.place]) for one in removed):
+            if done.rc == 0 and all(
+                chain.is_put_back(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
+            ):
                 return
             if _texts(then) == _texts(now):
                 raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
@@ -256,10 +258,10 @@ class _Legacy:
                 " this backend were not read. Install the package and run again."
             )
             return {}
-        found: dict[Place, tuple[Rule, ...]] = {}
+        chains: dict[Place, tuple[Rule, ...]] = {}
         for table in used:
-            found.update(self._list(table))
-        return found
+            chains.update(self._list(table))
+        return chains
 
     def _list(self, table: str) -> dict[Place, tuple[Rule, ...]]:
         # Not by ebtables-legacy-save, which runs the ebtables of nf_tables if the alternatives say so.
@@ -295,10 +297,10 @@ class _Legacy:
 
     def put_back(self, removed: t.Sequence[Removed]) -> None:
         def insertions(table: str, chains: Chains) -> list[str]:
-            here = [one for one in removed if one.place.table == table]
+            here = [removal for removal in removed if removal.place.table == table]
             return _lines(_merged(chains, here)).get(table, [])
 
-        self._edit({one.place.table for one in removed}, insertions)
+        self._edit({removal.place.table for removal in removed}, insertions)
 
     def _edit(self, tables: t.Collection[str], edits: t.Callable[[str, Chains], list[str]]) -> None:
         with _lock():
@@ -357,7 +359,7 @@ def _take(descriptor: int, deadline: float) -> None:
 
 
 def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
-    return {one.place: {one.rules[number].text for number in one.gone} for one in removed}
+    return {removal.place: {removal.rules[number].text for number in removal.gone} for removal in removed}
 
 
 def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
@@ -370,7 +372,7 @@ def _texts(chains: Chains) -> dict[Place, list[str]]:
 
 
 def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:
-    return {one.place: chain.put_back(now.get(one.place, ()), one) for one in removed}
+    return {removal.place: chain.put_back(now.get(removal.place, ()), removal) for removal in removed}
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
