@@ -27,7 +27,7 @@ class RootedFiles(files.Files):
     def _at(self, path: str) -> str:
         return path if path.startswith(f"{self._root}/") else f"{self._root}{path}"
 
-    def read(self, path: str) -> files.Found | None:
+    def read(self, path: str) -> files.State | None:
         return super().read(self._at(path))
 
     def is_folder(self, path: str) -> bool:

@@ -39,9 +39,9 @@ def loaded_path(backend: files.Files, unit: str) -> str:
 
     The file there is the collection's, whatever it contains.
     """
-    found = backend.read(units.path_of(unit))
-    if isinstance(found, files.Content) and found.text.startswith(HEADING):
-        return boot_unit.loaded_path(found.text)
+    current = backend.read(units.path_of(unit))
+    if isinstance(current, files.Content) and current.text.startswith(HEADING):
+        return boot_unit.loaded_path(current.text)
     return ""
 
 
@@ -89,10 +89,10 @@ class BootFiles:
 
     def observe(self) -> Known:
         loaded, path = loaded_path(self.backend, self._unit), record(self._unit)
-        found = self.backend.read(path)
-        if found is None and not self._is_moving(loaded) and not self.backend.is_left_over(path):
+        current = self.backend.read(path)
+        if current is None and not self._is_moving(loaded) and not self.backend.is_left_over(path):
             return Known(loaded)
-        recorded = paths_in(found.text) if isinstance(found, files.Content) else ()
+        recorded = paths_in(current.text) if isinstance(current, files.Content) else ()
         return Known(loaded, frozenset(recorded), self._record(()).observe())
 
     def _is_moving(self, loaded: str) -> bool:
@@ -102,21 +102,21 @@ class BootFiles:
     def _record(self, paths: t.Collection[str]) -> ManagedFiles:
         """The record with these paths; without paths, its absence."""
         path = record(self._unit)
-        desired = NOTE + "".join(f"{one}\n" for one in sorted(paths)) if paths else None
+        desired = NOTE + "".join(f"{path}\n" for path in sorted(paths)) if paths else None
         return ManagedFiles(self.backend, [managed_files.text(path, desired)], "permanent", claimed=(path,))
 
     def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         """The steps that write the record, and the steps that remove it."""
-        seen = known.record
+        recorded = known.record
         coming: tuple[Step, ...] = ()
-        if seen is None:
+        if recorded is None:
             return (), ()
         if self._is_moving(known.loaded):
             announced = self._record({*known.recorded, known.loaded, self.path} - {""})
-            coming, seen = announced.plan(seen).steps, announced.reached(seen)
+            coming, recorded = announced.plan(recorded).steps, announced.reached(recorded)
         if not self.arriving:  # absent needs no space: the record serves a run that is killed, and files go all the same
             coming = tuple(step._replace(is_optional=isinstance(step.do, files.Put)) for step in coming)
-        return coming, self._record(()).plan(seen).steps
+        return coming, self._record(()).plan(recorded).steps
 
     def leaving(self, path: str) -> list[Entry]:
         """Entries that remove the files at a path, except files that arrive.
@@ -152,7 +152,7 @@ class Arriving:
 
     def plan(self, observed: ObservedBootFiles) -> Plan:
         coming, _going = self._of.noting(observed.known)
-        plans = [current.plan(seen) for current, seen in zip(self._current(observed.known.loaded), observed.files)]
+        plans = [current.plan(state) for current, state in zip(self._current(observed.known.loaded), observed.files)]
         return _joined(plans, before=coming)
 
     @property
@@ -178,13 +178,13 @@ class Leaving:
     def observe(self) -> ObservedBootFiles:
         known = self._of.observe()
         observed = tuple(current.observe() for current in self._current(known))
-        found = [path for one in observed for path, what in one.found.items() if what is not None]
-        self.name = ", ".join(found) or self.name  # kept for the diff, which is shown after the files are removed
+        paths = [path for group in observed for path, current in group.states.items() if current is not None]
+        self.name = ", ".join(paths) or self.name  # kept for the diff, which is shown after the files are removed
         return ObservedBootFiles(known, observed)
 
     def plan(self, observed: ObservedBootFiles) -> Plan:
         _coming, going = self._of.noting(observed.known)
-        plans = [current.plan(seen) for current, seen in zip(self._current(observed.known), observed.files)]
+        plans = [current.plan(state) for current, state in zip(self._current(observed.known), observed.files)]
         return _joined(plans, after=going)
 
     @property
@@ -195,7 +195,7 @@ class Leaving:
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
     """One plan of these plans and steps. The record's text is not in the diff, because the record does not outlast the run."""
     steps = (*before, *(step for plan in plans for step in plan.steps), *after)
-    texts = ("\n".join(filter(None, part)) for part in ((one.before for one in plans), (one.after for one in plans)))
+    texts = ("\n".join(filter(None, part)) for part in ((plan.before for plan in plans), (plan.after for plan in plans)))
     return Plan(steps, *texts)
 
 

@@ -25,9 +25,9 @@ def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[st
 
     unit: gives the unit for an interpreter. Raises Refusal if the node has no suitable interpreter.
     """
-    found = backend.read(units.path_of(unit("").name))
-    named = boot_unit.interpreter(found.text) if isinstance(found, files.Content) else ""
-    if named and found == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
+    current = backend.read(units.path_of(unit("").name))
+    named = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
+    if named and current == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
         name = unit(named).name
         if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not Verdict.FAILED:
             return named

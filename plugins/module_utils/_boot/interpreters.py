@@ -33,7 +33,7 @@ def _defect(path: str) -> str:
     if not os.path.isabs(path):
         return "is not an absolute path"
     real = os.path.realpath(path)
-    if any(f"{one}/".startswith(FLEETING) for one in (path, real)):
+    if any(f"{place}/".startswith(FLEETING) for place in (path, real)):
         return "lies where a boot may not find it"
     try:
         status = os.stat(real)
@@ -72,8 +72,8 @@ def _candidates() -> t.Iterator[str]:
     if sys.executable:
         yield _without_version(sys.executable, folders)
     yield from (f"{folder}/python3" for folder in folders if os.path.lexists(f"{folder}/python3"))
-    found = [path for folder in folders for path in Path(folder).glob("python3.*") if path.suffix[1:].isdigit()]
-    yield from map(str, sorted(found, key=lambda path: -int(path.suffix[1:])))
+    paths = [path for folder in folders for path in Path(folder).glob("python3.*") if path.suffix[1:].isdigit()]
+    yield from map(str, sorted(paths, key=lambda path: -int(path.suffix[1:])))
 
 
 def _without_version(path: str, folders: t.Collection[str]) -> str:

@@ -56,13 +56,13 @@ def archive(program: str, loaded: t.Collection[str] = ()) -> str:
 
 def sources(names: t.Iterable[str]) -> dict[str, str]:
     """By name, the sources of these modules and of all modules that they import, directly or not."""
-    ahead, found = [*names], {}
+    ahead, texts = [*names], {}
     while ahead:
         name = ahead.pop()
-        if name not in found:
-            found[name] = _source(name)
-            ahead += imported(name.partition(".")[0], found[name])
-    return found
+        if name not in texts:
+            texts[name] = _source(name)
+            ahead += imported(name.partition(".")[0], texts[name])
+    return texts
 
 
 def _source(name: str) -> str:

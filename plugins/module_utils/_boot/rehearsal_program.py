@@ -51,9 +51,9 @@ def _source(name: str) -> str:
 
 def _import(name: str, names: t.Sequence[str]) -> None:
     module = importlib.import_module(name)
-    for one in names:
-        if not hasattr(module, one):
-            importlib.import_module(f"{name}.{one}")
+    for member in names:
+        if not hasattr(module, member):
+            importlib.import_module(f"{name}.{member}")
 
 
 def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
@@ -62,7 +62,7 @@ def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
         return
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     inner = [node for function in functions for node in ast.walk(function)]
-    optional = {id(node) for one in inner if isinstance(one, ast.Try) and _is_optional(one) for node in one.body}
+    optional = {id(node) for block in inner if isinstance(block, ast.Try) and _is_optional(block) for node in block.body}
     for node in inner:
         if id(node) not in optional and (isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)):
             yield node
@@ -70,4 +70,4 @@ def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
 
 def _is_optional(block: ast.Try) -> bool:
     """True if the block handles an import that fails."""
-    return any(isinstance(one.type, ast.Name) and one.type.id == "ImportError" for one in block.handlers)
+    return any(isinstance(handler.type, ast.Name) and handler.type.id == "ImportError" for handler in block.handlers)

@@ -12,27 +12,27 @@ import hashlib
 from . import files
 
 
-def shown(path: str, before: files.Found | None, after: files.Found | None) -> tuple[str, str]:
+def shown(path: str, before: files.State | None, after: files.State | None) -> tuple[str, str]:
     """The two states for the diff, with a line about mode and owner if these differ."""
-    contents = [one for one in (before, after) if isinstance(one, files.Content)]
-    has_moved = len({(one.mode, one.owner) for one in contents}) == 2
-    first, second = ((_rights(path, one) if has_moved else "") + _readable(path, one) for one in (before, after))
+    contents = [state for state in (before, after) if isinstance(state, files.Content)]
+    has_moved = len({(state.mode, state.owner) for state in contents}) == 2
+    first, second = ((_rights(path, state) if has_moved else "") + _readable(path, state) for state in (before, after))
     return first, second
 
 
-def _rights(path: str, found: files.Found | None) -> str:
-    if not isinstance(found, files.Content):
+def _rights(path: str, state: files.State | None) -> str:
+    if not isinstance(state, files.Content):
         return ""
-    return f"# {path}: mode {found.mode:04o}, owner {found.owner[0]}:{found.owner[1]}\n"
+    return f"# {path}: mode {state.mode:04o}, owner {state.owner[0]}:{state.owner[1]}\n"
 
 
-def _readable(path: str, found: files.Found | None) -> str:
+def _readable(path: str, state: files.State | None) -> str:
     """A link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
-    if isinstance(found, files.Target):
-        return f"# {path} -> {found.path}\n"
-    if not isinstance(found, files.Content):
+    if isinstance(state, files.Target):
+        return f"# {path} -> {state.path}\n"
+    if not isinstance(state, files.Content):
         return ""
-    if found.text.isascii() and "\0" not in found.text:
-        return found.text
-    raw = found.text.encode("utf-8", "surrogateescape")
+    if state.text.isascii() and "\0" not in state.text:
+        return state.text
+    raw = state.text.encode("utf-8", "surrogateescape")
     return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

@@ -48,7 +48,7 @@ class Other(t.NamedTuple):
     kind: str
 
 
-Found = t.Union[Content, Target, Other]
+State = t.Union[Content, Target, Other]
 
 
 class Put(t.NamedTuple):
@@ -133,7 +133,7 @@ class Files(UndoBackend):
     OPERATIONS = t.get_args(Operation)
     VALUES = (Content, Target)
 
-    def read(self, path: str) -> Found | None:
+    def read(self, path: str) -> State | None:
         """The object at a path; None for none."""
         with answering(path):
             try:
@@ -166,14 +166,14 @@ class Files(UndoBackend):
 
         A folder that does not exist is in the file system of the nearest folder above it.
         """
-        found, path = "", os.path.realpath(folder)
+        top, path = "", os.path.realpath(folder)
         while True:
             with answering(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if not os.statvfs(path).f_flag & os.ST_RDONLY:
-                    return found
-                found = path
+                    return top
+                top = path
             if path == "/":
-                return found
+                return top
             path = os.path.dirname(path)
 
     def is_left_over(self, path: str) -> bool:
@@ -198,8 +198,8 @@ class Files(UndoBackend):
         """What differs from what the operation should have left; see UndoBackend."""
         path = operation.path
         if isinstance(operation, Put):
-            found = self.read(path)
-            return [] if found == operation.desired else [f"{path} is not as it was" if found else f"{path} is not there"]
+            current = self.read(path)
+            return [] if current == operation.desired else [f"{path} is not as it was" if current else f"{path} is not there"]
         if isinstance(operation, MakeFolder):
             return [] if self.is_folder(path) else [f"{path} is not there"]
         if isinstance(operation, RemoveFolder):  # with another program's files in it, it stays

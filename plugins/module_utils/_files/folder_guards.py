@@ -37,12 +37,12 @@ def roots_folders(*paths: str) -> t.Iterable[str]:
 
 
 def _require_no_link(path: str) -> None:
-    own, folder = names.own_folder(path) or names.new_folder(path), os.path.dirname(path)
-    place = os.path.dirname(own)
-    if own and os.path.realpath(folder) != os.path.realpath(place) + folder[len(place) :]:
+    managed, folder = names.own_folder(path) or names.new_folder(path), os.path.dirname(path)
+    place = os.path.dirname(managed)
+    if managed and os.path.realpath(folder) != os.path.realpath(place) + folder[len(place) :]:
         raise Refusal(
-            f"{path} may not be written: a symbolic link leads from {own} to {os.path.realpath(folder)}; a folder is expected."
-            f" Nothing was changed. Replace the link by a folder, or mount the target there"
+            f"{path} may not be written: a symbolic link leads from {managed} to {os.path.realpath(folder)}; a folder is"
+            f" expected. Nothing was changed. Replace the link by a folder, or mount the target there"
         )
 
 

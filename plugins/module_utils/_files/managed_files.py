@@ -41,10 +41,10 @@ class Entry(t.NamedTuple):
     signature: str
     accept: Checker | None = None
 
-    def is_ours(self, found: files.Found) -> bool:
-        if isinstance(found, files.Content):
-            return found.text.startswith(self.signature)
-        return isinstance(found, files.Target) and found.path == self.signature
+    def is_ours(self, current: files.State) -> bool:
+        if isinstance(current, files.Content):
+            return current.text.startswith(self.signature)
+        return isinstance(current, files.Target) and current.path == self.signature
 
 
 def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> Entry:
@@ -68,7 +68,7 @@ class Made(t.NamedTuple):
 class ObservedFiles(t.NamedTuple):
     """The entries and the folder.
 
-    found: what is at each path, None for nothing.
+    states: the object at each path, None for nothing.
     folder: "missing", "ours" (we made it) or "theirs" (it is foreign).
     has_others: whether the folder contains anything besides the entries.
     left_over: paths whose temporary name a killed run left.
@@ -77,7 +77,7 @@ class ObservedFiles(t.NamedTuple):
     read_only_at: where the read-only file system begins that the folder is on; empty if it is writable.
     """
 
-    found: t.Mapping[str, files.Found | None]
+    states: t.Mapping[str, files.State | None]
     folder: str
     has_others: bool
     left_over: tuple[str, ...]
@@ -148,9 +148,9 @@ class ManagedFiles:
         steps = [Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over]
         if observed.folder == "missing" and self._keeps_folder:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
-        found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
-        changes = [(entry, one) for entry, one in found if self._is_to_change(entry, one)]
-        steps += [step for entry, one in changes for step in (*_checks(entry), _change(entry, one))]
+        pairs = [(entry, observed.states[path]) for path, entry in self._entries.items()]
+        changes = [(entry, current) for entry, current in pairs if self._is_to_change(entry, current)]
+        steps += [step for entry, current in changes for step in (*_checks(entry), _change(entry, current))]
         if not self._keeps_folder:
             steps += _folders_gone(observed.made, bool(changes or observed.left_over))
         if steps and observed.read_only_at:
@@ -167,19 +167,19 @@ class ManagedFiles:
             folder, made = "ours", (Made(self._folder, False), *made)
         elif folder == "ours" and not self._keeps_folder and not observed.has_others:
             folder, made = "missing", made[1:]
-        found = {path: entry.desired for path, entry in self._entries.items()}
-        return observed._replace(found=found, folder=folder, left_over=(), made=made)
+        states = {path: entry.desired for path, entry in self._entries.items()}
+        return observed._replace(states=states, folder=folder, left_over=(), made=made)
 
-    def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
+    def _is_to_change(self, entry: Entry, current: files.State | None) -> bool:
         """A foreign object is left alone if the entry is to be removed. Raises Refusal if it is to be written."""
-        if found == entry.desired:
+        if current == entry.desired:
             return False
-        is_claimed = entry.path in self._claimed and not isinstance(found, files.Other)
-        if found is None or entry.is_ours(found) or is_claimed:
+        is_claimed = entry.path in self._claimed and not isinstance(current, files.Other)
+        if current is None or entry.is_ours(current) or is_claimed:
             return True
         if entry.desired is not None:
             raise Refusal(
-                f"{entry.path} may not be replaced by this run: {_why_foreign(entry, found)}. Nothing was changed."
+                f"{entry.path} may not be replaced by this run: {_why_foreign(entry, current)}. Nothing was changed."
                 f" Move it away, or {self._instead}"
             )
         return False
@@ -208,25 +208,25 @@ def _checks(entry: Entry) -> t.Iterator[Step]:
         yield Step(f"check {entry.path}", entry.accept.checking(entry.desired.text))
 
 
-def _change(entry: Entry, found: files.Found | None) -> Step:
-    back = files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
+def _change(entry: Entry, current: files.State | None) -> Step:
+    back = files.Put(entry.path, current) if isinstance(current, (files.Content, files.Target)) else files.Remove(entry.path)
     if entry.desired is None:
         return Step(f"remove {entry.path}", files.Remove(entry.path), back)
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _texts(changes: t.Iterable[tuple[Entry, files.Found | None]]) -> t.Iterator[str]:
+def _texts(changes: t.Iterable[tuple[Entry, files.State | None]]) -> t.Iterator[str]:
     """The two states of the entries that change, for the diff."""
     from . import file_texts  # most runs change no file
 
-    shown = (file_texts.shown(entry.path, found, entry.desired) for entry, found in changes)
+    shown = (file_texts.shown(entry.path, current, entry.desired) for entry, current in changes)
     return ("\n".join(filter(None, texts)) for texts in zip(*shown))
 
 
-def _why_foreign(entry: Entry, found: files.Found) -> str:
-    if isinstance(found, files.Content):
-        purpose = "it has another purpose, as " if found.text.startswith(HEADING) else ""
+def _why_foreign(entry: Entry, current: files.State) -> str:
+    if isinstance(current, files.Content):
+        purpose = "it has another purpose, as " if current.text.startswith(HEADING) else ""
         return f"{purpose}its text does not begin with {entry.signature!r}"
-    if isinstance(found, files.Target):
-        return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
-    return f"it is a {found.kind}"
+    if isinstance(current, files.Target):
+        return f"it is a link to {current.path}" + (" and so masks a unit" if current.path == "/dev/null" else "")
+    return f"it is a {current.kind}"

@@ -47,45 +47,45 @@ class LinkAddress(t.NamedTuple):
         return f"{self} noprefixroute{' nodad' if self.flags & NODAD else ''}"
 
 
-class Given(t.NamedTuple):
+class AddedAddress(t.NamedTuple):
     """An address that this collection has added to the link with this index. A link that is replugged has another index."""
 
     ifindex: int
     address: LinkAddress
 
 
-def from_options(given: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
+def from_options(entries: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
     """The desired addresses, each with the option that it is from. Raises Invalid for the first entry that is not valid."""
-    found: dict[LinkAddress, str] = {}
+    options: dict[LinkAddress, str] = {}
     lengths: dict[tuple[str, bytes], int] = {}
-    for number, entry in enumerate(given):
+    for number, entry in enumerate(entries):
         option = f"addresses[{number}]"
-        one = _entry(option, entry)
-        if lengths.setdefault((one.dev, one.local), one.length) != one.length:
-            former = lengths[one.dev, one.local]
-            raise Invalid(f"{option}.address", entry["address"], f"of length {former}, as in an earlier entry for {one.dev}")
-        found.setdefault(one, option)
-    return found
+        address = _entry(option, entry)
+        if lengths.setdefault((address.dev, address.local), address.length) != address.length:
+            former = lengths[address.dev, address.local]
+            raise Invalid(f"{option}.address", entry["address"], f"of length {former}, as in an earlier entry for {address.dev}")
+        options.setdefault(address, option)
+    return options
 
 
-def _entry(option: str, given: t.Any) -> LinkAddress:
-    if not isinstance(given, dict):
-        raise Invalid(option, given, "a dictionary with dev and address")
-    for key in given:
+def _entry(option: str, entry: t.Any) -> LinkAddress:
+    if not isinstance(entry, dict):
+        raise Invalid(option, entry, "a dictionary with dev and address")
+    for key in entry:
         if key not in ("dev", "address"):
-            raise Invalid(f"{option}.{key}", given[key], "left out; known here are dev and address")
+            raise Invalid(f"{option}.{key}", entry[key], "left out; known here are dev and address")
     for key in ("dev", "address"):
-        if not isinstance(given.get(key), str):
-            raise Invalid(f"{option}.{key}", given.get(key), "a string")
+        if not isinstance(entry.get(key), str):
+            raise Invalid(f"{option}.{key}", entry.get(key), "a string")
     try:
-        local, length = _address(given["address"])
+        local, length = _address(entry["address"])
     except Unfit as unfit:
-        raise Invalid(f"{option}.address", given["address"], str(unfit)) from None
-    return LinkAddress(names.interface(f"{option}.dev", given["dev"]), local, length)
+        raise Invalid(f"{option}.address", entry["address"], str(unfit)) from None
+    return LinkAddress(names.interface(f"{option}.dev", entry["dev"]), local, length)
 
 
-def _address(given: str) -> tuple[bytes, int]:
-    host, slash, digits = given.partition("/")
+def _address(text: str) -> tuple[bytes, int]:
+    host, slash, digits = text.partition("/")
     try:
         family, local = fields.address(host)
         length = fields.number(digits, 1, BITS[family]) if slash else BITS[family]
@@ -102,28 +102,28 @@ def _address(given: str) -> tuple[bytes, int]:
 
 def from_words(words: str) -> LinkAddress | None:
     """Parse LinkAddress.words. None for a text of another form."""
-    found = re.match(r"(\S+) dev (\S+) noprefixroute", words)
+    match = re.match(r"(\S+) dev (\S+) noprefixroute", words)
     try:
-        return LinkAddress(found[2], *_address(found[1])) if found else None
+        return LinkAddress(match[2], *_address(match[1])) if match else None
     except Unfit:
         return None
 
 
-def record_text(record: t.Iterable[Given]) -> str | None:
+def record_text(record: t.Iterable[AddedAddress]) -> str | None:
     """The record as JSON; None for an empty record."""
-    lines = [json.dumps([ifindex, one.dev, one.prefix]) for ifindex, one in sorted(record)]
+    lines = [json.dumps([ifindex, address.dev, address.prefix]) for ifindex, address in sorted(record)]
     return "[\n  " + ",\n  ".join(lines) + "\n]\n" if lines else None
 
 
-def record_from(text: str) -> frozenset[Given]:
+def record_from(text: str) -> frozenset[AddedAddress]:
     """Parse a record. A text that is not a record counts as empty: no address is known to be added by this collection."""
     try:
         entries = json.loads(re.sub("^#.*", "", text) or "[]")
-        return frozenset(_given(*entry) for entry in entries)
+        return frozenset(_added_address(*entry) for entry in entries)
     except (TypeError, ValueError, RecursionError):
         return frozenset()
 
 
-def _given(ifindex: t.Any, dev: t.Any, address: t.Any) -> Given:
+def _added_address(ifindex: t.Any, dev: t.Any, address: t.Any) -> AddedAddress:
     """Parse one entry of a record. Raises ValueError for an entry of another form."""
-    return Given(exactly(int, ifindex), LinkAddress(exactly(str, dev), *_address(exactly(str, address))))
+    return AddedAddress(exactly(int, ifindex), LinkAddress(exactly(str, dev), *_address(exactly(str, address))))

@@ -14,7 +14,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
 from . import address_changes, link_address
 from .boot_link_addresses import BootLinkAddresses
-from .link_address import Given, LinkAddress
+from .link_address import AddedAddress, LinkAddress
 from .link_backend import Apply, LinkMessages
 from .link_message import NOPREFIXROUTE, Address, Link, Message, Scene, new_address
 
@@ -27,8 +27,8 @@ class ObservedAddresses(t.NamedTuple):
 
     scene: Scene
     links: t.Mapping[str, Link]
-    ours: t.Mapping[Given, Address]
-    record: frozenset[Given]
+    ours: t.Mapping[AddedAddress, Address]
+    record: frozenset[AddedAddress]
     file: managed_files.ObservedFiles
 
 
@@ -36,17 +36,19 @@ class Changes(t.NamedTuple):
     """satisfied: desired addresses that a foreign address satisfies, each with that address."""
 
     added: tuple[LinkAddress, ...] = ()
-    removed: tuple[Given, ...] = ()
-    kept: tuple[Given, ...] = ()
+    removed: tuple[AddedAddress, ...] = ()
+    kept: tuple[AddedAddress, ...] = ()
     satisfied: tuple[tuple[LinkAddress, Address], ...] = ()
 
     def report(self) -> dict[str, t.Any]:
         """The module's result."""
         return {
-            "added": [str(one) for one in self.added],
-            "removed": [str(one.address) for one in self.removed],
+            "added": [str(address) for address in self.added],
+            "removed": [str(entry.address) for entry in self.removed],
             "kept": len(self.kept),
-            "satisfied_by": [{"object": f"{found} dev {one.dev}", "owner": "another program"} for one, found in self.satisfied],
+            "satisfied_by": [
+                {"object": f"{address} dev {desired.dev}", "owner": "another program"} for desired, address in self.satisfied
+            ],
         }
 
 
@@ -78,31 +80,31 @@ class LiveLinkAddresses:
         scene = self._backend.scene()
         links = {link.name: link for link in scene.links}
         file = self._record_file(frozenset()).observe()
-        found = file.found[RECORD]
-        record = link_address.record_from(found.text if isinstance(found, files.Content) else "")
-        by_units = {Given(links[one.dev].number, one) for one in self._boot.added() if one.dev in links}
+        recorded = file.states[RECORD]
+        record = link_address.record_from(recorded.text if isinstance(recorded, files.Content) else "")
+        by_units = {AddedAddress(links[address.dev].number, address) for address in self._boot.added() if address.dev in links}
         names = {link.number: link.name for link in scene.links}
         # A renamed link keeps its index and its addresses.
         known = {
-            one._replace(address=one.address._replace(dev=names[one.ifindex]))
-            for one in record | by_units
-            if one.ifindex in names
+            entry._replace(address=entry.address._replace(dev=names[entry.ifindex]))
+            for entry in record | by_units
+            if entry.ifindex in names
         }
-        current = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
-        keys = {one: (one.ifindex, one.address.prefix) for one in sorted(known)}
-        ours = {one: current[key] for one, key in keys.items() if key in current}
+        current = {(address.link, str(address)): address for address in scene.addresses if address.flags & NOPREFIXROUTE}
+        keys = {entry: (entry.ifindex, entry.address.prefix) for entry in sorted(known)}
+        ours = {entry: current[key] for entry, key in keys.items() if key in current}
         return ObservedAddresses(scene, links, ours, record, file)
 
     def links(self) -> dict[str, int]:
         """The links that keep or get an address of this collection: their indexes by name."""
         observed = self.observe()
         changes = self._changes(observed)
-        names = [one.dev for one in (*(given.address for given in changes.kept), *changes.added)]
+        names = [address.dev for address in (*(entry.address for entry in changes.kept), *changes.added)]
         return {name: observed.links[name].number for name in names}
 
     def plan(self, observed: ObservedAddresses) -> Plan:
         changes = self._changes(observed)
-        added = {Given(observed.links[one.dev].number, one) for one in changes.added}
+        added = {AddedAddress(observed.links[address.dev].number, address) for address in changes.added}
         remaining = frozenset({*changes.kept, *added})
         if remaining and not (changes.added or changes.removed or _has_stale_record(observed, remaining)):
             return Plan(report=changes)
@@ -112,32 +114,38 @@ class LiveLinkAddresses:
             *_applied(tuple(self._messages(changes, observed))),
             *managed_files.settling(announcing, settling, observed.file),
         )
-        before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
-        return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)
+        before = "".join(f"ip address {entry.address.words}\n" for entry in changes.removed)
+        return Plan(steps, before, "".join(f"ip address {address.words}\n" for address in changes.added), changes)
 
     def _changes(self, observed: ObservedAddresses) -> Changes:
-        ours = {one.address: one for one in observed.ours}
+        ours = {entry.address: entry for entry in observed.ours}
         if not self._is_present:
             gone = ours if self._desired is None else self._desired
-            removed = tuple(given for one, given in ours.items() if one in gone)
-            return Changes((), removed, tuple(given for one, given in ours.items() if one not in gone))
+            removed = tuple(entry for address, entry in ours.items() if address in gone)
+            return Changes((), removed, tuple(entry for address, entry in ours.items() if address not in gone))
         desired = self._desired or {}
-        for one, option in desired.items():
-            if one.dev not in observed.links:
-                raise Invalid(f"{option}.dev", one.dev, "a link of this node unless immediate is false")
-        foreign = {(one.link, one.local): one for one in observed.scene.addresses if one not in observed.ours.values()}
-        places = {one: (observed.links[one.dev].number, one.local) for one in desired if one not in ours}
+        for address, option in desired.items():
+            if address.dev not in observed.links:
+                raise Invalid(f"{option}.dev", address.dev, "a link of this node unless immediate is false")
+        foreign = {
+            (address.link, address.local): address
+            for address in observed.scene.addresses
+            if address not in observed.ours.values()
+        }
+        places = {address: (observed.links[address.dev].number, address.local) for address in desired if address not in ours}
         return Changes(
-            tuple(one for one, place in places.items() if place not in foreign),
-            tuple(given for one, given in ours.items() if one not in desired),
-            tuple(given for one, given in ours.items() if one in desired),
-            tuple((one, foreign[place]) for one, place in places.items() if place in foreign),
+            tuple(address for address, place in places.items() if place not in foreign),
+            tuple(entry for address, entry in ours.items() if address not in desired),
+            tuple(entry for address, entry in ours.items() if address in desired),
+            tuple((address, foreign[place]) for address, place in places.items() if place in foreign),
         )
 
     def _messages(self, changes: Changes, observed: ObservedAddresses) -> t.Iterator[Message]:
         links = observed.links
-        added = [new_address(links[one.dev].number, one.local, one.length, one.flags) for one in changes.added]
-        return address_changes.messages(observed.scene, [observed.ours[one] for one in changes.removed], added)
+        added = [
+            new_address(links[address.dev].number, address.local, address.length, address.flags) for address in changes.added
+        ]
+        return address_changes.messages(observed.scene, [observed.ours[entry] for entry in changes.removed], added)
 
     def remember(self, observed: ObservedAddresses) -> Plan:
         """Plan only to add to the record the addresses that units have added."""
@@ -146,7 +154,7 @@ class LiveLinkAddresses:
         plan = self._record_file(observed.record | observed.ours.keys()).plan(observed.file)
         return plan._replace(before="", after="")
 
-    def _record_file(self, record: t.AbstractSet[Given]) -> managed_files.ManagedFiles:
+    def _record_file(self, record: t.AbstractSet[AddedAddress]) -> managed_files.ManagedFiles:
         entry = managed_files.text(RECORD, link_address.record_text(record))
         return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(RECORD,))
 
@@ -155,14 +163,14 @@ class LiveLinkAddresses:
         return (self._backend, self._files)
 
 
-def _has_stale_record(observed: ObservedAddresses, left: t.Collection[Given]) -> bool:
+def _has_stale_record(observed: ObservedAddresses, left: t.Collection[AddedAddress]) -> bool:
     """True if a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
 
     Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.
     """
     links = {link.number for link in observed.links.values()}
-    ours = {(one.ifindex, one.address.prefix) for one in left}
-    recorded = {(one.ifindex, one.address.prefix) for one in observed.record if one.ifindex in links}
+    ours = {(entry.ifindex, entry.address.prefix) for entry in left}
+    recorded = {(entry.ifindex, entry.address.prefix) for entry in observed.record if entry.ifindex in links}
     return bool(recorded - ours or observed.file.left_over)
 
 

@@ -16,7 +16,7 @@ from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from .._platform import packages, process
 from .._systemd import units
-from .._systemd.telling_systemd import told
+from .._systemd.daemon_reload import with_reload
 
 PACKAGE = "nftables"
 RECORD = "/var/lib/kubenode/nftables-package"
@@ -84,25 +84,25 @@ class InstalledPackage:
         record, *hold = (text(RECORD, RECORD_TEXT if minimum else None), text(HOLD, HOLD_TEXT), text(HOLD, None))
         instead = "install or remove nftables without this module"
         self._record = ManagedFiles(backend, [record], "state", instead)
-        self._hold, self._release = (ManagedFiles(backend, [one], "state", instead) for one in hold)
-        self._seen: ObservedPackage | None = None
+        self._hold, self._release = (ManagedFiles(backend, [entry], "state", instead) for entry in hold)
+        self._observed: ObservedPackage | None = None
 
     def observe(self) -> ObservedPackage:
         path = process.find("nft") or ""
         version, says = self._version(path) if path else (None, "nft is not found")
-        seen = ObservedPackage(
+        observed = ObservedPackage(
             path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
         )
         if self._minimum is None:
-            if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
+            if observed.recorded.states[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
                 users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service") - self._units_gone))
                 obstacle = f"{users} needs it" if users else self._manager.obstacle(PACKAGE)
-                seen = seen._replace(installed=installed, obstacle=obstacle)
+                observed = observed._replace(installed=installed, obstacle=obstacle)
         elif not self._is_enough(version):
             installed = self._manager.installed(PACKAGE)
-            seen = seen._replace(installed=installed, candidate=self._manager.candidate(PACKAGE))
-        self._seen = seen
-        return seen
+            observed = observed._replace(installed=installed, candidate=self._manager.candidate(PACKAGE))
+        self._observed = observed
+        return observed
 
     def _version(self, path: str) -> tuple[Version | None, str]:
         """nft's version, None if it prints none, and a clause about it for messages."""
@@ -161,13 +161,13 @@ class InstalledPackage:
             return work
         holding = self._hold.plan(observed.hold).steps
         releasing = self._release.plan(self._hold.reached(observed.hold)).steps
-        return [*told(holding, True), *work, *told(releasing, True)]
+        return [*with_reload(holding, True), *work, *with_reload(releasing, True)]
 
     def _let_go(self, observed: ObservedPackage) -> list[Step]:
         """Remove the hold that a killed run left, after the package manager that the run started has ended."""
         release = self._release.plan(observed.hold).steps
         waiting = Step("wait for the package manager", packages.Wait())
-        return [waiting, *told(release, True)] if release else []
+        return [waiting, *with_reload(release, True)] if release else []
 
     @property
     def backends(self) -> t.Sequence[Backend]:
@@ -175,23 +175,23 @@ class InstalledPackage:
 
     def result(self) -> dict[str, str | None]:
         """nft's version and path after the run; in check mode, the version that a run would install."""
-        seen = self._seen
-        if seen is None or (self._minimum is None and seen.installed and not seen.obstacle):
+        observed = self._observed
+        if observed is None or (self._minimum is None and observed.installed and not observed.obstacle):
             return {"version": None, "path": None}
-        if self._minimum is None or self._is_enough(seen.version):
-            return {"version": str(seen.version) if seen.version else None, "path": seen.path or None}
-        coming = of_package(seen.candidate)
+        if self._minimum is None or self._is_enough(observed.version):
+            return {"version": str(observed.version) if observed.version else None, "path": observed.path or None}
+        coming = of_package(observed.candidate)
         return {"version": str(coming) if coming and self._is_enough(coming) else None, "path": None}
 
     def warnings(self) -> t.Iterator[str]:
         """Warnings about a package that stays installed, and, in check mode, about a run whose result is not known."""
-        seen = self._seen
-        if seen and seen.obstacle:
-            yield f"{PACKAGE} is left installed, though this collection installed it: {seen.obstacle}"
-        if seen and self._minimum and not self._is_enough(seen.version) and self.result()["version"] is None:
+        observed = self._observed
+        if observed and observed.obstacle:
+            yield f"{PACKAGE} is left installed, though this collection installed it: {observed.obstacle}"
+        if observed and self._minimum and not self._is_enough(observed.version) and self.result()["version"] is None:
             yield (
-                f"The package index on this node has no {PACKAGE} {self._minimum} or newer (it has: {seen.candidate or 'none'})."
-                " A run refreshes the index first, and fails if it still has no such version."
+                f"The package index on this node has no {PACKAGE} {self._minimum} or newer (it has:"
+                f" {observed.candidate or 'none'}). A run refreshes the index first, and fails if it still has no such version."
             )
 
 

@@ -13,7 +13,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
 from .._nftables.nft_table import Table
 from .._systemd import units
-from .._systemd.telling_systemd import told
+from .._systemd.daemon_reload import with_reload
 from .probe_table import ProbeSnat
 
 # Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables*, and where vhdbuilder/packer/packer_source.sh copies them.
@@ -72,8 +72,8 @@ class ReplacedUnit:
 
     def is_in_force(self) -> bool:
         """True if an earlier run has replaced the unit."""
-        found = self._backend.read(self.name)
-        return isinstance(found, files.Content) and found.text.startswith(managed_files.HEADING)
+        file = self._backend.read(self.name)
+        return isinstance(file, files.Content) and file.text.startswith(managed_files.HEADING)
 
     def observe(self) -> ObservedAgentBaker:
         return ObservedAgentBaker(
@@ -82,7 +82,7 @@ class ReplacedUnit:
 
     def plan(self, observed: ObservedAgentBaker) -> Plan:
         plan = self._drop_in.plan(observed.drop_in)
-        placing = told(plan.steps, observed.is_managed)
+        placing = with_reload(plan.steps, observed.is_managed)
         acts = self._starts and observed.is_managed
         if self._desired:
             stopping = [Step(f"stop {UNIT}", units.Forget(UNIT), units.Start(UNIT))] if acts and observed.is_active else []

@@ -60,7 +60,7 @@ class ActivePolicyRecord:
         goes_with_listener = self.plane is Plane.PERMANENT
         if goes_with_listener and not observed.has_listener:
             return Plan()
-        is_there = observed.file.found[self.name] is not None
+        is_there = observed.file.states[self.name] is not None
         is_read = self._stays or (not goes_with_listener and observed.has_listener and is_there)
         return (self._current if is_read else self._gone).plan(observed.file)._replace(before="", after="")
 

@@ -42,7 +42,7 @@ class BootRecord:
         return ObservedBootRecord(self._live.observe(), tuple(file.observe() for file in self._files))
 
     def plan(self, observed: ObservedBootRecord) -> Plan:
-        is_moving = any(file.plan(seen).steps for file, seen in zip(self._files, observed.files))
+        is_moving = any(file.plan(state).steps for file, state in zip(self._files, observed.files))
         return self._live.remember(observed.live) if is_moving else Plan()
 
     @property

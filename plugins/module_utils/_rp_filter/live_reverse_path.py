@@ -70,8 +70,8 @@ class LiveReversePath:
 
     def observe(self) -> ObservedReversePath:
         file = self._record_file(()).observe()
-        found = file.found[self._record]
-        record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
+        record_file = file.states[self._record]
+        record = reverse_path.record_from(record_file.text if isinstance(record_file, files.Content) else "")
         links = self._backend.links()
         lines = self._applied(links, record)
         recorded = {entry.ifindex for entry in record}

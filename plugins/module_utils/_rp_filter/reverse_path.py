@@ -70,7 +70,7 @@ class DesiredFilter(t.NamedTuple):
             raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
         if not options["interfaces"]:
             raise Invalid("interfaces", options["interfaces"], "a list of at least one link or pattern")
-        words = [_word(f"interfaces[{index}]", given) for index, given in enumerate(options["interfaces"])]
+        words = [_word(f"interfaces[{index}]", word) for index, word in enumerate(options["interfaces"])]
         names = {word for word in words if not glob.is_glob(word)}
         return cls(MODES[options["mode"]], tuple(sorted(names)), tuple(sorted({*words} - names)), options["raise_all"])
 
@@ -85,7 +85,7 @@ class DesiredFilter(t.NamedTuple):
 
     def contains(self, word: str) -> bool:
         """Whether the desired state covers a name, or certainly covers all names that a pattern may match."""
-        is_within = (one == word or (one[-1] == "*" and word.startswith(one[:-1])) for one in self.patterns)
+        is_within = (pattern == word or (pattern[-1] == "*" and word.startswith(pattern[:-1])) for pattern in self.patterns)
         return any(is_within) if glob.is_glob(word) else self.covers(word)
 
     def globs(self) -> dict[str, list[str]]:
@@ -94,13 +94,13 @@ class DesiredFilter(t.NamedTuple):
         return {pattern: [glob.text(part) for part in parts] for pattern, parts in cut.items()}
 
 
-def _word(option: str, given: str) -> str:
-    if not _WORD.fullmatch(given) or given in (".", "..") or not _can_match(given):
+def _word(option: str, word: str) -> str:
+    if not _WORD.fullmatch(word) or word in (".", "..") or not _can_match(word):
         allowed = f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
-        raise Invalid(option, given, allowed)
-    if not glob.without(glob.parse(given), RESERVED):
-        raise Invalid(option, given, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
-    return given
+        raise Invalid(option, word, allowed)
+    if not glob.without(glob.parse(word), RESERVED):
+        raise Invalid(option, word, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
+    return word
 
 
 def _can_match(word: str) -> bool:
@@ -121,14 +121,14 @@ def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapp
     """
     rest = sysctl_files.by_systemd(others)
     lines = _raised(desired, rest, {path for path, text in others.items() if desired_in(text)}) if desired.raise_all else []
-    named = {_name(one) for one in rest.assignments if not one.is_glob}
+    named = {_name(assignment) for assignment in rest.assignments if not assignment.is_glob}
     explicit = {
         *desired.names,
         *(name for name in {*links, *named} if desired.covers(name) and not UNSAYABLE & {*name}),
     }
     for pattern, globs in desired.globs().items():
         lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
-        lines += [_glob_line(one, desired.mode, rest) for one in globs]
+        lines += [_glob_line(pattern, desired.mode, rest) for pattern in globs]
     lines += [f"{key(name)} = {desired.mode}" for name in sorted(explicit)]
     words = " ".join((*desired.names, *desired.patterns))
     return "\n".join((f"{HEADING} {desired.mode_name} on: {words}", *lines, ""))
@@ -136,9 +136,9 @@ def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapp
 
 def desired_in(text: str) -> DesiredFilter | None:
     """The desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the text."""
-    found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
+    match = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
     try:
-        return found and DesiredFilter.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
+        return match and DesiredFilter.from_options({"mode": match[1], "interfaces": match[2].split(), "raise_all": False})
     except Invalid:
         return None
 
@@ -146,13 +146,13 @@ def desired_in(text: str) -> DesiredFilter | None:
 def at_boot(link: str, files: t.Mapping[str, str]) -> int:
     """The effective mode that ``files``, texts by path, give to a link at the next boot."""
     configuration = sysctl_files.by_systemd(files)
-    own, default, all_ = (configuration.value(key(name)) for name in (link, DEFAULT, ALL))
-    return max(all_ or 0, own if own is not None else default or 0)
+    link_value, default, all_ = (configuration.value(key(name)) for name in (link, DEFAULT, ALL))
+    return max(all_ or 0, link_value if link_value is not None else default or 0)
 
 
-def _name(one: sysctl_files.Assignment) -> str:
+def _name(assignment: sysctl_files.Assignment) -> str:
     """The name or pattern in a line about rp_filter of links; empty if the line is about something else."""
-    parts = one.key.split("/")
+    parts = assignment.key.split("/")
     name = parts.pop(3) if len(parts) == 5 else ""
     return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
 
@@ -163,10 +163,10 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
     systemd-sysctl keeps one line for each spelling of a key. If a key is repeated, the values decide whether the line keeps its
     first place. So our line has a spelling that no other line has.
     """
-    taken = {one.key for one in others.assignments}
+    taken = {assignment.key for assignment in others.assignments}
     words = (f"con[{'f' * times}]" if times else "conf" for times in itertools.count())
     spellings = (key(pattern).replace("conf", word, 1) for word in words)
-    return f"-{next(one for one in spellings if one not in taken)} = {value}"
+    return f"-{next(spelling for spelling in spellings if spelling not in taken)} = {value}"
 
 
 def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
@@ -175,21 +175,21 @@ def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Co
     ours: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
     repeated, so that they keep their order among the other globs.
     """
-    found = rest.value(key(ALL)) or 0
-    if found <= desired.mode:
+    all_value = rest.value(key(ALL)) or 0
+    if all_value <= desired.mode:
         return []
     lines = []
-    for one in rest.assignments:
-        name, is_ours = _name(one), one.path in ours
-        if one.number is None or name in ("", *RESERVED) or desired.contains(name):
+    for assignment in rest.assignments:
+        name, is_ours = _name(assignment), assignment.path in ours
+        if assignment.number is None or name in ("", *RESERVED) or desired.contains(name):
             continue
-        value = one.number if is_ours else max(found, one.number)
-        if one.is_glob:
+        value = assignment.number if is_ours else max(all_value, assignment.number)
+        if assignment.is_glob:
             lines.append(_glob_line(name, value, rest))
         elif not is_ours:
             lines.append(f"{key(name)} = {value}")
-    lo, default = rest.value(key("lo")), max(found, rest.value(key(DEFAULT)) or 0)
-    lines += [f"{key('lo')} = {max(found, lo)}"] if lo is not None else []  # else it follows conf/default
+    lo, default = rest.value(key("lo")), max(all_value, rest.value(key(DEFAULT)) or 0)
+    lines += [f"{key('lo')} = {max(all_value, lo)}"] if lo is not None else []  # else it follows conf/default
     return [*lines, f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {desired.mode}"]
 
 
@@ -210,19 +210,19 @@ def overriding(
 ) -> t.Iterator[Overriding]:
     """The lines that win over the file at ``path``. read: how the tool in question reads files."""
     ours, both = read({path: files[path]}), read(files)
-    for one in ours.assignments:
-        winner = None if one.is_glob or one.key == key(ALL, setting) else both.winner(one.key)
-        if winner and winner.number != one.number:
-            yield Overriding(one.key.split("/")[3], winner, one.number or 0)
-    globs = [one for one in both.assignments if one.is_glob and one.number is not None and _name(one)]
-    later = globs[max((place for place, one in enumerate(globs, 1) if one.path == path), default=len(globs)) :]
+    for line in ours.assignments:
+        winner = None if line.is_glob or line.key == key(ALL, setting) else both.winner(line.key)
+        if winner and winner.number != line.number:
+            yield Overriding(line.key.split("/")[3], winner, line.number or 0)
+    globs = [line for line in both.assignments if line.is_glob and line.number is not None and _name(line)]
+    later = globs[max((place for place, line in enumerate(globs, 1) if line.path == path), default=len(globs)) :]
     for pattern, parts in desired.globs().items():
-        rivals = (one for one in later if one.number != desired.mode and _overlaps(_name(one), parts))
-        yield from (Overriding(pattern, one, desired.mode) for one in rivals)
-    raised = {_name(one): one.number or 0 for one in ours.assignments if one.is_glob}
-    for one in later:
-        if (one.number or 0) < raised.get(_name(one), 0) > desired.mode:
-            yield Overriding(_name(one), one, raised[_name(one)])
+        rivals = (line for line in later if line.number != desired.mode and _overlaps(_name(line), parts))
+        yield from (Overriding(pattern, line, desired.mode) for line in rivals)
+    raised = {_name(line): line.number or 0 for line in ours.assignments if line.is_glob}
+    for line in later:
+        if (line.number or 0) < raised.get(_name(line), 0) > desired.mode:
+            yield Overriding(_name(line), line, raised[_name(line)])
     winner = both.winner(key(ALL, setting))
     if winner and (winner.number or 0) > desired.mode:
         yield Overriding(ALL, winner, desired.mode)
@@ -253,9 +253,9 @@ class Entry(t.NamedTuple):
     next: int | None = None
     named: bool = True
 
-    def is_ours(self, found: int) -> bool:
+    def is_ours(self, current: int) -> bool:
         """Whether this collection may have written the value. Any other value was written later by another program."""
-        return found in (self.value, self.next)
+        return current in (self.value, self.next)
 
 
 Record = tuple[Entry, ...]
@@ -314,16 +314,16 @@ class Settings(t.NamedTuple):
 
     def held(self, holder: str) -> dict[str, Entry]:
         """The record's entries of ``holder`` for current settings, by name."""
-        return self._there(one for one in self.record if one.holder == holder)
+        return self._there(entry for entry in self.record if entry.holder == holder)
 
     def desired_by_others(self, holder: str) -> dict[str, Entry]:
         """The entries of other holders that name the link, by name. All of them for one link have the same value."""
-        return self._there(one for one in self.record if one.named and one.holder != holder)
+        return self._there(entry for entry in self.record if entry.named and entry.holder != holder)
 
     def _there(self, entries: t.Iterable[Entry]) -> dict[str, Entry]:
         """Finds a link's entry by its index, so that a renamed link keeps its pin."""
-        known = {one.ifindex or one.name: one for one in entries}
-        return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
+        known = {entry.ifindex or entry.name: entry for entry in entries}
+        return {name: known[identity] for name in self.values for identity in (self.ifindex(name) or name,) if identity in known}
 
     def effective(self, name: str) -> int:
         return max(self.values[ALL], self.values[name])
@@ -378,11 +378,11 @@ def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
 
     there = {0, *settings.links.values()}
-    gone = [one for one in settings.record if one.holder == holder and (desired is None or one.ifindex not in there)]
+    gone = [entry for entry in settings.record if entry.holder == holder and (desired is None or entry.ifindex not in there)]
     moving = {*left.values(), *gone, *(current[change.name] for change in changes if change.name in current)}
-    kept = [one for one in settings.record if one not in moving]
-    announced = [one for one in gone if one not in left.values()]
-    announced += [one._replace(next=one.before) for one in left.values()]
+    kept = [entry for entry in settings.record if entry not in moving]
+    announced = [entry for entry in gone if entry not in left.values()]
+    announced += [entry._replace(next=entry.before) for entry in left.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
     restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others]
     changes += [change for change in restoring if change.current != change.desired]
@@ -402,8 +402,8 @@ def _targets(
     ours: the entries of ``holder`` whose value is current, so that no other program has changed it since.
     """
     named = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
-    found = settings.values[ALL]
-    original = ours[ALL].before if ALL in ours else found
+    all_value = settings.values[ALL]
+    original = ours[ALL].before if ALL in ours else all_value
     if original > desired.mode and not desired.raise_all:
         raise _impossible(desired, original)
     if original <= desired.mode:
@@ -413,16 +413,16 @@ def _targets(
         return {**kept, **named}
     # Every other link gets the value that it had through conf/all as its own; future links get it from conf/default.
     kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
-    if found > desired.mode:
-        lower = (name for name, value in settings.values.items() if value < found)
-        kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
+    if all_value > desired.mode:
+        lower = (name for name, value in settings.values.items() if value < all_value)
+        kept.update({name: _Target(all_value) for name in lower if name not in entries or entries[name].holder == holder})
     return {**kept, **named, ALL: _Target(desired.mode)}
 
 
-def _impossible(desired: DesiredFilter, found: int) -> Refusal:
+def _impossible(desired: DesiredFilter, current: int) -> Refusal:
     links = ", ".join((*desired.names, *desired.patterns))
     return Refusal(
-        f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"
+        f"{dotted(ALL)} is {current} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"
         f" ({desired.mode}) is not possible on {links} while it is above {desired.mode}. Nothing was changed. Lower it, or set"
         " raise_all to true: then every other link, and conf/default for future links, is first raised to the value that it"
         " has through conf/all"
@@ -434,12 +434,12 @@ def _claim(name: str, target: _Target, holder: str, settings: Settings, old: Ent
 
     A holder that joins others has the same former value as they; the last of them to release the setting restores it.
     """
-    found = settings.values[name]
-    if old and old.holder == holder and old.next is None and old.value == found == target.value:
+    current = settings.values[name]
+    if old and old.holder == holder and old.next is None and old.value == current == target.value:
         return None
-    before = old.before if old and old.is_ours(found) else found
+    before = old.before if old and old.is_ours(current) else current
     entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.named)
-    return Change(name, found, target.value, entry)
+    return Change(name, current, target.value, entry)
 
 
 def _conflict(setting: str, desired: int, entry: Entry) -> Refusal:

@@ -101,26 +101,26 @@ class BootOrder:
             ("At the next boot (systemd-sysctl)", sysctl_files.by_systemd),
             ("at the next `sysctl --system`", sysctl_files.by_procps),
         ):
-            for one in reverse_path.overriding(self._desired, self._path, self._files, read, self._setting):
-                occasions.setdefault(one, []).append(occasion)
-        for one, when in occasions.items():
-            yield self._warning(one, " and ".join(when))
+            for overriding in reverse_path.overriding(self._desired, self._path, self._files, read, self._setting):
+                occasions.setdefault(overriding, []).append(occasion)
+        for overriding, when in occasions.items():
+            yield self._warning(overriding, " and ".join(when))
 
-    def _warning(self, one: reverse_path.Overriding, when: str) -> str:
-        outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
-        scope = "on future links " if glob.is_glob(one.name) else ""
-        expected, remedy = f"{one.expected} is expected", "Remove that line"
-        if one.name == reverse_path.ALL:
+    def _warning(self, overriding: reverse_path.Overriding, when: str) -> str:
+        outcome = f"would be {overriding.line.value}" if overriding.line.value is not None else "would not be set"
+        scope = "on future links " if glob.is_glob(overriding.name) else ""
+        expected, remedy = f"{overriding.expected} is expected", "Remove that line"
+        if overriding.name == reverse_path.ALL:
             expected = f"at most {expected}"
-        elif one.expected > self._desired.mode:  # what other links keep from conf/all
+        elif overriding.expected > self._desired.mode:  # what other links keep from conf/all
             expected = f"at least {expected}"
-        if one.line.path == sysctl_files.LAST_OF_PROCPS:
+        if overriding.line.path == sysctl_files.LAST_OF_PROCPS:
             pass  # nothing is read after it
-        elif one.name == reverse_path.ALL and not self._desired.raise_all:
+        elif overriding.name == reverse_path.ALL and not self._desired.raise_all:
             remedy = f"{remedy}, or set raise_all to true"
         elif self._is_chosen:
             remedy = f"{remedy}, or choose a path whose name sorts after it"
         return (
-            f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
-            f" {reverse_path.dotted(one.name, self._setting)} {scope}{outcome}; {expected}. {remedy}."
+            f"{when[0].upper()}{when[1:]}, line {overriding.line.line} of {overriding.line.path} wins over {self._path}:"
+            f" {reverse_path.dotted(overriding.name, self._setting)} {scope}{outcome}; {expected}. {remedy}."
         )

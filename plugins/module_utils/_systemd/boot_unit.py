@@ -43,11 +43,11 @@ def isolated(python: str, program: str, *arguments: str) -> tuple[str, ...]:
 
 def interpreter(text: str) -> str:
     """The Python that a unit of this collection runs; empty if it runs none. text: of the unit file."""
-    found = re.search(rf"^Exec(?:Condition|Start)=.*?(\S+) {' '.join(ISOLATED)} ", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^Exec(?:Condition|Start)=.*?(\S+) {' '.join(ISOLATED)} ", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def loaded_path(text: str) -> str:
     """The file that a unit of this collection loads; empty if the text is not that of such a unit."""
-    found = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
+    return match[1] if match else ""

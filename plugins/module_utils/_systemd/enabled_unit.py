@@ -13,7 +13,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
 from . import units
 from .boot_unit import BootUnit
-from .telling_systemd import told
+from .daemon_reload import with_reload
 from .unit_state import Verdict
 
 
@@ -78,8 +78,8 @@ class EnabledUnit:
         return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
 
     def plan(self, observed: ObservedUnit) -> Plan:
-        plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
-        placing = told([step for plan in plans for step in plan.steps], observed.is_managed)
+        plans = [group.plan(state) for group, state in zip(self._groups, observed.groups)]
+        placing = with_reload([step for plan in plans for step in plan.steps], observed.is_managed)
         if not observed.is_managed:
             return Plan(placing, *texts(plans))
         starting = tuple(self._afterwards(placing, observed))
@@ -97,7 +97,7 @@ class EnabledUnit:
         is_ending = self._starts or not self._desired
         if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
             yield Step(f"restart {self._unit} in its former version", undo=units.Restart(self._unit))
-        if placing and self._desired and self._starts and observed.groups[0].found[self.name] is None:
+        if placing and self._desired and self._starts and observed.groups[0].states[self.name] is None:
             yield Step(f"stop and unload {self._unit}", undo=units.Forget(self._unit))
 
     def _afterwards(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:

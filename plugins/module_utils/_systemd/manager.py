@@ -45,7 +45,7 @@ def get(names: t.Sequence[str], unit: str = "") -> list[str]:
     Raises OSError, and ValueError if the answer is an error or cannot be parsed.
     """
     properties = [_of_unit(unit, name) if unit else _Property(_ROOT, _MANAGER, name) for name in names]
-    calls = b"".join(_call(one, serial) for serial, one in enumerate(properties, 1))
+    calls = b"".join(_call(item, serial) for serial, item in enumerate(properties, 1))
     # sd-bus sends all of this at once as well: bus-socket.c, bus_socket_start_auth_client()
     hello = b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\nBEGIN\r\n"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bus:
@@ -64,15 +64,15 @@ def get(names: t.Sequence[str], unit: str = "") -> list[str]:
 
 def _of_unit(unit: str, name: str) -> _Property:
     """The property of a unit. The unit's name is escaped as by systemd's bus_label_escape()."""
-    label = re.sub(r"[^A-Za-z0-9]|^[0-9]", lambda found: f"_{ord(found[0]):02x}", unit)
+    label = re.sub(r"[^A-Za-z0-9]|^[0-9]", lambda match: f"_{ord(match[0]):02x}", unit)
     return _Property(f"{_ROOT}/unit/{label}", _OF_SERVICES.get(name, _UNIT), name)
 
 
-def _call(asked: _Property, serial: int) -> bytes:
-    body = _padded(_string(asked.interface), 4) + _string(asked.name)
+def _call(wanted: _Property, serial: int) -> bytes:
+    body = _padded(_string(wanted.interface), 4) + _string(wanted.name)
     fields = b""
     for code, kind, value in (
-        (_PATH, b"o", asked.path),
+        (_PATH, b"o", wanted.path),
         (_INTERFACE, b"s", "org.freedesktop.DBus.Properties"),
         (_MEMBER, b"s", "Get"),
     ):

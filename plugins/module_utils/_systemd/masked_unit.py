@@ -14,7 +14,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from . import units
-from .telling_systemd import told
+from .daemon_reload import with_reload
 
 MASK = files.Target("/dev/null")
 NOTE = "# {unit} is masked by kubenode.datapath, which unmasks it with state=absent.\n"
@@ -51,9 +51,9 @@ def harmless(backend: files.Files, systemd: units.Units, unit: str) -> t.Iterabl
 
 
 class ObservedMask(t.NamedTuple):
-    """found: what is at the unit's path in units.FOLDER. note: the note that this collection masked the unit, if it did."""
+    """current: the object at the unit's path in units.FOLDER. note: the note that this collection masked the unit, if it did."""
 
-    found: files.Found | None
+    current: files.State | None
     note: ObservedFiles
     is_managed: bool  # systemd runs here and must reload
 
@@ -83,13 +83,13 @@ class MaskedUnit:
         steps = self._masking(observed) if self._desired else self._unmasking(observed)
         if not steps:
             return Plan()
-        before, after = self._shown(observed.found == MASK), self._shown(self._desired)
-        return Plan(told(steps, observed.is_managed), before, after)
+        before, after = self._shown(observed.current == MASK), self._shown(self._desired)
+        return Plan(with_reload(steps, observed.is_managed), before, after)
 
     def _masking(self, observed: ObservedMask) -> list[Step]:
-        if observed.found == MASK:
+        if observed.current == MASK:
             return []
-        if observed.found is not None:
+        if observed.current is not None:
             raise Refusal(
                 f"service is set to masked, but {self.name} exists and was not created by this collection. Nothing was"
                 " changed. Move it away, or set service to ignore"
@@ -99,7 +99,7 @@ class MaskedUnit:
 
     def _unmasking(self, observed: ObservedMask) -> list[Step]:
         noted = self._note.plan(observed.note).steps
-        if observed.found != MASK or observed.note.found[self._note_path] is None:
+        if observed.current != MASK or observed.note.states[self._note_path] is None:
             return list(noted)
         return [Step(f"unmask {self.name}", files.Remove(self.name), files.Put(self.name, MASK)), *noted]
 

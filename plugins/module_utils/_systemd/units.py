@@ -103,8 +103,8 @@ class Units(UndoBackend):
 
     def is_enabled(self, unit: str) -> bool:
         """True if the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
-        found = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
-        if not found or not found[0].is_file():  # missing, masked by a link to /dev/null, or a dangling link
+        paths = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
+        if not paths or not paths[0].is_file():  # missing, masked by a link to /dev/null, or a dangling link
             return False
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
@@ -166,11 +166,13 @@ class Units(UndoBackend):
 
     def _show(self, names: t.Sequence[str], *unit: str) -> list[str]:
         shown = self.systemctl("show", f"--property={','.join(names)}", *unit)
-        found = dict(line.partition("=")[::2] for line in shown.splitlines())
-        if not found.keys() >= {*names}:
-            asked = f"systemctl show {' '.join(unit)}".rstrip()
-            raise Failure(f"{asked} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?")
-        return [found[name] for name in names]
+        properties = dict(line.partition("=")[::2] for line in shown.splitlines())
+        if not properties.keys() >= {*names}:
+            command = f"systemctl show {' '.join(unit)}".rstrip()
+            raise Failure(
+                f"{command} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?"
+            )
+        return [properties[name] for name in names]
 
     def perform(self, operation: Operation) -> None:
         """Performs one operation. Raises Failure with systemctl's answer, or with the last journal lines of a failed unit."""

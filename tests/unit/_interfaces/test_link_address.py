@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import address_unit, link_address
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_address import Given, LinkAddress
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_address import AddedAddress, LinkAddress
 
 LINKS = st.text(string.ascii_letters + string.digits + "_.=+@~-", min_size=1, max_size=15).filter(
     lambda name: name not in (".", "..")
@@ -24,8 +24,8 @@ LOCALS = st.binary(min_size=3, max_size=3).map(lambda rest: b"\x0a" + rest) | st
 ADDRESSES = st.builds(LinkAddress, LINKS, LOCALS, st.integers(1, 32))
 
 
-@given(st.sets(st.builds(Given, st.integers(1, 99), ADDRESSES)))
-def test_a_record_reads_back(record: set[Given]) -> None:
+@given(st.sets(st.builds(AddedAddress, st.integers(1, 99), ADDRESSES)))
+def test_a_record_reads_back(record: set[AddedAddress]) -> None:
     assert link_address.record_from(link_address.record_text(record) or "") == record
 
 

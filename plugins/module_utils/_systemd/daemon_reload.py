@@ -13,7 +13,7 @@ from .._core.plan import Step
 from . import units
 
 
-def told(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:
+def with_reload(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:
     """The steps with a reload of systemd after them, and after their roll-back. Without reloads if systemd does not run here."""
     if not steps or not is_managed:
         return tuple(steps)
