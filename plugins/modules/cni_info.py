@@ -213,24 +213,28 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import M
 def main() -> None:
     module = Module({})
     with module.reporting() as result:
-        seen = facts_backend.see(module.run)
-        links, chains, bridge = seen.links, seen.chains, seen.bridge
+        survey = facts_backend.survey(module.run)
+        links, chains, bridge = survey.links, survey.chains, survey.bridge
         names = [link.name for link in links]
-        found = seen.configurations
-        contents = [one.content for one in found.values()]
-        configurations = {path: one.plugins for path, one in found.items() if not one.is_inert}
+        files = survey.configurations
+        contents = [file.content for file in files.values()]
+        configurations = {path: file.plugins for path, file in files.items() if not file.is_inert}
         first = next((plugins for plugins in configurations.values() if plugins), ())
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
-        permanent = [one for one in seen.neighbours if one.is_permanent and not (bridge and one.link == bridge.name)]
+        permanent = [
+            neighbour
+            for neighbour in survey.neighbours
+            if neighbour.is_permanent and not (bridge and neighbour.link == bridge.name)
+        ]
         of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
         if of_kube_proxy:
             module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
-        leftovers = facts_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), seen)
+        leftovers = facts_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), survey)
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
         pods = model.pods_by_owner(names)
-        interfaces = interfaces_backend.read().found if pods[model.AZURE] else ()  # a node has hundreds of namespaces
+        interfaces = interfaces_backend.read().interfaces if pods[model.AZURE] else ()  # a node has hundreds of namespaces
         cns = facts_backend.azure_cns()
         agent = cilium_backend.find()
         result.update(
@@ -254,9 +258,9 @@ def main() -> None:
             },
             others=model.others(chains, names),
             kube_proxy_leftovers=of_kube_proxy,
-            leftovers=[one.report() for one in (*leftovers, *former.of_kube_proxy(of_kube_proxy))],
-            marks=[one.report() for one in cni_marks.find(mangle.tables)],
-            neighbors=[str(one) for one in permanent],
+            leftovers=[leftover.report() for leftover in (*leftovers, *former.of_kube_proxy(of_kube_proxy))],
+            marks=[marks.report() for marks in cni_marks.find(mangle.tables)],
+            neighbors=[str(neighbour) for neighbour in permanent],
         )
 
 

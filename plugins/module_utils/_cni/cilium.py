@@ -59,12 +59,12 @@ def agent(source: str, options: t.Mapping[str, str]) -> Agent:
 
 def arguments(words: t.Sequence[str]) -> dict[str, str]:
     """The options on a command line, as --name=value, or as --name for true."""
-    found = {}
+    options = {}
     for word in words:
         name, _equals, value = word.partition("=")
         if name.startswith("--"):
-            found[name[2:]] = value or "true"
-    return found
+            options[name[2:]] = value or "true"
+    return options
 
 
 def state(text: str) -> dict[str, str]:

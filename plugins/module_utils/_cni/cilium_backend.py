@@ -42,7 +42,7 @@ def find() -> Agent | None:
 def _options(pid: str) -> dict[str, str]:
     from . import cilium
 
-    given = cilium.arguments(files.text_or_empty(f"/proc/{pid}/cmdline").split("\0"))
-    folder = f"/proc/{pid}/root{given[cilium.CONFIG_DIR]}" if cilium.CONFIG_DIR in given else ""
+    passed = cilium.arguments(files.text_or_empty(f"/proc/{pid}/cmdline").split("\0"))
+    folder = f"/proc/{pid}/root{passed[cilium.CONFIG_DIR]}" if cilium.CONFIG_DIR in passed else ""
     stored = {option: files.text_or_empty(f"{folder}/{option}").strip() for option in cilium.OPTIONS} if folder else {}
-    return {option: value for option, value in {**stored, **given}.items() if value}
+    return {option: value for option, value in {**stored, **passed}.items() if value}

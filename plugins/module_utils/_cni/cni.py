@@ -94,18 +94,18 @@ def name_in(text: str) -> str:
 
 def _plugins(text: str) -> list[dict[str, t.Any]]:
     """The plugins of a configuration or of a configuration list; none if the text is unreadable."""
-    found = _parsed(text)
-    listed = found.get("plugins")
-    return [plugin for plugin in (listed if isinstance(listed, list) else [found]) if isinstance(plugin, dict)]
+    configuration = _parsed(text)
+    listed = configuration.get("plugins")
+    return [plugin for plugin in (listed if isinstance(listed, list) else [configuration]) if isinstance(plugin, dict)]
 
 
 def _parsed(text: str) -> dict[str, t.Any]:
     """A configuration; empty if the text is unreadable."""
     try:
-        found = json.loads(text)
+        configuration = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return configuration if isinstance(configuration, dict) else {}
 
 
 def _address(value: object) -> str:
@@ -117,35 +117,35 @@ def _address(value: object) -> str:
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
     """The node's ends of pods' links, sorted, by owner: a key of PODS."""
-    found: dict[str, list[str]] = {owner: [] for owner in PODS}
+    by_owner: dict[str, list[str]] = {owner: [] for owner in PODS}
     for link in sorted(links):
         owner = next((owner for owner, name in PODS.items() if name.fullmatch(link)), None)
         if owner:
-            found[owner].append(link)
-    return found
+            by_owner[owner].append(link)
+    return by_owner
 
 
 def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[str, list[str]]:
     """Chains and links of other CNIs, as text, by the name of the CNI. chains: place and name of each."""
-    found: dict[str, list[str]] = {}
+    objects: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         for owner in OTHERS:
             if owner.chains and owner.chains.fullmatch(chain):
-                found.setdefault(owner.name, []).append(f"chain {chain} in {place}")
+                objects.setdefault(owner.name, []).append(f"chain {chain} in {place}")
     for link in sorted(links):
         for owner in OTHERS:
             if owner.links and owner.links.fullmatch(link):
-                found.setdefault(owner.name, []).append(f"link {link}")
-    return found
+                objects.setdefault(owner.name, []).append(f"link {link}")
+    return objects
 
 
 def kube_proxy_chains(chains: t.Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Names of kube-proxy's chains, sorted, by place. chains: place and name of each."""
-    found: dict[str, list[str]] = {}
+    by_place: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         if place in _KUBE_PROXY_TABLES or _KUBE_PROXY_CHAIN.fullmatch(chain):
-            found.setdefault(place, []).append(chain)
-    return found
+            by_place.setdefault(place, []).append(chain)
+    return by_place
 
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:

@@ -20,7 +20,7 @@ MONITORS = ("azure-cnimonitor"[:15], "azure-cnms", "networkmonitor")
 KUBE_PROXIES = ("kube-proxy", "hyperkube", "k3s-server", "k3s-agent", "kubelite")  # all but the first contain kube-proxy
 
 
-class Found(t.NamedTuple):
+class ConfigurationFile(t.NamedTuple):
     """A CNI configuration. is_inert: whether runtimes ignore it, such as one that Cilium has renamed to NAME.cilium_bak.
 
     name: of its network. plugins: the types of its plugins, in order.
@@ -32,20 +32,20 @@ class Found(t.NamedTuple):
     plugins: tuple[str, ...]
 
 
-def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
+def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
     """Configurations by path, sorted by name. A runtime uses the first that is not inert."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return {}
-    found = {}
+    by_path = {}
     for name in names:
         path = f"{folder}/{name}"
         if os.path.isfile(path):
             text = files.text_or_empty(path)
             is_inert = not name.endswith(SUFFIXES)
-            found[path] = Found(model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text))
-    return found
+            by_path[path] = ConfigurationFile(model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text))
+    return by_path
 
 
 def has_azure_vnet() -> bool:

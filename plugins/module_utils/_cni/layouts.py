@@ -96,7 +96,7 @@ ISTIO = 0x539  # set whole, by the sidecar
 
 def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
     """A sentence for each desired priority, table and mark that a known program uses for another purpose."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     tables = {route.table for route in routes}
     # amazon-vpc-cni and amazon-ec2-net-utils number the table of an ENI on a further network card in the same way.
     of_cni = {rule.table for rule in rules if rule.priority == OF_ADDRESSES and _is_from_pod(rule)}
@@ -105,12 +105,12 @@ def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
         uses = PRIORITIES.get(rule.priority)
         if rule.fwmask or rule.priority >= RANGES[0][0] or (uses and not any(use.fits(rule) for use in uses)):
             of_mark = mark_warnings(rule.fwmark, rule.fwmask, rule.fwmark, rule.table) if rule.fwmask else ()
-            found.update(dict.fromkeys((*_at_priority(rule), *of_mark)))
+            sentences.update(dict.fromkeys((*_at_priority(rule), *of_mark)))
     for table in sorted(tables):
         owners = [TABLES[table]] if table in TABLES else [use[2] for use in RANGES if use[0] <= table <= use[1]]
         for owner in owners if table not in of_cni else ():
-            found.setdefault(f"Table {table} is filled by {owner}. Choose another on nodes that run this software.")
-    return list(found)
+            sentences.setdefault(f"Table {table} is filled by {owner}. Choose another on nodes that run this software.")
+    return list(sentences)
 
 
 def _at_priority(rule: Rule) -> t.Iterator[str]:

@@ -52,29 +52,29 @@ def from_nft(chain: str, encoding: bytes, userdata: bytes) -> Line:
     loaded, mark, mask = "", 0, ALL  # what a register holds: a connection's mark with these bits replaced, or a constant
     for element in elements(encoding):
         expression = attributes(element)
-        name, found = text(expression, 1), attributes(expression.get(2, b""))
-        if name == "meta" and _big(found, 2) == IIFNAME:
+        name, attrs = text(expression, 1), attributes(expression.get(2, b""))
+        if name == "meta" and _big(attrs, 2) == IIFNAME:
             loaded = "iifname"
-        elif name == "cmp" and loaded == "iifname" and not _big(found, 2):  # NFT_CMP_EQ
-            line, loaded = line._replace(link=_link(_value(found, 3))), ""
-        elif name == "ct" and _big(found, 2) == CT_MARK and 1 in found:
+        elif name == "cmp" and loaded == "iifname" and not _big(attrs, 2):  # NFT_CMP_EQ
+            line, loaded = line._replace(link=_link(_value(attrs, 3))), ""
+        elif name == "ct" and _big(attrs, 2) == CT_MARK and 1 in attrs:
             loaded, mark, mask = "ct", 0, 0
         elif name == "bitwise" and loaded == "ct":
-            mark, mask = _native(_value(found, 5)), ~_native(_value(found, 4)) & ALL
+            mark, mask = _native(_value(attrs, 5)), ~_native(_value(attrs, 4)) & ALL
         elif name == "immediate":
-            verdict = attributes(attributes(found.get(2, b"")).get(VERDICT, b""))
+            verdict = attributes(attributes(attrs.get(2, b"")).get(VERDICT, b""))
             if verdict:
                 line = line._replace(**_of_verdict(verdict))
             else:
-                loaded, mark, mask = "constant", _native(_value(found, 2)), ALL
-        elif name == "ct" and _big(found, 2) == CT_MARK and loaded:
+                loaded, mark, mask = "constant", _native(_value(attrs, 2)), ALL
+        elif name == "ct" and _big(attrs, 2) == CT_MARK and loaded:
             line = line._replace(verb=SET, mark=mark, mask=mask)
-        elif name == "meta" and _big(found, 2) == META_MARK and 3 in found and loaded == "ct":
+        elif name == "meta" and _big(attrs, 2) == META_MARK and 3 in attrs and loaded == "ct":
             line = line._replace(verb=RESTORE, mask=~mask & ALL)
-        elif name == "match" and text(found, 1) == "comment":
-            line = line._replace(comment=found.get(3, b"").partition(b"\0")[0].decode(errors="replace"))
-        elif name == "target" and text(found, 1) == "CONNMARK":
-            line = line._replace(**_of_target(_big(found, 2), found.get(3, b"")))
+        elif name == "match" and text(attrs, 1) == "comment":
+            line = line._replace(comment=attrs.get(3, b"").partition(b"\0")[0].decode(errors="replace"))
+        elif name == "target" and text(attrs, 1) == "CONNMARK":
+            line = line._replace(**_of_target(_big(attrs, 2), attrs.get(3, b"")))
     return line
 
 
@@ -103,14 +103,14 @@ def _of_target(revision: int, info: bytes) -> dict[str, t.Any]:
 
 def _of_words(words: list[str]) -> Line:
     """A rule in the words of iptables-save, which begin with -A CHAIN."""
-    given = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("-") and words[place - 1] != "!"}
-    line = Line(words[1], given.get("--comment", ""), given.get("-i", ""))
-    target = given.get("-j") or given.get("-g", "")
-    if target == "CONNMARK" and "--set-xmark" in given:
-        mark, _slash, mask = given["--set-xmark"].partition("/")
+    values = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("-") and words[place - 1] != "!"}
+    line = Line(words[1], values.get("--comment", ""), values.get("-i", ""))
+    target = values.get("-j") or values.get("-g", "")
+    if target == "CONNMARK" and "--set-xmark" in values:
+        mark, _slash, mask = values["--set-xmark"].partition("/")
         return line._replace(verb=SET, mark=int(mark, 0), mask=int(mask or hex(ALL), 0))
     if target == "CONNMARK" and "--restore-mark" in words:
-        masks = [int(given.get(name, hex(ALL)), 0) for name in ("--nfmask", "--ctmask", "--mask")]
+        masks = [int(values.get(name, hex(ALL)), 0) for name in ("--nfmask", "--ctmask", "--mask")]
         return line._replace(verb=RESTORE, mask=masks[0] & masks[1] & masks[2])
     if target == "ACCEPT":
         return line._replace(verb=ACCEPT)
@@ -129,13 +129,13 @@ def _link(data: bytes) -> str:
     return name if data.endswith(b"\0") else f"{name}+"
 
 
-def _value(found: dict[int, bytes], kind: int) -> bytes:
-    return attributes(found.get(kind, b"")).get(VALUE, b"")
+def _value(attrs: dict[int, bytes], kind: int) -> bytes:
+    return attributes(attrs.get(kind, b"")).get(VALUE, b"")
 
 
-def _big(found: dict[int, bytes], kind: int) -> int:
+def _big(attrs: dict[int, bytes], kind: int) -> int:
     """nf_tables has its numbers in network byte order."""
-    return int.from_bytes(found.get(kind, b""), "big")
+    return int.from_bytes(attrs.get(kind, b""), "big")
 
 
 def _native(data: bytes) -> int:

@@ -78,7 +78,7 @@ def find(tables: t.Iterable[Chains]) -> list[Marks]:
 
 
 def verdict(
-    layout: str, primary: str, found: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
+    layout: str, primary: str, all_marks: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
 ) -> Verdict:
     """The verdict on the marks that were found, for a layout. unread: why not all could be read, as a sentence.
 
@@ -87,15 +87,15 @@ def verdict(
     cni = CNIS.get(layout)
     if not cni:
         return Verdict(None, False, f"The layout {layout} has no CNI that marks connections.")
-    own = [_on(primary, mark, one) for one in found if one.owner == cni.name]
-    if not own:
+    candidates = [_on(primary, mark, marks) for marks in all_marks if marks.owner == cni.name]
+    if not candidates:
         none = f"No rule of {cni.name} marks connections that come in by {primary}."
         return Verdict(None, False, f"{none} {unread}".rstrip())
-    best = min(own, key=lambda one: bool(one.trouble))
-    seen = f"Rules of {cni.name} in {best.place} mark connections with {best.text}"
+    best = min(candidates, key=lambda marks: bool(marks.trouble))
+    sentence = f"Rules of {cni.name} in {best.place} mark connections with {best.text}"
     if best.trouble:
-        return Verdict(best, False, f"{seen}, but that does not suffice: {best.trouble}.")
-    return Verdict(best, True, f"{seen}.")
+        return Verdict(best, False, f"{sentence}, but that does not suffice: {best.trouble}.")
+    return Verdict(best, True, f"{sentence}.")
 
 
 def of_image(layout: str, marks_itself: bool) -> Verdict:
@@ -106,25 +106,27 @@ def of_image(layout: str, marks_itself: bool) -> Verdict:
     return Verdict(None, marks_itself, f"An image has no rules to look at; by default {CNIS[layout].name} {default}.")
 
 
-def _on(primary: str, mark: tuple[int, int] | None, one: Marks) -> Marks:
+def _on(primary: str, mark: tuple[int, int] | None, marks: Marks) -> Marks:
     """The marks as they serve this primary interface, and the mark that the user demands."""
-    if one.link and not _meet(one.link, primary):
-        return one._replace(trouble=f"they do so for {one.link}, and requests come in by {primary}")
-    if mark and mark != one.bits:
-        return one._replace(trouble=f"{mark[0]:#x}/{mark[1]:#x} was given")
-    return one
+    if marks.link and not _meet(marks.link, primary):
+        return marks._replace(trouble=f"they do so for {marks.link}, and requests come in by {primary}")
+    if mark and mark != marks.bits:
+        return marks._replace(trouble=f"{mark[0]:#x}/{mark[1]:#x} was given")
+    return marks
 
 
 def _of_cni(cni: Cni, table: Chains) -> t.Iterator[Marks]:
     lines = list(_walk(table, table.first, set()))
-    own = [(place, one) for place, one in enumerate(lines) if cni.comment in one.comment and one.mask]
-    setting = next(((place, one) for place, one in own if one.verb == SET and one.mark), None)
+    ours = [(place, rule) for place, rule in enumerate(lines) if cni.comment in rule.comment and rule.mask]
+    setting = next(((place, rule) for place, rule in ours if rule.verb == SET and rule.mark), None)
     if setting is None:
         return
     mark, mask = setting[1].mark, setting[1].mask
-    restoring = [(place, one) for place, one in own if one.verb == RESTORE and not mark & ~one.mask]
+    restoring = [(place, rule) for place, rule in ours if rule.verb == RESTORE and not mark & ~rule.mask]
     marks = Marks(cni.name, table.place, setting[1].link, mark, mask)
-    ending = next((found for place, one in (setting, *restoring) for found in [_ending(lines[:place], one)] if found), None)
+    ending = next(
+        (blocking for place, rule in (setting, *restoring) for blocking in [_ending(lines[:place], rule)] if blocking), None
+    )
     if not restoring:
         marks = marks._replace(trouble="no rule copies the mark to the packets of pods")
     elif ending:
@@ -134,7 +136,7 @@ def _of_cni(cni: Cni, table: Chains) -> t.Iterator[Marks]:
 
 def _ending(before: t.Iterable[Line], line: Line) -> Line | None:
     """The first rule before ``line`` that may accept its packets."""
-    return next((one for one in before if one.verb == ACCEPT and _meet(one.link, line.link)), None)
+    return next((rule for rule in before if rule.verb == ACCEPT and _meet(rule.link, line.link)), None)
 
 
 def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
@@ -147,11 +149,11 @@ def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
                 yield from _walk(table, line.target, entered)
 
 
-def _meet(one: str, other: str) -> bool:
+def _meet(pattern: str, other: str) -> bool:
     """Whether an interface may match both patterns of iptables."""
-    if not one or not other:
+    if not pattern or not other:
         return True
-    ends = [pattern.rstrip("+") for pattern in (one, other) if pattern.endswith("+")]
+    ends = [pattern.rstrip("+") for pattern in (pattern, other) if pattern.endswith("+")]
     if len(ends) == 2:
         return ends[0].startswith(ends[1]) or ends[1].startswith(ends[0])
-    return one == other if not ends else one.startswith(ends[0]) and other.startswith(ends[0])
+    return pattern == other if not ends else pattern.startswith(ends[0]) and other.startswith(ends[0])

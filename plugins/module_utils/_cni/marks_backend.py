@@ -36,7 +36,7 @@ def read(run: process.Runner) -> Read:
     tables = []
     for table, first in TABLES.items() if kernel.is_ready("nf_tables") else ():
         rules = nfnetlink.rules("ip", table)
-        lines = [mangle.from_nft(one.chain, one.encoding, one.userdata) for one in rules]
+        lines = [mangle.from_nft(rule.chain, rule.encoding, rule.userdata) for rule in rules]
         tables.append(Chains(f"table ip {table} (nft)", first, lines))
     names, program = LEGACY["ip"]
     if "mangle" not in legacy_tables(names):

@@ -28,49 +28,53 @@ def messages(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addre
     same one. IPv4 addresses are added before others are removed, so that the link always has one.
     """
     links = {link.number: link for link in scene.links}
-    left = [one for one in scene.addresses if one not in removed]
-    yield from (_removal(one, links) for one in removed if one.family == IPV6)
-    for index in dict.fromkeys(one.link for one in added if one.family == IPV4):
+    left = [address for address in scene.addresses if address not in removed]
+    yield from (_removal(address, links) for address in removed if address.family == IPV6)
+    for index in dict.fromkeys(address.link for address in added if address.family == IPV4):
         if not _has_ipv4(scene.addresses, index):  # the undo will remove the link's last IPv4 address
             for summary, request in reversed(list(_restored(scene, links[index]))):
                 yield Message(summary, None, request)
-    for one in added:
-        yield Message(f"add {_shown(one, links)}", one.add(links[one.link], links[one.link]), one.delete(links[one.link]))
-    for one in removed:
-        if one.family == IPV4:
-            yield _removal(one, links)
-            yield from (_kept(other, links) for other in (*left, *added) if _shares_prefix(other, one))
-    going = [one for one in removed if one.family == IPV4]
-    staying = [other for other in (*left, *added) if not any(_shares_prefix(other, one) for one in going)]
-    for index in dict.fromkeys(one.link for one in going):
+    for address in added:
+        yield Message(
+            f"add {_shown(address, links)}",
+            address.add(links[address.link], links[address.link]),
+            address.delete(links[address.link]),
+        )
+    for address in removed:
+        if address.family == IPV4:
+            yield _removal(address, links)
+            yield from (_kept(other, links) for other in (*left, *added) if _shares_prefix(other, address))
+    going = [address for address in removed if address.family == IPV4]
+    staying = [other for other in (*left, *added) if not any(_shares_prefix(other, address) for address in going)]
+    for index in dict.fromkeys(address.link for address in going):
         # Addresses that share a prefix with a removed one do not count: the kernel may have removed them before they were
         # added again.
         if not _has_ipv4(staying, index):
-            for summary, request in _restored(scene, links[index], [one.local for one in going]):
+            for summary, request in _restored(scene, links[index], [address.local for address in going]):
                 yield Message(summary, request, None)
 
 
 def _has_ipv4(addresses: t.Iterable[Address], index: int) -> bool:
-    return any(one.family == IPV4 and one.link == index for one in addresses)
+    return any(address.family == IPV4 and address.link == index for address in addresses)
 
 
-def _shown(one: Address, links: t.Mapping[int, Link]) -> str:
-    return f"{one} dev {links[one.link].name}"
+def _shown(address: Address, links: t.Mapping[int, Link]) -> str:
+    return f"{address} dev {links[address.link].name}"
 
 
-def _removal(one: Address, links: t.Mapping[int, Link]) -> Message:
-    link = links[one.link]
-    return Message(f"remove {_shown(one, links)}", one.delete(link), one.add(link, link))
+def _removal(address: Address, links: t.Mapping[int, Link]) -> Message:
+    link = links[address.link]
+    return Message(f"remove {_shown(address, links)}", address.delete(link), address.add(link, link))
 
 
-def _kept(one: Address, links: t.Mapping[int, Link]) -> Message:
-    request = one.add(links[one.link], links[one.link])
-    return Message(f"keep {_shown(one, links)}", request._replace(flags=CREATE | REPLACE), None)
+def _kept(address: Address, links: t.Mapping[int, Link]) -> Message:
+    request = address.add(links[address.link], links[address.link])
+    return Message(f"keep {_shown(address, links)}", request._replace(flags=CREATE | REPLACE), None)
 
 
-def _shares_prefix(other: Address, one: Address) -> bool:
+def _shares_prefix(other: Address, address: Address) -> bool:
     """True if both have the same prefix on the same link, so that the kernel may remove one with the other."""
-    places = {(each.family, each.link, fields.network(each.local, each.length)) for each in (other, one)}
+    places = {(each.family, each.link, fields.network(each.local, each.length)) for each in (other, address)}
     return len(places) == 1
 
 
@@ -84,13 +88,15 @@ def _restored(scene: Scene, link: Link, gone: t.Collection[bytes] = ()) -> t.Ite
     for neighbour in scene.neighbours:
         if neighbour.link == link.number and neighbour.family == IPV4 and neighbour.is_permanent:
             yield f"keep {neighbour} dev {link.name}", neighbour.add(link, NUD_PERMANENT)
-    over = [one for one in scene.routes if one.family == IPV4 and any(index == link.number for index, _via in one.hops)]
-    seen = set()
-    for one in sorted(over, key=lambda one: one.has_gateway):  # the kernel looks up a route's gateway when it is added
-        source = attributes(one.body, route.HEADER.size).get(route.RTA_PREFSRC)
-        if not (one.is_links_own or one.has_nexthop_object or source in gone):
-            if len(one.hops) > 1:
-                yield f"renew {one} dev {link.name}", one.delete(link, link)
-            key = one.table, one.dst, one.metric
-            yield f"keep {one} dev {link.name}", one.add(link, link, APPEND if key in seen else REPLACE)
-            seen.add(key)
+    over = [
+        former for former in scene.routes if former.family == IPV4 and any(index == link.number for index, _via in former.hops)
+    ]
+    renewed = set()
+    for former in sorted(over, key=lambda former: former.has_gateway):  # the kernel looks up a route's gateway when it is added
+        source = attributes(former.body, route.HEADER.size).get(route.RTA_PREFSRC)
+        if not (former.is_links_own or former.has_nexthop_object or source in gone):
+            if len(former.hops) > 1:
+                yield f"renew {former} dev {link.name}", former.delete(link, link)
+            key = former.table, former.dst, former.metric
+            yield f"keep {former} dev {link.name}", former.add(link, link, APPEND if key in renewed else REPLACE)
+            renewed.add(key)

@@ -24,7 +24,7 @@ def name(link: str) -> str:
 def link_of(unit: str) -> str:
     """The link to which such a unit gives addresses. unit: its name."""
     escaped = unit[len(PREFIX) : -len(".service")]
-    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), escaped)
+    return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), escaped)
 
 
 def unit(link: str, addresses: t.Iterable[str], before: t.Sequence[str] = ()) -> BootUnit:
@@ -62,4 +62,4 @@ def addresses(text: str) -> list[str]:
 
 def _escaped(link: str) -> str:
     """A link's name, escaped for the name of a unit as by systemd-escape(1)."""
-    return re.sub(r"[^A-Za-z0-9:_.]", lambda found: f"\\x{ord(found[0]):02x}", link)
+    return re.sub(r"[^A-Za-z0-9:_.]", lambda match: f"\\x{ord(match[0]):02x}", link)

@@ -26,13 +26,13 @@ class BootLinkAddresses:
         self._systemd = systemd
         self._before = before
 
-    def given(self) -> list[LinkAddress]:
+    def addresses(self) -> list[LinkAddress]:
         """The addresses that the units on the node add."""
-        return [one for unit in self._units() for one in self._addresses_of(unit)]
+        return [address for unit in self._units() for address in self._addresses_of(unit)]
 
     def added(self) -> list[LinkAddress]:
         """The addresses that started units have added. A unit that was not started was installed by a run that added them."""
-        return [one for unit in self._units() if self._systemd.is_active(unit) for one in self._addresses_of(unit)]
+        return [address for unit in self._units() if self._systemd.is_active(unit) for address in self._addresses_of(unit)]
 
     def _units(self) -> list[str]:
         """The names of the units on the node, and of those that a killed run left as temporary files."""
@@ -41,16 +41,16 @@ class BootLinkAddresses:
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
     def _addresses_of(self, unit: str) -> list[LinkAddress]:
-        found = self._backend.read(units.path_of(unit))
-        if not isinstance(found, files.Content) or not found.text.startswith(HEADING):
+        file = self._backend.read(units.path_of(unit))
+        if not isinstance(file, files.Content) or not file.text.startswith(HEADING):
             return []
-        return [one for one in map(link_address.from_words, address_unit.addresses(found.text)) if one]
+        return [address for address in map(link_address.from_words, address_unit.addresses(file.text)) if address]
 
     def resources(self, desired: t.Collection[LinkAddress]) -> list[EnabledUnit]:
         """The resources that make the units add ``desired``. No unit is started: its link starts it at its next appearance."""
-        links = [one.dev for one in desired] + list(map(address_unit.link_of, self._units()))
-        return [self._unit(link, [one for one in desired if one.dev == link]) for link in dict.fromkeys(links)]
+        links = [address.dev for address in desired] + list(map(address_unit.link_of, self._units()))
+        return [self._unit(link, [address for address in desired if address.dev == link]) for link in dict.fromkeys(links)]
 
     def _unit(self, link: str, desired: t.Sequence[LinkAddress]) -> EnabledUnit:
-        unit = address_unit.unit(link, [one.words for one in desired], self._before)
+        unit = address_unit.unit(link, [address.words for address in desired], self._before)
         return EnabledUnit(self._backend, self._systemd, unit, desired=bool(desired), starts=False)

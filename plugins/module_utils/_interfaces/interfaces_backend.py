@@ -39,14 +39,14 @@ NETNSA_NSID, NETNSA_FD = 1, 3
 class Interfaces(t.NamedTuple):
     """unread: names of the namespaces that could not be read."""
 
-    found: tuple[Interface, ...]
+    interfaces: tuple[Interface, ...]
     unread: tuple[str, ...] = ()
 
 
 _remembered: list[Interfaces] = []
 
 
-def own() -> list[Interface]:
+def of_this_namespace() -> list[Interface]:
     """The interfaces of the own namespace."""
     return _of("", wire.open_socket)
 
@@ -54,7 +54,7 @@ def own() -> list[Interface]:
 def read() -> Interfaces:
     """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
     others = _remembered[-1] if _remembered else _others()
-    return Interfaces((*own(), *others.found), others.unread)
+    return Interfaces((*of_this_namespace(), *others.interfaces), others.unread)
 
 
 @contextlib.contextmanager
@@ -68,30 +68,30 @@ def remembering() -> t.Iterator[None]:
 
 
 def _others() -> Interfaces:
-    found: list[Interface] = []
+    interfaces: list[Interface] = []
     unread = []
     for name, opener in openers().items():
         try:
-            found += _of(name, opener)
+            interfaces += _of(name, opener)
         except (FileNotFoundError, ProcessLookupError):
             continue
         except (OSError, Failure) as error:
             is_other = isinstance(error, OSError) and error.errno == errno.EINVAL  # a namespace, but not of a network
             if not is_other and name in openers():  # otherwise it has disappeared
                 unread.append(name)
-    return Interfaces(tuple(found), tuple(unread))
+    return Interfaces(tuple(interfaces), tuple(unread))
 
 
 def numbers() -> dict[int, str]:
     """The names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
-    found = {}
+    names_by_number = {}
     for path, name in _namespaces():
         with contextlib.suppress(OSError, Failure), open(path, "rb") as namespace, wire.connected() as netlink:
-            given = attributes.pack({NETNSA_FD: struct.pack("=I", namespace.fileno())})
-            answer = next(wire.answers(netlink, attributes.message(GETNSID, 0, bytes(4) + given)))
+            descriptor = attributes.pack({NETNSA_FD: struct.pack("=I", namespace.fileno())})
+            answer = next(wire.answers(netlink, attributes.message(GETNSID, 0, bytes(4) + descriptor)))
             if answer.kind == GETNSID - 2:  # RTM_NEWNSID
-                found[attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID)] = name
-    return found
+                names_by_number[attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID)] = name
+    return names_by_number
 
 
 def openers() -> dict[str, wire.Opener]:
@@ -108,13 +108,13 @@ def _namespaces() -> list[tuple[str, str]]:
     known = {here}
     paths = [(f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)]
     paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
-    found = []
+    namespaces = []
     for path, name in paths:
         identity = _identity(path)
         if identity is not None and here is not None and identity[0] == here[0] and identity not in known:
             known.add(identity)
-            found.append((path, name))
-    return found
+            namespaces.append((path, name))
+    return namespaces
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -159,16 +159,16 @@ def _is_done(request: Request, scene: Scene) -> bool:
     """True if the scene shows the result of the request."""
     if request.kind in (NEWADDR, DELADDR):
         address = link_message.address_from(request.body)
-        is_there = any((one.link, one.key) == (address.link, address.key) for one in scene.addresses)
+        is_there = any((existing.link, existing.key) == (address.link, address.key) for existing in scene.addresses)
     elif request.kind in (NEWROUTE, DELROUTE):
-        is_there = any(_subject(Request(NEWROUTE, 0, one.body)) == _subject(request) for one in scene.routes)
+        is_there = any(_subject(Request(NEWROUTE, 0, existing.body)) == _subject(request) for existing in scene.routes)
         is_there = is_there or _is_one_of_several(request, scene)
     elif request.kind in (NEWLINK, DELLINK, SETLINK):
         link = link_message.link_from(request.body)
-        found = {one.number: one for one in scene.links}.get(link.number)
+        current = {existing.number: existing for existing in scene.links}.get(link.number)
         if request.kind == SETLINK:
-            return found is not None and found.master == link.master
-        is_there = found is not None
+            return current is not None and current.master == link.master
+        is_there = current is not None
     else:
         return True
     return is_there == (request.kind not in DELETING)
@@ -178,10 +178,10 @@ def _is_one_of_several(request: Request, scene: Scene) -> bool:
     """True if the route is a hop of another IPv6 route: the kernel merges routes with one key into a multipath route."""
     route = link_message.route_from(request.body)
     return route is not None and any(
-        (one.family, one.table, one.dst, one.metric) == (route.family, route.table, route.dst, route.metric)
-        and {*route.hops} <= {*one.hops}
-        for one in scene.routes
-        if one.family == IPV6
+        (other.family, other.table, other.dst, other.metric) == (route.family, route.table, route.dst, route.metric)
+        and {*route.hops} <= {*other.hops}
+        for other in scene.routes
+        if other.family == IPV6
     )
 
 
@@ -193,8 +193,8 @@ def _bodies(kind: int) -> t.Iterator[bytes]:
 def _await(operation: Await) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = map(link_message.route_from, _bodies(routing_backend.GETROUTE))
-        is_there = {one.dst[0] for one in found if one and one.type == LOCAL and one.hops == ((operation.link, b""),)}
+        routes = map(link_message.route_from, _bodies(routing_backend.GETROUTE))
+        is_there = {route.dst[0] for route in routes if route and route.type == LOCAL and route.hops == ((operation.link, b""),)}
         missing = [fields.show(address) for address in operation.addresses if address not in is_there]
         if not missing:
             return

@@ -97,9 +97,9 @@ class Link(t.NamedTuple):
 
     def make(self) -> Request:
         """Create the same bridge again, with the same index, so that references to the index stay valid."""
-        found = attributes(self.body, IFINFO.size)
-        info = attributes(found.get(IFLA_LINKINFO, b""))
-        kept = {kind: found[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in found}
+        attrs = attributes(self.body, IFINFO.size)
+        info = attributes(attrs.get(IFLA_LINKINFO, b""))
+        kept = {kind: attrs[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in attrs}
         is_off = {kind for kind in BRIDGE_SWITCHES if not any(attributes(info.get(INFO_DATA, b"")).get(kind, b"")[:4])}
         settings = _chosen(info.get(INFO_DATA, b""), set(BRIDGE_SETTINGS) - is_off)
         kept[IFLA_LINKINFO] = pack({INFO_KIND: self.kind.encode() + b"\0", INFO_DATA: settings})
@@ -143,16 +143,16 @@ class Address(t.NamedTuple):
 
         If the label begins with the name of the ``former`` link, that part becomes the name of ``link``.
         """
-        found = attributes(self.body, IFADDR.size)
-        label = text(found, IFA_LABEL)
+        attrs = attributes(self.body, IFADDR.size)
+        label = text(attrs, IFA_LABEL)
         if label.partition(":")[0] == former.name:
-            found[IFA_LABEL] = (link.name + label[len(former.name) :]).encode()[:15] + b"\0"
-        found[IFA_FLAGS] = struct.pack("=I", self.flags & ~MANAGED | flags)
-        return Request(NEWADDR, CREATE | (REPLACE if self.family == IPV6 else EXCL), self._header(link) + pack(found))
+            attrs[IFA_LABEL] = (link.name + label[len(former.name) :]).encode()[:15] + b"\0"
+        attrs[IFA_FLAGS] = struct.pack("=I", self.flags & ~MANAGED | flags)
+        return Request(NEWADDR, CREATE | (REPLACE if self.family == IPV6 else EXCL), self._header(link) + pack(attrs))
 
     def delete(self, link: Link) -> Request:
-        found = attributes(self.body, IFADDR.size)
-        named = {kind: found[kind] for kind in (IFA_LOCAL, IFA_ADDRESS) if kind in found}
+        attrs = attributes(self.body, IFADDR.size)
+        named = {kind: attrs[kind] for kind in (IFA_LOCAL, IFA_ADDRESS) if kind in attrs}
         return Request(DELADDR, 0, self._header(link) + pack(named))
 
     def _header(self, link: Link) -> bytes:
@@ -242,15 +242,15 @@ class Route(t.NamedTuple):
     def _over(self, link: Link, former: Link) -> bytes:
         header = list(routes.HEADER.unpack_from(self.body))
         header[-1] &= routes.RTNH_F_ONLINK  # the other flags are state, which the kernel lists but does not accept
-        found = attributes(self.body, routes.HEADER.size)
-        if u32(found, routes.RTA_OIF) == former.number:
-            found[routes.RTA_OIF] = struct.pack("=I", link.number)
-        if routes.RTA_MULTIPATH in found:
-            found[routes.RTA_MULTIPATH] = _hops_over(found[routes.RTA_MULTIPATH], link, former, self.family)
-        seconds = _seconds_left(found.pop(routes.RTA_CACHEINFO, b""))
+        attrs = attributes(self.body, routes.HEADER.size)
+        if u32(attrs, routes.RTA_OIF) == former.number:
+            attrs[routes.RTA_OIF] = struct.pack("=I", link.number)
+        if routes.RTA_MULTIPATH in attrs:
+            attrs[routes.RTA_MULTIPATH] = _hops_over(attrs[routes.RTA_MULTIPATH], link, former, self.family)
+        seconds = _seconds_left(attrs.pop(routes.RTA_CACHEINFO, b""))
         if seconds:
-            found[routes.RTA_EXPIRES] = struct.pack("=I", seconds)
-        return routes.HEADER.pack(*header) + pack(found)
+            attrs[routes.RTA_EXPIRES] = struct.pack("=I", seconds)
+        return routes.HEADER.pack(*header) + pack(attrs)
 
 
 def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
@@ -284,17 +284,17 @@ class Scene(t.NamedTuple):
 
 def link_from(body: bytes) -> Link:
     _family, _type, index, _flags, _change = IFINFO.unpack_from(body)
-    found = attributes(body, IFINFO.size)
-    info = attributes(found.get(IFLA_LINKINFO, b""))
-    name, kind, master = text(found, IFLA_IFNAME), text(info, INFO_KIND), u32(found, IFLA_MASTER)
-    return Link(index, name, kind, master, found.get(IFLA_ADDRESS, b""), body)
+    attrs = attributes(body, IFINFO.size)
+    info = attributes(attrs.get(IFLA_LINKINFO, b""))
+    name, kind, master = text(attrs, IFLA_IFNAME), text(info, INFO_KIND), u32(attrs, IFLA_MASTER)
+    return Link(index, name, kind, master, attrs.get(IFLA_ADDRESS, b""), body)
 
 
 def address_from(body: bytes) -> Address:
     family, length, flags, scope, index = IFADDR.unpack_from(body)
-    found = attributes(body, IFADDR.size)
-    local = found.get(IFA_LOCAL) or found[IFA_ADDRESS]
-    return Address(family, index, scope, u32(found, IFA_FLAGS) or flags, local, length, body)
+    attrs = attributes(body, IFADDR.size)
+    local = attrs.get(IFA_LOCAL) or attrs[IFA_ADDRESS]
+    return Address(family, index, scope, u32(attrs, IFA_FLAGS) or flags, local, length, body)
 
 
 def new_address(index: int, local: bytes, length: int, flags: int) -> Address:
@@ -306,8 +306,8 @@ def new_address(index: int, local: bytes, length: int, flags: int) -> Address:
 
 def neighbour_from(body: bytes) -> Neighbour:
     family, index, state, flags, _type = NEIGHBOUR.unpack_from(body)
-    found = attributes(body, NEIGHBOUR.size)
-    return Neighbour(family, index, state, flags, found.get(NDA_DST, b""), found.get(NDA_LLADDR, b""))
+    attrs = attributes(body, NEIGHBOUR.size)
+    return Neighbour(family, index, state, flags, attrs.get(NDA_DST, b""), attrs.get(NDA_LLADDR, b""))
 
 
 def route_from(body: bytes) -> Route | None:
@@ -315,30 +315,30 @@ def route_from(body: bytes) -> Route | None:
     family, length, _src, _tos, table, protocol, _scope, kind, flags = routes.HEADER.unpack_from(body)
     if flags & routes.RTM_F_CLONED:
         return None
-    found = attributes(body, routes.HEADER.size)
+    attrs = attributes(body, routes.HEADER.size)
     return Route(
         family,
-        u32(found, routes.RTA_TABLE) or table,
-        (found[routes.RTA_DST], length) if length else fields.ANY,
-        u32(found, routes.RTA_PRIORITY),
+        u32(attrs, routes.RTA_TABLE) or table,
+        (attrs[routes.RTA_DST], length) if length else fields.ANY,
+        u32(attrs, routes.RTA_PRIORITY),
         protocol,
         kind,
-        tuple(_hops(found)),
-        RTA_NH_ID in found,
+        tuple(_hops(attrs)),
+        RTA_NH_ID in attrs,
         body,
     )
 
 
-def _hops(found: dict[int, bytes]) -> t.Iterator[tuple[int, bytes]]:
-    if routes.RTA_OIF in found:
-        yield u32(found, routes.RTA_OIF), _gateway(found)
-    data = found.get(routes.RTA_MULTIPATH, b"")
+def _hops(attrs: dict[int, bytes]) -> t.Iterator[tuple[int, bytes]]:
+    if routes.RTA_OIF in attrs:
+        yield u32(attrs, routes.RTA_OIF), _gateway(attrs)
+    data = attrs.get(routes.RTA_MULTIPATH, b"")
     while data:
         length, _flags, _weight, index = routes.NEXTHOP.unpack_from(data)
         yield index, _gateway(attributes(data[routes.NEXTHOP.size : length]))
         data = data[(length + 3) & ~3 :]
 
 
-def _gateway(found: t.Mapping[int, bytes]) -> bytes:
+def _gateway(attrs: t.Mapping[int, bytes]) -> bytes:
     """The gateway's address, empty for none. RTA_VIA, a family and an address, is the IPv6 gateway of an IPv4 route."""
-    return found.get(routes.RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]
+    return attrs.get(routes.RTA_GATEWAY) or attrs.get(RTA_VIA, b"")[2:]

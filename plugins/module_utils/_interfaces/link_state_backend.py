@@ -18,9 +18,9 @@ REQUEST = struct.Struct("=16sH22x")  # ifreq: name, flags
 
 def of(name: str) -> tuple[int, bool]:
     """The link's index, and whether it is up; 0 and False if there is no such link."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         try:
-            _name, flags = REQUEST.unpack(fcntl.ioctl(asked, SIOCGIFFLAGS, REQUEST.pack(name.encode(), 0)))
+            _name, flags = REQUEST.unpack(fcntl.ioctl(sock, SIOCGIFFLAGS, REQUEST.pack(name.encode(), 0)))
             return socket.if_nametoindex(name), bool(flags & IFF_UP)
         except OSError:
             return 0, False

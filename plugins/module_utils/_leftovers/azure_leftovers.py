@@ -180,11 +180,11 @@ def is_own(rule: Rule) -> bool:
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
     """The shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
     candidates = _shapes_in(rule.table.family, rule.table.name, rule.chain)
-    given = iptables.meaning(rule.text) if candidates else {}
+    values = iptables.meaning(rule.text) if candidates else {}
     for shape, options in candidates:
-        if options.keys() == given.keys():
-            slots = {value[1:-1]: given[name] for name, value in options.items() if value.startswith("{")}
-            if all(value.startswith("{") or given[name] == value for name, value in options.items()):
+        if options.keys() == values.keys():
+            slots = {value[1:-1]: values[name] for name, value in options.items() if value.startswith("{")}
+            if all(value.startswith("{") or values[name] == value for name, value in options.items()):
                 return shape, slots
     return None, {}
 
@@ -199,22 +199,22 @@ def _shapes_in(family: str, table: str, chain: str) -> list[tuple[Shape, iptable
 
 
 def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
-    own = {*facts.chains}
+    chains = {*facts.chains}
     unsure: set[tuple[Table, str]] = set()
     within: list[Leftover] = []
     beside: list[Leftover] = []
     for rule in facts.rules:
-        found = _of_rule(facts, rule)
+        leftover = _of_rule(facts, rule)
         is_within = bool(cni.AZURE_CHAIN.fullmatch(rule.chain))
-        if is_within and (found is None or not found.is_certain):
+        if is_within and (leftover is None or not leftover.is_certain):
             unsure.add((rule.table, rule.chain))
-        if is_within and found is None:
+        if is_within and leftover is None:
             why = "azure-vnet adds no such rule to its chain, so another program may have added it"
-            found = Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion)
-        if found:
-            (within if is_within else beside).append(found)
-        elif iptables.jump(rule, own):
-            unsure.add((rule.table, iptables.jump(rule, own)))
+            leftover = Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion)
+        if leftover:
+            (within if is_within else beside).append(leftover)
+        elif iptables.jump(rule, chains):
+            unsure.add((rule.table, iptables.jump(rule, chains)))
             why = "jumps to azure-vnet's chain, but azure-vnet adds no such rule"
             beside.append(Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion))
     yield from beside
@@ -254,14 +254,14 @@ def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
 
 
 def _nat_subnets(facts: Facts) -> set[str]:
-    own = facts.nat_bridge.addresses if facts.nat_bridge else ()
-    return {NAT_BRIDGE_SUBNET, *(str(ipaddress.ip_interface(one).network) for one in own)}
+    addresses = facts.nat_bridge.addresses if facts.nat_bridge else ()
+    return {NAT_BRIDGE_SUBNET, *(str(ipaddress.ip_interface(address).network) for address in addresses)}
 
 
 def _is_of_pods(facts: Facts, subnet: str) -> bool:
     """Whether the subnet is that of azure-vnet's pods, by a state file, a rule that was removed, or the bridge's gateway."""
-    own = facts.bridge.addresses if facts.bridge else ()
-    return subnet in facts.subnets or subnet in _translated(facts.former) or _first_host(subnet) in own
+    addresses = facts.bridge.addresses if facts.bridge else ()
+    return subnet in facts.subnets or subnet in _translated(facts.former) or _first_host(subnet) in addresses
 
 
 def _has_ipv6_nat(facts: Facts) -> bool:
@@ -292,8 +292,8 @@ def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
             command = f"ip neigh del {address} dev {NAT_BRIDGE}"
             evidence = _joined(f"permanent, on azure-vnet's {NAT_BRIDGE}", used)
             yield Leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, VNET, evidence, is_certain, command)
-        found = [f"the ports {', '.join(others)}" if others else "no pod in it", *(f"the {route}" for route in bridge.routes)]
-        evidence = f"has azure-vnet's name, and {', and '.join(found)}"
+        signs = [f"the ports {', '.join(others)}" if others else "no pod in it", *(f"the {route}" for route in bridge.routes)]
+        evidence = f"has azure-vnet's name, and {', and '.join(signs)}"
         yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), is_certain, f"ip link del {NAT_BRIDGE}")
     near, far = NAT_LINKS
     if near in facts.links:  # the kernel deletes the other end with it

@@ -48,7 +48,9 @@ class Cns(t.NamedTuple):
 
 def live_pods(interfaces: t.Sequence[Interface]) -> list[LivePod]:
     """azure-vnet's pods, by the name of their links. interfaces: those of all network namespaces."""
-    return sorted(LivePod(one.link, tuple(sorted(end.addresses)) if end else ()) for one, end in pod_links(interfaces).items())
+    return sorted(
+        LivePod(interface.link, tuple(sorted(end.addresses)) if end else ()) for interface, end in pod_links(interfaces).items()
+    )
 
 
 def configuration_of(arguments: t.Sequence[str], environment: t.Mapping[str, str], executable: str) -> str:
@@ -66,9 +68,9 @@ def manages_state(text: str) -> bool | None:
     Go reads a key in upper or lower case.
     """
     try:
-        found = json.loads(text)
+        configuration = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(configuration, dict):
         return None
-    return any(str(key).lower() == "manageendpointstate" and value is True for key, value in found.items())
+    return any(str(key).lower() == "manageendpointstate" and value is True for key, value in configuration.items())

@@ -69,26 +69,26 @@ def written(made_by: str, version: int, kept: Backup, packed: t.Callable[[t.Any]
 def parsed(text: str, version: int, unpacked: t.Callable[[t.Any], t.Any]) -> Backup:
     """Parses the text of a kind of backup. unpacked: makes a run of plain data, or raises. Raises Damaged."""
     try:
-        found = exactly(dict, json.loads(text))
-        if found["version"] != version:
-            raise Damaged(f"its version is {found['version']!r}, and only version {version} is supported")
-        keys(found, "made_by", "version", "node", "runs")
-        return Backup(_node(found["node"]), tuple(map(unpacked, exactly(list, found["runs"]))))
+        content = exactly(dict, json.loads(text))
+        if content["version"] != version:
+            raise Damaged(f"its version is {content['version']!r}, and only version {version} is supported")
+        keys(content, "made_by", "version", "node", "runs")
+        return Backup(_node(content["node"]), tuple(map(unpacked, exactly(list, content["runs"]))))
     except Damaged:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
 
-def _node(found: dict[str, t.Any]) -> Node:
-    keys(found, *Node._fields)
-    return Node(exactly(str, found["machine"]), tuple(mac(one) for one in exactly(list, found["macs"])))
+def _node(entry: dict[str, t.Any]) -> Node:
+    keys(entry, *Node._fields)
+    return Node(exactly(str, entry["machine"]), tuple(mac(address) for address in exactly(list, entry["macs"])))
 
 
-def keys(found: object, *names: str) -> None:
+def keys(entry: object, *names: str) -> None:
     """Raises Damaged if a dictionary has other keys than these."""
-    if set(exactly(dict, found)) != set(names):
-        raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, found))} were found")  # type: ignore[call-overload]
+    if set(exactly(dict, entry)) != set(names):
+        raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, entry))} were found")  # type: ignore[call-overload]
 
 
 def number(value: object, maximum: int, minimum: int = 0) -> int:

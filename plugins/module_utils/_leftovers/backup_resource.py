@@ -53,8 +53,8 @@ class BackupFile:
 
     def observe(self) -> ObservedBackup:
         """Raises Refusal if the path holds anything but a valid backup of this node."""
-        found = self._read()
-        node, runs = found or (None, ())
+        backup = self._read()
+        node, runs = backup or (None, ())
         here = self._node()
         if node and not node.is_same(here):
             raise Refusal(
@@ -65,21 +65,21 @@ class BackupFile:
 
     def _node(self) -> Node:
         """This node, with the MACs of all its links."""
-        found = self._backend.read(MACHINE_ID)
-        machine = found.text.strip() if isinstance(found, files.Content) else ""
-        return Node(machine, tuple(sorted({one.mac for one in interfaces_backend.own()})))
+        file = self._backend.read(MACHINE_ID)
+        machine = file.text.strip() if isinstance(file, files.Content) else ""
+        return Node(machine, tuple(sorted({interface.mac for interface in interfaces_backend.of_this_namespace()})))
 
     def _away(self) -> str:
         return f"Remove it from there, for example with: mv {self.path} {self.path}.old"
 
     def _read(self) -> Backup | None:
-        found = self._backend.read(self.path)
-        if found is None:
+        file = self._backend.read(self.path)
+        if file is None:
             return None
         try:
-            if not isinstance(found, files.Content):
+            if not isinstance(file, files.Content):
                 raise backup.Damaged("it is not a regular file")
-            return self._codec.from_text(found.text)
+            return self._codec.from_text(file.text)
         except backup.Damaged as damaged:
             raise Refusal(
                 f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. Its"
@@ -123,21 +123,21 @@ class Backups(t.NamedTuple):
     def look(self, run: process.Runner) -> Look:
         """Reads the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
         troubles: list[str] = []
-        seen = facts_backend.see(run)
-        facts = facts_backend.of_azure(run, troubles.append, seen, self.former(), is_strict=True)
+        survey = facts_backend.survey(run)
+        facts = facts_backend.of_azure(run, troubles.append, survey, self.former(), is_strict=True)
         return Look(facts, tuple(troubles))
 
     def former(self) -> Former:
         """The objects that earlier runs removed. Raises Refusal if a backup is invalid or another node's."""
-        frames, iptables, links = (one.observe().runs for one in self)
+        frames, iptables, links = (file.observe().runs for file in self)
         rules = tuple(
-            Rule(one.table, removed.place.chain, removed.rules[number].text)
+            Rule(table.table, removed.place.chain, removed.rules[number].text)
             for run in iptables
-            for one in run.taken
-            for removed in one.rules
+            for table in run.taken
+            for removed in table.rules
             for number in sorted(removed.gone)
         )
-        states = tuple(one.text for run in frames for one in run.files if one.path == STATE_FILE)
+        states = tuple(file.text for run in frames for file in run.files if file.path == STATE_FILE)
         return Former(states, rules, bool(frames or iptables or links))
 
 

@@ -32,14 +32,14 @@ def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collectio
     """
     if name is None:
         named = [link for link in links if judge.BRIDGE.fullmatch(link.name) or link.name in configured]
-        found = [link for link in named if link.kind == "bridge"]
+        matches = [link for link in named if link.kind == "bridge"]
     else:
-        found = [link for link in links if link.name == name]
-    if len(found) > 1:
-        raise Invalid("bridge", name, f"given: {' and '.join(link.name for link in found)} are bridges of azure-vnet")
-    if found and found[0].kind != "bridge":
-        raise Invalid("bridge", name, f"a bridge; {name} is a link of kind {found[0].kind or 'hardware'}")
-    return found[0] if found else None
+        matches = [link for link in links if link.name == name]
+    if len(matches) > 1:
+        raise Invalid("bridge", name, f"given: {' and '.join(link.name for link in matches)} are bridges of azure-vnet")
+    if matches and matches[0].kind != "bridge":
+        raise Invalid("bridge", name, f"a bridge; {name} is a link of kind {matches[0].kind or 'hardware'}")
+    return matches[0] if matches else None
 
 
 class Dissolution(t.NamedTuple):
@@ -83,15 +83,15 @@ def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str]
     if name and not named:
         raise Invalid("interface", name, f"a link of this node: {', '.join(link.name for link in scene.links)}")
     if len(candidates) > 1:
-        given = " and ".join(link.name for link in candidates)
-        raise Invalid("interface", name, f"given: {given} are ports of {bridge.name}, and only one can get its addresses")
+        choices = " and ".join(link.name for link in candidates)
+        raise Invalid("interface", name, f"given: {choices} are ports of {bridge.name}, and only one can get its addresses")
     others = [link.name for link in ports if link not in candidates]
     if others:
         raise Refusal(
             f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. First restart or move the pods behind"
             " these links, for example by draining the node, and remove links that are no longer used"
         )
-    kept = {one.key for one in _addresses(scene, bridge) if str(one) not in left}
+    kept = {address.key for address in _addresses(scene, bridge) if str(address) not in left}
     if not candidates and kept:
         candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
         if len(candidates) != 1:
@@ -101,11 +101,11 @@ def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str]
 
 def _keys(scene: Scene, link: Link) -> set[t.Any]:
     """Keys of the link's addresses. A link that a killed run took out of the bridge already has all of the bridge's."""
-    return {one.key for one in scene.addresses if one.link == link.number}
+    return {address.key for address in scene.addresses if address.link == link.number}
 
 
 def _addresses(scene: Scene, link: Link) -> list[Address]:
-    return [one for one in scene.addresses if one.link == link.number and not one.is_links_own]
+    return [address for address in scene.addresses if address.link == link.number and not address.is_links_own]
 
 
 def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection[str] = ()) -> Dissolution:
@@ -113,14 +113,16 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection
 
     left: addresses with their lengths that end with the bridge, because they served azure-vnet's pods.
     """
-    own = _addresses(scene, bridge)
-    addresses = [one for one in own if str(one) not in left]
-    ending = {_prefix(one) for one in own} - {_prefix(one) for one in addresses}  # the kernel removes their routes with them
+    of_bridge = _addresses(scene, bridge)
+    addresses = [address for address in of_bridge if str(address) not in left]
+    ending = {_prefix(address) for address in of_bridge} - {
+        _prefix(address) for address in addresses
+    }  # the kernel removes their routes with them
     routes = [
-        one
-        for one in scene.routes
-        if any(index == bridge.number for index, _via in one.hops)
-        and not (one.is_links_own or one.is_of_address and one.dst in ending)
+        route
+        for route in scene.routes
+        if any(index == bridge.number for index, _via in route.hops)
+        and not (route.is_links_own or route.is_of_address and route.dst in ending)
     ]
     for route in routes:
         if route.has_nexthop_object:
@@ -128,20 +130,20 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection
                 f"{route} leads over bridge {bridge.name} by a nexthop object (ip nexthop), which other routes may share."
                 " Nothing was changed. Have the owner of the nexthop object move it"
             )
-    removal = tuple(_removal(scene, bridge, own))
+    removal = tuple(_removal(scene, bridge, of_bridge))
     if nic is None:
-        return Dissolution(bridge, nic, (), (), (), (), removal, tuple(own))
+        return Dissolution(bridge, nic, (), (), (), (), removal, tuple(of_bridge))
     # The kernel resolves a gateway when it adds the route, so routes without a gateway come first.
-    routes.sort(key=lambda one: one.has_gateway)
+    routes.sort(key=lambda route: route.has_gateway)
     return Dissolution(
         bridge,
         nic,
         tuple(addresses),
-        tuple(str(one) for one in routes if not one.is_of_address),
+        tuple(str(route) for route in routes if not route.is_of_address),
         tuple(_arriving(scene, bridge, nic, addresses, routes)),
         tuple(_leaving(bridge, nic, routes[::-1])),
         removal,
-        tuple(one for one in own if one not in addresses),
+        tuple(address for address in of_bridge if address not in addresses),
     )
 
 
@@ -158,13 +160,13 @@ def _arriving(
     IPv6 addresses are added without duplicate address detection, which would find the bridge's. Learned neighbours are copied,
     because a port learns none: the answers go to the bridge. Routes are appended, so that the kernel keeps using the bridge's.
     """
-    there = {one.key(nic, nic) for one in scene.routes}
-    coming = [one for one in routes if one.key(nic, bridge) not in there and not _has_both(one, bridge, nic)]
+    there = {route.key(nic, nic) for route in scene.routes}
+    coming = [route for route in routes if route.key(nic, bridge) not in there and not _has_both(route, bridge, nic)]
     for route in coming:
         # The kernel adds such a route with its address, but keeps that of a temporary IPv6 address after the address.
         if route.is_of_address:
             yield Message(f"add {route} over {nic.name}", None, route.delete(nic, bridge))
-    current = {one.key for one in scene.addresses if one.link == nic.number}
+    current = {address.key for address in scene.addresses if address.link == nic.number}
     for address in _in_order(addresses):
         if address.key not in current:
             do = address.add(nic, bridge, NODAD if address.family == IPV6 else 0)
@@ -187,8 +189,8 @@ def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
 def _in_order(addresses: t.Sequence[Address]) -> list[Address]:
     """Addresses in the order in which they were added. The kernel lists the newest IPv6 address of a scope first, and the newest
     IPv4 address last."""
-    newest_first = [one for one in addresses if one.family == IPV6]
-    return [one for one in addresses if one.family != IPV6] + newest_first[::-1]
+    newest_first = [address for address in addresses if address.family == IPV6]
+    return [address for address in addresses if address.family != IPV6] + newest_first[::-1]
 
 
 def _leaving(bridge: Link, nic: Link, routes: t.Sequence[Route]) -> t.Iterator[Message]:

@@ -21,12 +21,12 @@ from .resolved_backend import Dns, Resolved
 
 
 class ObservedBridge(t.NamedTuple):
-    """found: None if there is no bridge. settings: sysctl keys of the bridge, with their values.
+    """dissolution: None if there is no bridge. settings: sysctl keys of the bridge, with their values.
 
     is_told: whether the DNS of the network interface was set at run time, rather than by its network daemon.
     """
 
-    found: Dissolution | None = None
+    dissolution: Dissolution | None = None
     bridge_dns: Dns = Dns()
     nic_dns: Dns = Dns()
     is_told: bool = False
@@ -71,7 +71,7 @@ class DissolvedBridge:
 
     def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
         """The bridge to remove; None if there is none. links: where to look, by default the node's current links."""
-        configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
+        configured = {file.content.bridge for file in cni_backend.configurations().values()} - {""}
         return bridges.bridge_of(self._backend.links() if links is None else links, self._bridge, configured)
 
     def observe(self) -> ObservedBridge:
@@ -83,34 +83,37 @@ class DissolvedBridge:
             return ObservedBridge()
         left = self._gateways(bridge, scene)
         nic = bridges.nic_of(scene, bridge, self._interface, left)
-        found = bridges.dissolution(scene, bridge, nic, left)
+        dissolution = bridges.dissolution(scene, bridge, nic, left)
         if nic is None:
-            return ObservedBridge(found)
+            return ObservedBridge(dissolution)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
-        return ObservedBridge(found, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
+        return ObservedBridge(dissolution, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
 
     def plan(self, observed: ObservedBridge) -> Plan:
-        found = observed.found
-        if found is None:
+        dissolution = observed.dissolution
+        if dissolution is None:
             return Plan(report=_report(observed))
-        nic = f" dev {found.nic.name}" if found.nic else ""
-        lines = [*(f"ip address {one}" for one in found.addresses), *found.routes, *_dns_lines(observed)]
-        ending = [f"ip address {one}" for one in found.ending]
-        before = [f"ip link {found.bridge.name} type bridge", *(f"{line} dev {found.bridge.name}" for line in (*ending, *lines))]
+        nic = f" dev {dissolution.nic.name}" if dissolution.nic else ""
+        lines = [*(f"ip address {address}" for address in dissolution.addresses), *dissolution.routes, *_dns_lines(observed)]
+        ending = [f"ip address {address}" for address in dissolution.ending]
+        before = [
+            f"ip link {dissolution.bridge.name} type bridge",
+            *(f"{line} dev {dissolution.bridge.name}" for line in (*ending, *lines)),
+        ]
         after = [f"{line}{nic}" for line in lines]
-        before_text, after_text = ("".join(f"{one}\n" for one in text) for text in (before, after))
-        return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))
+        before_text, after_text = ("".join(f"{line}\n" for line in text) for text in (before, after))
+        return Plan(tuple(self._steps(observed, dissolution)), before_text, after_text, _report(observed))
 
-    def _steps(self, observed: ObservedBridge, found: Dissolution) -> t.Iterator[Step]:
+    def _steps(self, observed: ObservedBridge, dissolution: Dissolution) -> t.Iterator[Step]:
         """The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""
-        bridge = found.bridge.name
-        if found.nic is None:
-            yield _step(f"remove {bridge}", found.removal)
+        bridge = dissolution.bridge.name
+        if dissolution.nic is None:
+            yield _step(f"remove {bridge}", dissolution.removal)
             return
-        nic = found.nic.name
-        if found.arriving:
-            yield _step(f"add the addresses and routes of {bridge} to {nic}", found.arriving)
-        desired = Await(found.nic.number, tuple(one.local for one in found.addresses))
+        nic = dissolution.nic.name
+        if dissolution.arriving:
+            yield _step(f"add the addresses and routes of {bridge} to {nic}", dissolution.arriving)
+        desired = Await(dissolution.nic.number, tuple(address.local for address in dissolution.addresses))
         yield Step(f"wait until {nic} answers for the addresses", desired)
         # These steps only have an undo, which runs when the bridge exists again and contains the network interface.
         if observed.bridge_dns.servers:
@@ -119,9 +122,9 @@ class DissolvedBridge:
             yield Step(f"set the DNS of {nic}", None, resolved_backend.Set(nic, observed.nic_dns))
         for key, value in observed.settings:
             yield Step(f"set {key}", None, Write(key, value))
-        if found.leaving:
-            yield _step(f"remove the routes of {bridge} and take {nic} out of the bridge", found.leaving)
-        yield _step(f"remove {bridge}", found.removal)
+        if dissolution.leaving:
+            yield _step(f"remove the routes of {bridge} and take {nic} out of the bridge", dissolution.leaving)
+        yield _step(f"remove {bridge}", dissolution.removal)
         # Last: when a link leaves a bridge, the kernel sends RTM_DELLINK of AF_BRIDGE. resolved takes this for the removal of
         # the link, and forgets the link's DNS.
         if observed.moves_dns or observed.is_told:
@@ -135,12 +138,12 @@ class DissolvedBridge:
 
 def _report(observed: ObservedBridge) -> dict[str, t.Any]:
     """The module's result."""
-    found = observed.found
+    dissolution = observed.dissolution
     return {
-        "bridge": found.bridge.name if found else "",
-        "interface": found.nic.name if found and found.nic else "",
-        "addresses": list(map(str, found.addresses)) if found else [],
-        "routes": list(found.routes) if found else [],
+        "bridge": dissolution.bridge.name if dissolution else "",
+        "interface": dissolution.nic.name if dissolution and dissolution.nic else "",
+        "addresses": list(map(str, dissolution.addresses)) if dissolution else [],
+        "routes": list(dissolution.routes) if dissolution else [],
         "dns": list(observed.bridge_dns.servers) if observed.moves_dns else [],
     }
 

@@ -42,10 +42,10 @@ def of_cilium(
     def left(kind: str, place: str, text: str, command: str) -> Leftover:
         return Leftover(kind, place, text, CILIUM, NO_AGENT, True, command)
 
-    own = {*chains}
-    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, own)]
+    ours = {*chains}
+    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, ours)]
     return [
-        *(left(RULE, one.place, one.text, one.deletion) for one in sorted(mine, key=is_within)),
+        *(left(RULE, rule.place, rule.text, rule.deletion) for rule in sorted(mine, key=is_within)),
         *(left(CHAIN, str(table), chain, f"{table.program} -X {chain}") for table, chain in chains),
         *(left(PROGRAM, f"link {link}", name, CLEANUP) for link, name in programs),
         *(left(LINK, "links", link, f"ip link del {link}") for link in links if LINKS.fullmatch(link)),

@@ -11,23 +11,23 @@ from .._core import fields, names
 from .._core.errors import Invalid
 
 
-def backup(given: str, is_written: bool) -> str:
+def backup(value: str, is_written: bool) -> str:
     """The folder of the backup. Raises Invalid.
 
     is_written: False for the state that restores: an earlier version may have kept a backup where none may be written now.
     """
-    path = names.path("backup", given)
+    path = names.path("backup", value)
     if is_written and not names.is_own(f"{path}/"):
-        raise Invalid("backup", given, names.OWN)
+        raise Invalid("backup", value, names.OWN)
     return path
 
 
-def address(number: int, given: str) -> fields.Prefix:
+def address(number: int, value: str) -> fields.Prefix:
     """An entry of the option ``addresses``. Raises Invalid."""
     try:
-        prefix = fields.prefix(given)[1]
+        prefix = fields.prefix(value)[1]
     except fields.Unfit:
         prefix = fields.ANY
     if prefix == fields.ANY:
-        raise Invalid(f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
+        raise Invalid(f"addresses[{number}]", value, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
     return prefix

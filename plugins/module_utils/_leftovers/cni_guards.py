@@ -15,7 +15,7 @@ from .._core.errors import Refusal
 
 def another_cni() -> t.Iterable[str]:
     """Refuses if azure-vnet would set up the next pod."""
-    active = [(path, found.content) for path, found in cni_backend.configurations().items() if not found.is_inert]
+    active = [(path, file.content) for path, file in cni_backend.configurations().items() if not file.is_inert]
     if active and active[0][1].is_there:
         raise Refusal(
             f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names"

@@ -77,14 +77,14 @@ def _packed(run: Run) -> dict[str, t.Any]:
     return {
         "chains": [
             {
-                **one.place._asdict(),
-                "rules": [rule.text for rule in one.rules],
-                "removed": {str(number): one.rules[number].counters for number in sorted(one.gone)},
+                **chain.place._asdict(),
+                "rules": [rule.text for rule in chain.rules],
+                "removed": {str(number): chain.rules[number].counters for number in sorted(chain.gone)},
             }
-            for one in run.removed
+            for chain in run.removed
         ],
-        "files": [one._asdict() for one in run.files],
-        "neighbors": [one._asdict() for one in run.neighbours],
+        "files": [file._asdict() for file in run.files],
+        "neighbors": [neighbour._asdict() for neighbour in run.neighbours],
         "routes": [{**route.options(), "protocol": protocol} for route, protocol in run.routes],
         "boot": run.boot,
     }
@@ -101,23 +101,23 @@ def _unpacked(run: dict[str, t.Any]) -> Run:
     )
 
 
-def _file(one: dict[str, t.Any]) -> File:
-    keys(one, *File._fields)
-    owner, group = exactly(list, one["owner"])
-    folder, name = exactly(str, one["path"]).rsplit("/", 1)
-    if one["path"] not in STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
-        raise Damaged(f"{one['path']!r} is neither a state file of azure-vnet nor a file in {cni.FOLDER}")
+def _file(entry: dict[str, t.Any]) -> File:
+    keys(entry, *File._fields)
+    owner, group = exactly(list, entry["owner"])
+    folder, name = exactly(str, entry["path"]).rsplit("/", 1)
+    if entry["path"] not in STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
+        raise Damaged(f"{entry['path']!r} is neither a state file of azure-vnet nor a file in {cni.FOLDER}")
     owners = number(owner, HIGHEST_ID), number(group, HIGHEST_ID)
-    return File(one["path"], exactly(str, one["text"]), number(one["mode"], 0o7777), owners)
+    return File(entry["path"], exactly(str, entry["text"]), number(entry["mode"], 0o7777), owners)
 
 
-def _neighbour(one: dict[str, t.Any]) -> Neighbour:
-    keys(one, *Neighbour._fields)
-    fields.address(exactly(str, one["address"]))
-    names.interface("neighbors.link", exactly(str, one["link"]))
-    if exactly(int, one["state"]) not in neighbours.STATES:
-        raise Damaged(f"{one['state']} is not the state of a neighbour")
-    return Neighbour(one["address"], one["link"], one["mac"] and mac(one["mac"]), one["state"])
+def _neighbour(entry: dict[str, t.Any]) -> Neighbour:
+    keys(entry, *Neighbour._fields)
+    fields.address(exactly(str, entry["address"]))
+    names.interface("neighbors.link", exactly(str, entry["link"]))
+    if exactly(int, entry["state"]) not in neighbours.STATES:
+        raise Damaged(f"{entry['state']} is not the state of a neighbour")
+    return Neighbour(entry["address"], entry["link"], entry["mac"] and mac(entry["mac"]), entry["state"])
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:
@@ -129,11 +129,11 @@ def _removed(chain: dict[str, t.Any]) -> Removed:
         raise Damaged("a chain names a removed rule at a position that it does not have")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
-    found = Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
-    for position in found.gone:  # the text goes into a script of one rule a line
-        if not rules[position].text.isprintable() or shape_of(found.place, rules[position]) is None:
-            raise Damaged(f"{rules[position].text!r} in {found.place} is no rule of azure-vnet")
-    return found
+    removed = Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
+    for position in removed.gone:  # the text goes into a script of one rule a line
+        if not rules[position].text.isprintable() or shape_of(removed.place, rules[position]) is None:
+            raise Damaged(f"{rules[position].text!r} in {removed.place} is no rule of azure-vnet")
+    return removed
 
 
 def _counters(pair: object) -> tuple[int, int]:
@@ -142,8 +142,8 @@ def _counters(pair: object) -> tuple[int, int]:
 
 
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
-    given = {key: value for key, value in options.items() if key != "protocol"}
-    route = routes.from_options("routes", given, {})
+    selectors = {key: value for key, value in options.items() if key != "protocol"}
+    route = routes.from_options("routes", selectors, {})
     if not route.address or route.table != MAIN or len(route.links) != 1:
         raise Damaged(f"{route} is not a route to one address by one link in the table main")
     return route, number(options["protocol"], 255)

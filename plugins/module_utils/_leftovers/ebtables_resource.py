@@ -110,15 +110,15 @@ def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, t
     neighbours, routes = tuple(backends.links.neighbours()), tuple(backends.links.routes())
     configured = cni_backend.configurations()
     present = {path: backends.files.read(path) for path in (*state_file.STATE_FILES, *_to_move(configured))}
-    found = {path: one for path, one in present.items() if isinstance(one, files.Content)}
-    irregular = tuple(path for path, one in present.items() if one is not None and path not in found)
-    texts = [(path, one.text) for path, one in found.items()]
-    texts += [(one.path, one.text) for run in kept.runs for one in run.files]
+    contents = {path: state for path, state in present.items() if isinstance(state, files.Content)}
+    irregular = tuple(path for path, state in present.items() if state is not None and path not in contents)
+    texts = [(path, content.text) for path, content in contents.items()]
+    texts += [(file.path, file.text) for run in kept.runs for file in run.files]
     states = [(path, state_file.state_from(text)) for path, text in texts if path == state_file.STATE_FILE]
     troubles = [
         f"{path} {state.trouble}. The unreadable part is not used as evidence." for path, state in states if state.trouble
     ]
-    configurations = [one.content for one in configured.values()] + [
+    configurations = [file.content for file in configured.values()] + [
         cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
     ]
     evidence = _with_links(
@@ -126,7 +126,7 @@ def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, t
             tuple(state for _path, state in states),
             frozenset(itertools.chain.from_iterable(map(_former, kept.runs))),
             tuple(configurations),
-            (*traces, *found, *irregular, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])),
+            (*traces, *contents, *irregular, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])),
             neighbours=neighbours,
             host_routes=_host_routes(routes),
             addresses=desired.addresses,
@@ -136,35 +136,37 @@ def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, t
         evidence = evidence._replace(traces=_chains_of_iptables(backends.run))
         if desired.addresses and not evidence.has_trace:
             troubles.append(NO_TRACE)
-    return ObservedLeftovers(chains, evidence, found, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
+    return ObservedLeftovers(chains, evidence, contents, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
 
 
-def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
+def _to_move(configured: t.Mapping[str, cni_backend.ConfigurationFile]) -> list[str]:
     """Configurations by which a runtime would start azure-vnet, and the one with azure-vnet's file name, whatever it contains."""
-    return [path for path, one in configured.items() if not one.is_inert and (one.content.is_there or path == CONFIGURATION)]
+    return [path for path, file in configured.items() if not file.is_inert and (file.content.is_there or path == CONFIGURATION)]
 
 
 def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    links_to: dict[str, frozenset[str]] = {}
     for route, _protocol in routes:
         if route.address and route.table == MAIN:
-            found[route.address] = found.get(route.address, frozenset()) | route.links
-    return found
+            links_to[route.address] = links_to.get(route.address, frozenset()) | route.links
+    return links_to
 
 
 def _with_links(evidence: Evidence) -> Evidence:
     """The evidence with the interfaces, azure-vnet's bridges among them, and the links in these bridges."""
     links = interfaces_backend.read()
-    named = {one.bridge for one in evidence.configurations if one.is_there}.union(*(one.bridges for one in evidence.states))
-    own = [one for one in links.found if not one.namespace]
-    bridges = frozenset(one.link for one in own if BRIDGE.fullmatch(one.link) or one.link in named)
-    ports = frozenset(one.link for one in own if one.master in bridges)
-    return evidence._replace(interfaces=links.found, unread=links.unread, bridges=bridges, ports=ports)
+    named = {configuration.bridge for configuration in evidence.configurations if configuration.is_there}.union(
+        *(state.bridges for state in evidence.states)
+    )
+    of_node = [interface for interface in links.interfaces if not interface.namespace]
+    bridges = frozenset(interface.link for interface in of_node if BRIDGE.fullmatch(interface.link) or interface.link in named)
+    ports = frozenset(interface.link for interface in of_node if interface.master in bridges)
+    return evidence._replace(interfaces=links.interfaces, unread=links.unread, bridges=bridges, ports=ports)
 
 
 def _chains_of_iptables(run: process.Runner) -> tuple[str, ...]:
-    found = chains_backend.read(run)
-    return tuple(f"chain {chain} in {place}" for place, chain in found if cni.AZURE_CHAIN.fullmatch(chain))
+    chains = chains_backend.read(run)
+    return tuple(f"chain {chain} in {place}" for place, chain in chains if cni.AZURE_CHAIN.fullmatch(chain))
 
 
 class AzureVnetLeftovers:
@@ -181,14 +183,14 @@ class AzureVnetLeftovers:
         self._others = others
 
     def observe(self) -> ObservedLeftovers:
-        traces = [one.path for one in self._others if one.observe().runs]
-        found = look(self._backends, self._backup.observe(), self._desired, traces)
-        for path in () if found.evidence.pod_links else found.irregular:
+        traces = [file.path for file in self._others if file.observe().runs]
+        observed = look(self._backends, self._backup.observe(), self._desired, traces)
+        for path in () if observed.evidence.pod_links else observed.irregular:
             raise Refusal(
                 f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
                 " from it. Nothing was changed. Remove it, or replace a symbolic link by the file that it points to"
             )
-        return found
+        return observed
 
     def plan(self, observed: ObservedLeftovers) -> Plan:
         judge = Judge(observed.evidence, observed.chains)
@@ -197,11 +199,15 @@ class AzureVnetLeftovers:
         neighbours = tuple(self._stale_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
         routes = tuple(self._stale_routes(judge, observed)) if self._desired.routes else ()
         unmoved = _unmoved(observed)
-        moved = tuple(File(path, one.text, one.mode, one.owner) for path, one in observed.files.items() if path not in unmoved)
-        if not (removed or moved or routes or any(one.mac for one in neighbours)):
+        moved = tuple(
+            File(path, content.text, content.mode, content.owner)
+            for path, content in observed.files.items()
+            if path not in unmoved
+        )
+        if not (removed or moved or routes or any(neighbour.mac for neighbour in neighbours)):
             neighbours = ()  # any packet to a former pod's address creates a failed neighbour again, which diverts nothing
         run = Run(removed, moved, neighbours, routes, observed.boot)
-        findings = Findings(judged, neighbours, routes, observed.troubles, tuple(one.path for one in moved), unmoved)
+        findings = Findings(judged, neighbours, routes, observed.troubles, tuple(file.path for file in moved), unmoved)
         if run.is_empty:
             return Plan(report=findings)
         node = observed.backup.here._replace(macs=judge.macs)
@@ -225,15 +231,15 @@ class AzureVnetLeftovers:
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         yield from self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
-        for one in run.files:
-            content = observed.files[one.path]
-            yield Step(f"move {one.path} into {self._backup.path}", files.Remove(one.path), files.Put(one.path, content))
+        for file in run.files:
+            content = observed.files[file.path]
+            yield Step(f"move {file.path} into {self._backup.path}", files.Remove(file.path), files.Put(file.path, content))
         for backend in self._desired.backends:
-            of_backend = tuple(one for one in run.removed if one.place.backend == backend)
+            of_backend = tuple(removed for removed in run.removed if removed.place.backend == backend)
             if of_backend:
-                count = sum(len(one.gone) for one in of_backend)
+                count = sum(len(removed.gone) for removed in of_backend)
                 summary = f"remove {count} rules of the {backend} backend"
-                uncounted = tuple(one.uncounted for one in of_backend)
+                uncounted = tuple(removed.uncounted for removed in of_backend)
                 yield Step(summary, Take(backend, uncounted), PutBack(backend, of_backend))
         for summary, protocol, changes in netlink_changes(DELETE, run.neighbours, run.routes):
             undo = tuple(change.inverse() for change in changes if not isinstance(change.item, Neighbour) or change.item.mac)
@@ -250,12 +256,12 @@ def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
     azure-vnet needs the state file and the configuration to delete its pods. An azure-cns that does not record the addresses in
     use itself reads them from the state file; its DaemonSet mounts that file, and kubelet creates an empty file for the mount.
     """
-    live = [one.link for one in observed.evidence.pod_links]
+    live = [link.link for link in observed.evidence.pod_links]
     if live:
         named = f"{live[0]}{f' and {len(live) - 1} more' if len(live) > 1 else ''}"
         reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {named}"
         return dict.fromkeys((*observed.files, *observed.irregular), reason)
-    return {path: "it is empty" for path, one in observed.files.items() if not one.text.strip()}
+    return {path: "it is empty" for path, content in observed.files.items() if not content.text.strip()}
 
 
 def netlink_changes(
@@ -263,7 +269,7 @@ def netlink_changes(
 ) -> t.Iterator[tuple[str, int, tuple[Change, ...]]]:
     """Summary, protocol and changes of each batch: first the neighbours, then the routes of each protocol."""
     if neighbours:
-        yield f"{len(neighbours)} neighbours", 0, tuple(Change(verb, one) for one in neighbours)
+        yield f"{len(neighbours)} neighbours", 0, tuple(Change(verb, neighbour) for neighbour in neighbours)
     for protocol in sorted({protocol for _route, protocol in routes}):
         changes = tuple(Change(verb, route) for route, of_route in routes if of_route == protocol)
         yield f"{len(changes)} routes", protocol, changes
@@ -271,9 +277,9 @@ def netlink_changes(
 
 def _former(run: Run) -> t.Iterator[tuple[str, str]]:
     """Address and MAC of each pod whose rules the run removed."""
-    for one in run.removed:
-        for number in one.gone:
-            shape = shape_of(one.place, one.rules[number])
+    for removed in run.removed:
+        for number in removed.gone:
+            shape = shape_of(removed.place, removed.rules[number])
             if shape and shape.kind == "pod":
                 yield shape.address, shape.mac
 
@@ -288,9 +294,9 @@ def _judged(judge: Judge, chains: Chains) -> t.Iterator[Judged]:
 
 def _removed(judged: t.Sequence[Judged], chains: Chains) -> t.Iterator[Removed]:
     gone: dict[Place, set[int]] = {}
-    for one in judged:
-        if one.verdict.is_leftover:
-            gone.setdefault(one.place, set()).add(one.number)
+    for rule in judged:
+        if rule.verdict.is_leftover:
+            gone.setdefault(rule.place, set()).add(rule.number)
     for place, numbers in gone.items():
         yield Removed(place, chains[place], frozenset(numbers))
 
@@ -300,7 +306,7 @@ class ObservedRestoration(t.NamedTuple):
     path."""
 
     node: ObservedLeftovers | None
-    files: t.Mapping[str, files.Found | None]
+    files: t.Mapping[str, files.State | None]
     links: frozenset[str]
     backup: ObservedBackup
 
@@ -338,10 +344,10 @@ class RestoredLeftovers:
         kept = self._backup.observe()
         if not kept.runs:
             return ObservedRestoration(None, {}, frozenset(), kept)
-        backends = sorted({one.place.backend for run in kept.runs for one in run.removed})
+        backends = sorted({removed.place.backend for run in kept.runs for removed in run.removed})
         node = look(self._backends, kept, Selection(backends=tuple(backends)))
-        found = {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files}
-        return ObservedRestoration(node, found, frozenset(self._backends.links.links().values()), kept)
+        states = {file.path: self._backends.files.read(file.path) for run in kept.runs for file in run.files}
+        return ObservedRestoration(node, states, frozenset(self._backends.links.links().values()), kept)
 
     def plan(self, observed: ObservedRestoration) -> Plan:
         """Raises Refusal if it is unknown which addresses live pods have."""
@@ -360,9 +366,9 @@ class RestoredLeftovers:
     def _steps(self, observed: ObservedRestoration, back: Back) -> t.Iterator[Step]:
         if back.neighbours or back.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
-        for one in back.removed:
-            backend, place = one.place.backend, one.place
-            yield Step(f"restore {len(one.gone)} rules in {place}", PutBack(backend, (one,)), Take(backend, (one,)))
+        for removed in back.removed:
+            backend, place = removed.place.backend, removed.place
+            yield Step(f"restore {len(removed.gone)} rules in {place}", PutBack(backend, (removed,)), Take(backend, (removed,)))
         for summary, protocol, changes in netlink_changes(ADD, back.neighbours, back.routes):
             undo = tuple(change.inverse() for change in changes)
             yield Step(f"restore {summary}", Apply(protocol, changes), Apply(protocol, undo))
@@ -379,7 +385,7 @@ class RestoredLeftovers:
 def _of_this_boot(node: ObservedLeftovers) -> list[Run]:
     """The backup's runs, newest first, without the objects that a boot has removed: rules, neighbours, routes, files in /run."""
     runs = [
-        run if run.boot == node.boot else Run(files=tuple(one for one in run.files if one.outlives_boots), boot=run.boot)
+        run if run.boot == node.boot else Run(files=tuple(file for file in run.files if file.outlives_boots), boot=run.boot)
         for run in node.backup.runs
     ]
     return runs[::-1]
@@ -387,15 +393,15 @@ def _of_this_boot(node: ObservedLeftovers) -> list[Run]:
 
 def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
     runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
-    back = chain.restoration([one for run in runs for one in run.removed], node.chains, judge.obstacle)
+    back = chain.restoration([removed for run in runs for removed in run.removed], node.chains, judge.obstacle)
     moved, occupied = _files(runs, observed.files)
     links = _Links(runs, observed, node, judge)
     left = tuple(
         Run(
-            tuple(one._replace(gone=back.barred[one]) for one in run.removed if one in back.barred),
-            tuple(one for one in run.files if one in occupied),
-            tuple(one for one in run.neighbours if one in links.barred),
-            tuple(one for one in run.routes if one in links.barred),
+            tuple(removed._replace(gone=back.barred[removed]) for removed in run.removed if removed in back.barred),
+            tuple(file for file in run.files if file in occupied),
+            tuple(neighbour for neighbour in run.neighbours if neighbour in links.barred),
+            tuple(route for route in run.routes if route in links.barred),
             run.boot,
         )
         for run in reversed(runs)
@@ -405,25 +411,25 @@ def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
     return Back(
         back.rules,
         back.removed,
-        tuple(one for one in moved if observed.files[one.path] is None),
+        tuple(file for file in moved if observed.files[file.path] is None),
         tuple(links.neighbours.values()),
         tuple(links.routes),
         (
             *(of_boot if ended else ()),
             *back.differences,
-            *(f"{one.path}: something else exists there now, and is left" for one in occupied),
+            *(f"{file.path}: something else exists there now, and is left" for file in occupied),
             *links.barred.values(),
         ),
         tuple(run for run in left if not run.is_empty),
     )
 
 
-def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> tuple[list[File], list[File]]:
+def _files(runs: t.Sequence[Run], current: t.Mapping[str, files.State | None]) -> tuple[list[File], list[File]]:
     """The moved files to restore, and those in whose place something else is. Of a file that several runs moved, the oldest run's
     content counts."""
-    moved = list({one.path: one for run in runs for one in run.files}.values())
-    own = [files.Content(one.text, one.mode, one.owner) for one in moved]
-    return moved, [one for one, content in zip(moved, own) if found[one.path] not in (None, content)]
+    moved = list({file.path: file for run in runs for file in run.files}.values())
+    contents = [files.Content(file.text, file.mode, file.owner) for file in moved]
+    return moved, [file for file, content in zip(moved, contents) if current[file.path] not in (None, content)]
 
 
 class _Links:
@@ -433,15 +439,17 @@ class _Links:
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
         self.routes: dict[tuple[Route, int], None] = {}
         self.barred: dict[Neighbour | tuple[Route, int], str] = {}
-        there = {(one.address, one.link) for one in node.evidence.neighbours}
-        for one in (one for run in runs for one in run.neighbours if one.mac):
-            obstacle = _link_obstacle({one.link}, observed) or judge.obstacle_to(one.address, one.mac)
+        there = {(neighbour.address, neighbour.link) for neighbour in node.evidence.neighbours}
+        for neighbour in (kept for run in runs for kept in run.neighbours if kept.mac):
+            obstacle = _link_obstacle({neighbour.link}, observed) or judge.obstacle_to(neighbour.address, neighbour.mac)
             if obstacle:
-                self.barred[one] = f"ip neigh {one}: {obstacle}"
-            elif (one.address, one.link) not in there:
+                self.barred[neighbour] = f"ip neigh {neighbour}: {obstacle}"
+            elif (neighbour.address, neighbour.link) not in there:
                 # STALE: the kernel verifies the neighbour when it uses it.
-                self.neighbours[one.address, one.link] = one if one.is_permanent else one._replace(state=STALE)
-        for route, protocol in (one for run in runs for one in run.routes):
+                self.neighbours[neighbour.address, neighbour.link] = (
+                    neighbour if neighbour.is_permanent else neighbour._replace(state=STALE)
+                )
+        for route, protocol in (kept for run in runs for kept in run.routes):
             obstacle = _link_obstacle(route.links, observed) or judge.obstacle_to(route.address, "")
             if obstacle:
                 self.barred[route, protocol] = f"{route}: {obstacle}"
@@ -455,11 +463,11 @@ def _link_obstacle(links: t.AbstractSet[str], observed: ObservedRestoration) -> 
 
 
 def _rules_of(run: Run) -> list[tuple[Place, str]]:
-    return [(one.place, one.rules[number].text) for one in run.removed for number in sorted(one.gone)]
+    return [(removed.place, removed.rules[number].text) for removed in run.removed for number in sorted(removed.gone)]
 
 
 def _shown(rules: t.Iterable[tuple[Place, str]], others: Run | Back) -> str:
     lines = [f"{place.backend} {place.table}: -A {place.chain} {text}\n" for place, text in rules]
-    neighbours = [f"ip neigh {one}\n" for one in others.neighbours]
-    moved = [f"# {one.path}\n" for one in others.files]
+    neighbours = [f"ip neigh {neighbour}\n" for neighbour in others.neighbours]
+    moved = [f"# {file.path}\n" for file in others.files]
     return "".join([*moved, *lines, *neighbours, *(f"{route}\n" for route, _protocol in others.routes)])

@@ -34,7 +34,7 @@ NAMESPACES = "/run/netns"
 OPEN_VSWITCH = "openvswitch"
 
 
-class Seen(t.NamedTuple):
+class Survey(t.NamedTuple):
     """The facts that cni_info has read. chains: place and name of each. bridge: azure-vnet's, by its options and configurations.
 
     configurations: by path, in a runtime's order.
@@ -44,12 +44,12 @@ class Seen(t.NamedTuple):
     links: t.Sequence[Link]
     bridge: Link | None
     neighbours: t.Sequence[Neighbour]
-    configurations: t.Mapping[str, cni_backend.Found]
+    configurations: t.Mapping[str, cni_backend.ConfigurationFile]
 
     @property
     def plugins(self) -> list[t.Sequence[str]]:
         """Types of the plugins in each configuration that a container runtime reads."""
-        return [one.plugins for one in self.configurations.values() if not one.is_inert]
+        return [file.plugins for file in self.configurations.values() if not file.is_inert]
 
 
 class Former(t.NamedTuple):
@@ -66,12 +66,12 @@ class Former(t.NamedTuple):
 NOTHING = Former()
 
 
-def see(run: process.Runner) -> Seen:
+def survey(run: process.Runner) -> Survey:
     """Reads the facts by which leftovers are found. run: starts programs."""
     configurations = cni_backend.configurations()
     links = LinkMessages().links()
-    named = {one.content.bridge for one in configurations.values()} - {""}
-    return Seen(
+    named = {file.content.bridge for file in configurations.values()} - {""}
+    return Survey(
         chains_backend.read(run),
         links,
         bridges.bridge_of(links, None, named),
@@ -80,75 +80,79 @@ def see(run: process.Runner) -> Seen:
     )
 
 
-def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
+def read(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
     """The leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
-    facts = of_azure(run, warn, seen)
-    return [*(azure_leftovers.find(facts) if facts else ()), *_of_cilium(run, warn, seen)]
+    facts = of_azure(run, warn, survey)
+    return [*(azure_leftovers.find(facts) if facts else ()), *_of_cilium(run, warn, survey)]
 
 
 def of_azure(
-    run: process.Runner, warn: t.Callable[[str], None], seen: Seen, former: Former = NOTHING, is_strict: bool = False
+    run: process.Runner, warn: t.Callable[[str], None], survey: Survey, former: Former = NOTHING, is_strict: bool = False
 ) -> Facts | None:
     """The facts about leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
 
     is_strict: whether a table that cannot be read raises Failure.
     """
     states = [*_states(), *map(state_file.state_from, former.states)]
-    by_name = {link.name: link for link in seen.links}
+    by_name = {link.name: link for link in survey.links}
     served = [name for name in sorted(by_name) if judge.HOST_LINK.fullmatch(name)]
-    named = _named(seen.chains, cni.AZURE_CHAIN.fullmatch)
+    named = _named(survey.chains, cni.AZURE_CHAIN.fullmatch)
     namespaces = tuple(name for name in _namespaces() if azure_leftovers.SECOND_NAMESPACE.fullmatch(name))
     has_trace = (
-        bool(served or named or namespaces or seen.bridge or states or former.is_there)
+        bool(served or named or namespaces or survey.bridge or states or former.is_there)
         or bool({azure_leftovers.NAT_BRIDGE, *azure_leftovers.NAT_LINKS} & by_name.keys())
         or cni_backend.has_azure_vnet()
-        or any(one.content.is_there for one in seen.configurations.values())
+        or any(file.content.is_there for file in survey.configurations.values())
     )
     if not has_trace:
         return None
-    found = iptables_backend.read(run, azure_leftovers.TABLES, seen.chains, is_strict)
-    for sentence in found.unread.values():
+    listing = iptables_backend.read(run, azure_leftovers.TABLES, survey.chains, is_strict)
+    for sentence in listing.unread.values():
         warn(sentence)
     addresses = LinkMessages().addresses()
-    switches = {link.number for link in seen.links if link.kind == OPEN_VSWITCH}
+    switches = {link.number for link in survey.links if link.kind == OPEN_VSWITCH}
     proxies = [name for name in (azure_leftovers.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
     return Facts(
-        found.rules,
+        listing.rules,
         tuple(named),
-        {*found.unread},
-        frozenset(str(one).partition("/")[0] for one in addresses),
+        {*listing.unread},
+        frozenset(str(address).partition("/")[0] for address in addresses),
         _subnets(states),
-        _nat_bridge(by_name.get(azure_leftovers.NAT_BRIDGE), seen.links, addresses),
-        _bridge(seen.bridge, seen.links, addresses),
-        tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and judge.BRIDGE.fullmatch(link.name)),
+        _nat_bridge(by_name.get(azure_leftovers.NAT_BRIDGE), survey.links, addresses),
+        _bridge(survey.bridge, survey.links, addresses),
+        tuple(link.name for link in survey.links if link.kind == OPEN_VSWITCH and judge.BRIDGE.fullmatch(link.name)),
         frozenset(by_name),
-        frozenset(link.name for link in seen.links if link.master in switches),
-        tuple((one.address, str(one)) for one in seen.neighbours if one.is_permanent and one.link == azure_leftovers.NAT_BRIDGE),
+        frozenset(link.name for link in survey.links if link.master in switches),
+        tuple(
+            (neighbour.address, str(neighbour))
+            for neighbour in survey.neighbours
+            if neighbour.is_permanent and neighbour.link == azure_leftovers.NAT_BRIDGE
+        ),
         tuple(proxies),
         namespaces,
         served[0] if served else "",
-        bool(seen.plugins) and "azure-vnet" in seen.plugins[0],
+        bool(survey.plugins) and "azure-vnet" in survey.plugins[0],
         bool(processes.in_this_network([CNS])),
         former.rules,
     )
 
 
-def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
-    is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in seen.plugins)
+def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
+    is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in survey.plugins)
     if is_configured or processes.in_this_network([cilium_leftovers.AGENT]):
         return []
-    named = _named(seen.chains, cilium_leftovers.CHAINS.fullmatch)
-    found = iptables_backend.read(run, cilium_leftovers.TABLES, seen.chains) if named else iptables_backend.Read()
-    for sentence in found.unread.values():
+    named = _named(survey.chains, cilium_leftovers.CHAINS.fullmatch)
+    listing = iptables_backend.read(run, cilium_leftovers.TABLES, survey.chains) if named else iptables_backend.Read()
+    for sentence in listing.unread.values():
         warn(sentence)
-    names = sorted(link.name for link in seen.links)
+    names = sorted(link.name for link in survey.links)
     pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
-    return cilium_leftovers.of_cilium(found.rules, named, names, _programs([name for name in names if name not in pods], warn))
+    return cilium_leftovers.of_cilium(listing.rules, named, names, _programs([name for name in names if name not in pods], warn))
 
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:
     try:
-        return [(link, one.name) for link in links for one in bpf.at_ingress(link) if agent.is_program(one.name)]
+        return [(link, program.name) for link in links for program in bpf.at_ingress(link) if agent.is_program(program.name)]
     except Failure as failure:
         warn(f"BPF programs of Cilium were not looked for: {failure}. Allow bpf(2), and run again.")
         return []
@@ -162,31 +166,31 @@ def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, sce
     bridge = _bridge(link, scene.links, scene.addresses)
     if bridge is None or not any(map(azure_leftovers.may_be_gateway, bridge.addresses)):
         return frozenset()
-    found = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
-    for sentence in found.unread.values():
+    listing = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
+    for sentence in listing.unread.values():
         warn(f"{sentence} An address of azure-vnet's pods on {bridge.name} may therefore be moved as if it were the node's.")
-    return frozenset(address for address, _subnet in azure_leftovers.gateways(bridge, _subnets(_states()), found.rules))
+    return frozenset(address for address, _subnet in azure_leftovers.gateways(bridge, _subnets(_states()), listing.rules))
 
 
 def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
-    found = [(iptables.table_at(place), chain) for place, chain in sorted({*chains}) if is_theirs(chain)]
-    return [(table, chain) for table, chain in found if table]
+    placed = [(iptables.table_at(place), chain) for place, chain in sorted({*chains}) if is_theirs(chain)]
+    return [(table, chain) for table, chain in placed if table]
 
 
 def _bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Address]) -> Bridge | None:
     if link is None:
         return None
-    ports = tuple(sorted(one.name for one in links if one.master == link.number))
-    own = tuple(str(one) for one in addresses if one.link == link.number and not one.is_links_own)
-    return Bridge(link.name, ports, own)
+    ports = tuple(sorted(port.name for port in links if port.master == link.number))
+    of_bridge = tuple(str(address) for address in addresses if address.link == link.number and not address.is_links_own)
+    return Bridge(link.name, ports, of_bridge)
 
 
 def _nat_bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Address]) -> Bridge | None:
-    found = _bridge(link, links, addresses)
-    if link is None or found is None:
+    nat_bridge = _bridge(link, links, addresses)
+    if link is None or nat_bridge is None:
         return None
-    over = [one for one in LinkMessages().routes() if any(number == link.number for number, _via in one.hops)]
-    return found._replace(routes=tuple(str(one) for one in over if not (one.is_of_address or one.is_links_own)))
+    over = [route for route in LinkMessages().routes() if any(number == link.number for number, _via in route.hops)]
+    return nat_bridge._replace(routes=tuple(str(route) for route in over if not (route.is_of_address or route.is_links_own)))
 
 
 def _states() -> list[state_file.State]:

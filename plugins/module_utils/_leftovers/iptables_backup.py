@@ -32,7 +32,9 @@ class Run(t.NamedTuple):
 
 def to_text(kept: Backup) -> str:
     """The text of a backup file."""
-    return backup.written(MADE_BY, VERSION, kept, lambda run: {"boot": run.boot, "tables": [_packed(one) for one in run.taken]})
+    return backup.written(
+        MADE_BY, VERSION, kept, lambda run: {"boot": run.boot, "tables": [_packed(table) for table in run.taken]}
+    )
 
 
 def from_text(text: str) -> Backup:
@@ -40,13 +42,13 @@ def from_text(text: str) -> Backup:
     return backup.parsed(text, VERSION, _run)
 
 
-def _packed(one: Taken) -> dict[str, t.Any]:
+def _packed(table: Taken) -> dict[str, t.Any]:
     """Each chain keeps all its rules; ``removed`` has the positions of the removed ones."""
     rules = [
         {"chain": chain.place.chain, "rules": [rule.text for rule in chain.rules], "removed": sorted(chain.gone)}
-        for chain in one.rules
+        for chain in table.rules
     ]
-    return {**one.table._asdict(), "rules": rules, "chains": [*one.chains]}
+    return {**table.table._asdict(), "rules": rules, "chains": [*table.chains]}
 
 
 def _run(run: dict[str, t.Any]) -> Run:
@@ -54,27 +56,27 @@ def _run(run: dict[str, t.Any]) -> Run:
     return Run(tuple(map(_taken, exactly(list, run["tables"]))), exactly(str, run["boot"]))
 
 
-def _taken(one: dict[str, t.Any]) -> Taken:
-    keys(one, *Table._fields, "rules", "chains")
-    table = iptables.table_at(str(Table(one["family"], one["name"], one["backend"])))
+def _taken(entry: dict[str, t.Any]) -> Taken:
+    keys(entry, *Table._fields, "rules", "chains")
+    table = iptables.table_at(str(Table(entry["family"], entry["name"], entry["backend"])))
     if table is None:
-        raise Damaged(f"{one['family']!r} {one['name']!r} {one['backend']!r} is not a table of iptables")
-    chains = tuple(exactly(str, chain) for chain in exactly(list, one["chains"]))
+        raise Damaged(f"{entry['family']!r} {entry['name']!r} {entry['backend']!r} is not a table of iptables")
+    chains = tuple(exactly(str, chain) for chain in exactly(list, entry["chains"]))
     for chain in chains:
         if not cni.AZURE_CHAIN.fullmatch(chain):
             raise Damaged(f"{chain!r} is not the name of a chain of azure-vnet")
-    return Taken(table, tuple(_removed(table, chain) for chain in exactly(list, one["rules"])), chains)
+    return Taken(table, tuple(_removed(table, chain) for chain in exactly(list, entry["rules"])), chains)
 
 
-def _removed(table: Table, one: dict[str, t.Any]) -> Removed:
-    keys(one, "chain", "rules", "removed")
-    rules = tuple(Rule(exactly(str, text)) for text in exactly(list, one["rules"]))
-    gone = frozenset(exactly(int, number) for number in exactly(list, one["removed"]))
+def _removed(table: Table, entry: dict[str, t.Any]) -> Removed:
+    keys(entry, "chain", "rules", "removed")
+    rules = tuple(Rule(exactly(str, text)) for text in exactly(list, entry["rules"]))
+    gone = frozenset(exactly(int, number) for number in exactly(list, entry["removed"]))
     if not gone <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
     for number in gone:  # the text goes into a script of one rule a line
         if not rules[number].text.isprintable() or not azure_leftovers.is_own(
-            iptables.Rule(table, one["chain"], rules[number].text)
+            iptables.Rule(table, entry["chain"], rules[number].text)
         ):
-            raise Damaged(f"{rules[number].text!r} in {table.place(one['chain'])} is no rule of azure-vnet")
-    return Removed(table.at(exactly(str, one["chain"])), rules, gone)
+            raise Damaged(f"{rules[number].text!r} in {table.place(entry['chain'])} is no rule of azure-vnet")
+    return Removed(table.at(exactly(str, entry["chain"])), rules, gone)

@@ -53,19 +53,19 @@ class IptablesLeftovers:
         places = tuple(f"({backend})" for backend in self._desired)
         leftovers = azure_leftovers.find(facts) if facts else ()
         selected = [leftover for leftover in leftovers if leftover.kind in (RULE, CHAIN) and leftover.place.endswith(places)]
-        told = findings(selected, observed.node.troubles)
-        if not facts or not told.removed:
-            return Plan(report=told)
-        rules = [(one.place, one.text) for one in told.removed if one.kind == RULE]
-        certain = {(one.place, one.text) for one in told.removed if one.kind == CHAIN}
+        report = findings(selected, observed.node.troubles)
+        if not facts or not report.removed:
+            return Plan(report=report)
+        rules = [(leftover.place, leftover.text) for leftover in report.removed if leftover.kind == RULE]
+        certain = {(leftover.place, leftover.text) for leftover in report.removed if leftover.kind == CHAIN}
         chains = [(table, name) for table, name in facts.chains if (str(table), name) in certain]
         taken = iptables.taken(rules, chains, facts.rules)
         runs = (*observed.backup.runs, Run(tuple(taken), observed.boot))
         steps = [
             *self._backups.iptables.steps(observed.backup, runs),
-            *(Step(f"remove {_count(one)} from table {one.table}", Take(one), PutBack(one)) for one in taken),
+            *(Step(f"remove {_count(removal)} from table {removal.table}", Take(removal), PutBack(removal)) for removal in taken),
         ]
-        return Plan(tuple(steps), "".join(map(_shown, taken)), report=told)
+        return Plan(tuple(steps), "".join(map(_shown, taken)), report=report)
 
 
 class ObservedIptablesRestoration(t.NamedTuple):
@@ -103,14 +103,17 @@ class RestoredIptables:
 
     def observe(self) -> ObservedIptablesRestoration:
         kept, boot = self._backup.observe(), kernel.boot_identity()
-        tables = dict.fromkeys(one.table for run in kept.runs if run.boot == boot for one in run.taken)
-        own = frozenset(str(one).partition("/")[0] for one in LinkMessages().addresses()) if tables else frozenset()
-        return ObservedIptablesRestoration({table: self._tables.read(table) for table in tables}, own, kept, boot)
+        tables = dict.fromkeys(removal.table for run in kept.runs if run.boot == boot for removal in run.taken)
+        addresses = frozenset(str(address).partition("/")[0] for address in LinkMessages().addresses()) if tables else frozenset()
+        return ObservedIptablesRestoration({table: self._tables.read(table) for table in tables}, addresses, kept, boot)
 
     def plan(self, observed: ObservedIptablesRestoration) -> Plan:
         back = _back(observed)
         steps = [
-            *(Step(f"restore {_count(one)} in table {one.table}", PutBack(one), Take(one)) for one in back.taken),
+            *(
+                Step(f"restore {_count(removal)} in table {removal.table}", PutBack(removal), Take(removal))
+                for removal in back.taken
+            ),
             *self._backup.steps(observed.backup, back.left),
         ]
         return Plan(tuple(steps), after="".join(map(_shown, back.taken)), report=back)
@@ -119,18 +122,18 @@ class RestoredIptables:
 def _back(observed: ObservedIptablesRestoration) -> Back:
     runs = [run for run in reversed(observed.backup.runs) if run.boot == observed.boot]
     ended = len(observed.backup.runs) - len(runs)
-    removals = [removed for run in runs for one in run.taken for removed in one.rules]
+    removals = [removed for run in runs for table in run.taken for removed in table.rules]
     now = {table.at(name): rules for table, chains in observed.now.items() for name, rules in chains.items()}
     chains = {table: _missing(runs, table, observed.now[table]) for table in observed.now}
     there = {*now, *(table.at(name) for table, names in chains.items() for name in names)}
     restored = chain.restoration(removals, now, lambda place, rule: _obstacle(place, rule.text, there, observed.addresses))
     taken = [
-        Taken(table, tuple(one for one in restored.removed if one.place.table == str(table)), names)
+        Taken(table, tuple(removed for removed in restored.removed if removed.place.table == str(table)), names)
         for table, names in chains.items()
     ]
     left = [run._replace(taken=tuple(_left(run, restored.barred))) for run in reversed(runs)]
     return Back(
-        tuple(one for one in taken if one.rules or one.chains),
+        tuple(removal for removal in taken if removal.rules or removal.chains),
         (*["the rules of iptables of a clean-up before this boot, which the boot has removed"] * ended, *restored.differences),
         tuple(run for run in left if run.taken),
     )
@@ -138,49 +141,51 @@ def _back(observed: ObservedIptablesRestoration) -> Back:
 
 def _missing(runs: t.Iterable[Run], table: Table, now: iptables.Chains) -> tuple[str, ...]:
     """The removed chains of a table that do not exist."""
-    names = [name for run in runs for one in run.taken if one.table == table for name in one.chains]
+    names = [name for run in runs for removal in run.taken if removal.table == table for name in removal.chains]
     return tuple(name for name in dict.fromkeys(names) if name not in now)
 
 
 def _obstacle(place: Place, text: str, there: t.Collection[Place], addresses: t.Collection[str]) -> str:
     """Why a rule is not restored; empty if it is restored. there: the chains that exist, or are restored."""
     source, jump = iptables.meaning(text).get("--to-source", ""), place._replace(chain=iptables.target(text))
-    missing = [one for one in (place, jump) if one not in there and (one is place or cni.AZURE_CHAIN.fullmatch(one.chain))]
+    missing = [
+        target for target in (place, jump) if target not in there and (target is place or cni.AZURE_CHAIN.fullmatch(target.chain))
+    ]
     if missing:
         return f"the chain {missing[0].chain} does not exist now"
     return "the node does not have that address now" if source and source not in addresses else ""
 
 
 def _left(run: Run, barred: t.Mapping[Removed, frozenset[int]]) -> t.Iterator[Taken]:
-    for one in run.taken:
-        kept = tuple(removed._replace(gone=barred[removed]) for removed in one.rules if removed in barred)
+    for removal in run.taken:
+        kept = tuple(removed._replace(gone=barred[removed]) for removed in removal.rules if removed in barred)
         if kept:
-            yield Taken(one.table, kept)
+            yield Taken(removal.table, kept)
 
 
 def reported(back: Back) -> list[dict[str, str]]:
     """The restored objects, as the module returns them."""
     return [
-        *({"kind": CHAIN, "place": str(one.table), "text": chain} for one in back.taken for chain in one.chains),
+        *({"kind": CHAIN, "place": str(removal.table), "text": chain} for removal in back.taken for chain in removal.chains),
         *(
-            {"kind": RULE, "place": one.table.place(removed.place.chain), "text": removed.rules[number].text}
-            for one in back.taken
-            for removed in one.rules
+            {"kind": RULE, "place": removal.table.place(removed.place.chain), "text": removed.rules[number].text}
+            for removal in back.taken
+            for removed in removal.rules
             for number in sorted(removed.gone)
         ),
     ]
 
 
-def _count(one: Taken) -> str:
-    rules = sum(len(removed.gone) for removed in one.rules)
-    return f"{rules} rules and {len(one.chains)} chains"
+def _count(removal: Taken) -> str:
+    rules = sum(len(removed.gone) for removed in removal.rules)
+    return f"{rules} rules and {len(removal.chains)} chains"
 
 
-def _shown(one: Taken) -> str:
-    chains = [f"{one.table}: -N {chain}\n" for chain in one.chains]
+def _shown(removal: Taken) -> str:
+    chains = [f"{removal.table}: -N {chain}\n" for chain in removal.chains]
     rules = [
-        f"{one.table}: -A {removed.place.chain} {removed.rules[number].text}\n"
-        for removed in one.rules
+        f"{removal.table}: -A {removed.place.chain} {removed.rules[number].text}\n"
+        for removed in removal.rules
         for number in sorted(removed.gone)
     ]
     return "".join([*chains, *rules])

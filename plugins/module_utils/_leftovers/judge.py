@@ -95,12 +95,12 @@ def _keys(meaning: Meaning) -> _Keys:
 
 
 def _by_keys() -> dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]]:
-    found: dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]] = {}
+    shapes: dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]] = {}
     for kind, table, chain, text in TEMPLATES:
         meaning = ebtables.meaning(text)
         values = {name: value for name, _negated, value in meaning}
-        found.setdefault((table, chain, _keys(meaning)), []).append((kind, values))
-    return found
+        shapes.setdefault((table, chain, _keys(meaning)), []).append((kind, values))
+    return shapes
 
 
 _SHAPES = _by_keys()
@@ -114,10 +114,10 @@ def shape_of(place: Place, rule: Rule) -> Shape | None:
 @functools.cache
 def _shape_of(table: str, chain: str, text: str) -> Shape | None:
     meaning = ebtables.meaning(text)
-    given = {name: value for name, _negated, value in meaning}
+    by_option = {name: value for name, _negated, value in meaning}
     for kind, values in _SHAPES.get((table, chain, _keys(meaning)), ()):
-        slots = {value.strip("{}"): given[name] for name, value in values.items() if value.startswith("{")}
-        if all(value.startswith("{") or given[name] == value for name, value in values.items()):
+        slots = {value.strip("{}"): by_option[name] for name, value in values.items() if value.startswith("{")}
+        if all(value.startswith("{") or by_option[name] == value for name, value in values.items()):
             return _shape(kind, slots)
     return None
 
@@ -147,9 +147,9 @@ def has_shapes(chains: Chains) -> bool:
 
 def pod_links(interfaces: t.Sequence[Interface]) -> dict[Interface, Interface | None]:
     """The node's end of the link of each live pod of azure-vnet -> the pod's end, None if it is not among the interfaces."""
-    ends = {(one.peer, one.number): one for one in interfaces if one.namespace}
-    own = (one for one in interfaces if not one.namespace and HOST_LINK.fullmatch(one.link))
-    return {one: ends.get((one.number, one.peer)) for one in own}
+    ends = {(interface.peer, interface.number): interface for interface in interfaces if interface.namespace}
+    of_node = (interface for interface in interfaces if not interface.namespace and HOST_LINK.fullmatch(interface.link))
+    return {interface: ends.get((interface.number, interface.peer)) for interface in of_node}
 
 
 class Evidence(t.NamedTuple):
@@ -181,8 +181,8 @@ class Evidence(t.NamedTuple):
         """Whether azure-vnet has ever been on the node. If not, rules of its shapes belong to other programs."""
         return (
             bool(self.states or self.former or self.traces or self.bridges or self.pod_links)
-            or any(one.is_there for one in self.configurations)
-            or any(one.link == NAT_BRIDGE for one in self.interfaces if not one.namespace)
+            or any(configuration.is_there for configuration in self.configurations)
+            or any(interface.link == NAT_BRIDGE for interface in self.interfaces if not interface.namespace)
         )
 
     @property
@@ -196,7 +196,7 @@ class Evidence(t.NamedTuple):
         All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
-        unseen = [one.link for one, end in self.pod_links.items() if end is None]
+        unseen = [interface.link for interface, end in self.pod_links.items() if end is None]
         named = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""
@@ -212,7 +212,7 @@ class Judge:
         self._evidence = evidence
         self._hidden = evidence.hidden
         self._endpoints: dict[str, list[Endpoint]] = {}
-        for endpoint in (one for state in evidence.states for one in state.endpoints):
+        for endpoint in (recorded for state in evidence.states for recorded in state.endpoints):
             self._endpoints.setdefault(endpoint.address, []).append(endpoint)
         self._owners: dict[str, list[Interface]] = {}
         self._by_mac: dict[str, Interface] = {}
@@ -220,12 +220,12 @@ class Judge:
             self._by_mac.setdefault(interface.mac, interface)
             for address in interface.addresses:
                 self._owners.setdefault(address, []).append(interface)
-        self._own = {one.link: one for one in evidence.interfaces if not one.namespace}
+        self._node_links = {interface.link: interface for interface in evidence.interfaces if not interface.namespace}
         self._nics = self._known_nics()
         self._macs_of_nics = {mac for known in self._nics.values() for mac in known}
         self._foreign = self._foreign_links()
         self._answers = self._right_neighbours()
-        self._bridged = {(one.address, one.mac) for one in evidence.neighbours if self._is_on_bridge(one)}
+        self._bridged = {(neighbour.address, neighbour.mac) for neighbour in evidence.neighbours if self._is_on_bridge(neighbour)}
         self._shapes = {
             (place, rule.text): shape
             for place, rules in (chains.items() if evidence.has_trace else ())
@@ -235,9 +235,9 @@ class Judge:
         }
         pairs = {(shape.address, shape.mac) for shape in self._shapes.values() if shape.kind == "pod"}
         self._pairs = pairs | evidence.former
-        self._told: dict[str, set[str]] = {}
+        self._macs_of: dict[str, set[str]] = {}
         for address, mac in self._pairs:
-            self._told.setdefault(address, set()).add(mac)
+            self._macs_of.setdefault(address, set()).add(mac)
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._pods = self._judge_pods()
 
@@ -247,7 +247,7 @@ class Judge:
         ports = [name for name in self._evidence.ports if not HOST_LINK.fullmatch(name) and not name.startswith("veth")]
         nics: dict[str, set[str]] = {}
         for nic in [*written, *(Nic(name) for name in ports)]:
-            live = self._own[nic.name].mac if nic.name in self._own else ""
+            live = self._node_links[nic.name].mac if nic.name in self._node_links else ""
             nics.setdefault(nic.name, set()).update({nic.mac, live} - {""})
         return nics
 
@@ -256,16 +256,22 @@ class Judge:
         bridge."""
         evidence = self._evidence
         azure = {*evidence.bridges, *evidence.ports, *self._nics, "lo"}
-        found = {one.address: one.link for one in evidence.neighbours if one.mac and one.link not in azure}
+        link_to = {
+            neighbour.address: neighbour.link
+            for neighbour in evidence.neighbours
+            if neighbour.mac and neighbour.link not in azure
+        }
         for address, links in evidence.host_routes.items():
-            found.update((address, link) for link in links - azure)
-        return {address: link for address, link in found.items() if not HOST_LINK.fullmatch(link)}
+            link_to.update((address, link) for link in links - azure)
+        return {address: link for address, link in link_to.items() if not HOST_LINK.fullmatch(link)}
 
     def _right_neighbours(self) -> dict[tuple[str, str], str]:
         """Address and MAC -> link, for neighbours on links that azure-vnet neither created nor put into its bridge."""
         azure = self._evidence.bridges | self._evidence.ports
-        found = (one for one in self._evidence.neighbours if one.mac and one.link not in azure)
-        return {(one.address, one.mac): one.link for one in found if not HOST_LINK.fullmatch(one.link)}
+        right = (neighbour for neighbour in self._evidence.neighbours if neighbour.mac and neighbour.link not in azure)
+        return {
+            (neighbour.address, neighbour.mac): neighbour.link for neighbour in right if not HOST_LINK.fullmatch(neighbour.link)
+        }
 
     def _is_on_bridge(self, neighbour: Neighbour) -> bool:
         return neighbour.is_permanent and neighbour.link in self._evidence.bridges
@@ -273,18 +279,18 @@ class Judge:
     def _judge_pods(self) -> dict[str, list[str]]:
         """Addresses of azure-vnet's pods by verdict, and their links in a bridge as kept: these pods need the rules for the
         node."""
-        found: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
-        shapes = (one for one in self._shapes.values() if one.kind in POD_KINDS and not self._is_nodes_own(one))
-        pairs = {(one.address, one.mac) for one in shapes}
-        pairs |= {(address, one.mac) for address, listed in self._endpoints.items() for one in listed}
+        by_verdict: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
+        shapes = (shape for shape in self._shapes.values() if shape.kind in POD_KINDS and not self._is_nodes_own(shape))
+        pairs = {(shape.address, shape.mac) for shape in shapes}
+        pairs |= {(address, endpoint.mac) for address, listed in self._endpoints.items() for endpoint in listed}
         for address, mac in sorted(pairs):
             if self._others(address, self._macs(address, mac)):
                 continue
             verb = self._pod(address, mac).verb
             if verb != DOUBTFUL or address in self._owners:  # a doubtful address that no interface has needs no rules
-                found[verb].append(address)
-        found[KEEP] += [link for link in sorted(self._evidence.ports) if HOST_LINK.fullmatch(link)]
-        return found
+                by_verdict[verb].append(address)
+        by_verdict[KEEP] += [link for link in sorted(self._evidence.ports) if HOST_LINK.fullmatch(link)]
+        return by_verdict
 
     def rule(self, place: Place, rule: Rule) -> Verdict | None:
         """The verdict on a rule; None if azure-vnet writes no such rule, or was never on the node."""
@@ -309,23 +315,23 @@ class Judge:
     @property
     def macs(self) -> tuple[str, ...]:
         """The MACs of azure-vnet's network interfaces on the node; if none is known, those of all links with an address."""
-        own = {one.mac for one in self._own.values()}
-        addressed = {one.mac for one in self._own.values() if one.addresses}
-        return tuple(sorted(self._macs_of_nics & own or addressed or own))
+        of_node = {interface.mac for interface in self._node_links.values()}
+        addressed = {interface.mac for interface in self._node_links.values() if interface.addresses}
+        return tuple(sorted(self._macs_of_nics & of_node or addressed or of_node))
 
     def obstacle(self, place: Place, rule: Rule) -> str:
         """Why a removed rule must not be restored; empty if it may be restored."""
         shape = shape_of(place, rule)
         if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
             return self.obstacle_to(shape.address, shape.mac) if shape else ""
-        live = self._own[shape.link].mac if shape.link in self._own else shape.mac
+        live = self._node_links[shape.link].mac if shape.link in self._node_links else shape.mac
         return f"{shape.link} has the MAC {live} now" if shape.kind == "source MAC" and live != shape.mac else ""
 
     def obstacle_to(self, address: str, mac: str) -> str:
         """Why an object for the address with this MAC must not be restored: it would divert another pod's or link's traffic."""
         macs = self._macs(address, mac)
         owners = self._owners.get(address, [])
-        if self._others(address, macs) or any(one.mac in macs for one in owners):
+        if self._others(address, macs) or any(interface.mac in macs for interface in owners):
             return ""
         if owners:
             return f"{owners[0]} has the address now, with the MAC {owners[0].mac}"
@@ -333,9 +339,9 @@ class Judge:
 
     def _is_nodes_own(self, shape: Shape) -> bool:
         """Whether the rule is for an address of the node itself, not of a pod."""
-        own = [one for one in self._owners.get(shape.address, ()) if not one.namespace]
+        interfaces = [interface for interface in self._owners.get(shape.address, ()) if not interface.namespace]
         return not VIRTUAL_ROUTER.fullmatch(shape.mac) and any(
-            shape.mac == one.mac or shape.mac in self._macs_of_nics for one in own
+            shape.mac == interface.mac or shape.mac in self._macs_of_nics for interface in interfaces
         )
 
     def _pod(self, address: str, mac: str) -> Verdict:
@@ -348,8 +354,8 @@ class Judge:
         """``mac`` if it is a real one; otherwise all MACs that azure-vnet may have given the pod at this address."""
         if mac not in ("", VIRTUAL_MAC):
             return frozenset((mac,))
-        written = {one.mac for one in self._endpoints.get(address, ())}
-        return frozenset(written | self._told.get(address, set())) - {VIRTUAL_MAC}
+        written = {endpoint.mac for endpoint in self._endpoints.get(address, ())}
+        return frozenset(written | self._macs_of.get(address, set())) - {VIRTUAL_MAC}
 
     def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> Verdict:
         """The verdict on an object that sends packets for this address to one of these MACs.
@@ -360,7 +366,7 @@ class Judge:
         if others:
             return Verdict(KEEP, others)
         owners = self._owners.get(address, [])
-        serving = [one for one in owners if one.mac in macs]
+        serving = [interface for interface in owners if interface.mac in macs]
         if serving:
             return Verdict(KEEP, f"serves {serving[0]}, which has the address and the MAC {serving[0].mac}")
         if owners and macs:
@@ -374,7 +380,7 @@ class Judge:
             return Verdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
         if owners:
             return Verdict(DOUBTFUL, f"{owners[0]} has the address, and the MAC that azure-vnet gave it is unknown")
-        known = [one for one in self._endpoints.get(address, ()) if one.mac in macs]
+        known = [endpoint for endpoint in self._endpoints.get(address, ()) if endpoint.mac in macs]
         if known:
             return self._recorded(known)
         if any((address, mac) in traces for mac in macs):
@@ -391,7 +397,7 @@ class Judge:
         routers = sorted(mac for mac in macs if VIRTUAL_ROUTER.fullmatch(mac))
         if routers:
             return f"the MAC {routers[0]} is that of a virtual router (VRRP), and azure-vnet gives no pod such a MAC"
-        serving = {one.mac for one in self._owners.get(address, ())}
+        serving = {interface.mac for interface in self._owners.get(address, ())}
         right = sorted(mac for mac in macs - serving if (address, mac) in self._answers)
         if right:
             return (
@@ -400,12 +406,12 @@ class Judge:
         return ""
 
     def _recorded(self, endpoints: t.Sequence[Endpoint]) -> Verdict:
-        for one in endpoints:
-            if one.host_link in self._own:
-                return Verdict(KEEP, f"{one.host_link}, the node's end of {one.pod}'s link, exists")
-        one = endpoints[0]
+        for endpoint in endpoints:
+            if endpoint.host_link in self._node_links:
+                return Verdict(KEEP, f"{endpoint.host_link}, the node's end of {endpoint.pod}'s link, exists")
+        endpoint = endpoints[0]
         return self._unless_hidden(
-            f"azure-vnet's state file has {one.pod} at the address, and no interface has its MAC {one.mac}"
+            f"azure-vnet's state file has {endpoint.pod} at the address, and no interface has its MAC {endpoint.mac}"
         )
 
     def _unless_hidden(self, reason: str) -> Verdict:
@@ -433,18 +439,20 @@ class Judge:
 
     def _is_azures(self, shape: Shape) -> bool:
         evidence = self._evidence
-        configured = [one for one in evidence.configurations if one.is_there]
+        configured = [configuration for configuration in evidence.configurations if configuration.is_there]
         is_known = bool(evidence.states or configured or evidence.bridges)
-        bridges = evidence.bridges.union(*(state.bridges for state in evidence.states), (one.bridge for one in configured))
+        bridges = evidence.bridges.union(
+            *(state.bridges for state in evidence.states), (configuration.bridge for configuration in configured)
+        )
         if shape.kind in ("source MAC", "ARP reply"):
             macs = self._nics.get(shape.link, set()) if shape.link else self._macs_of_nics
-            own = {nic.address for state in evidence.states for nic in state.nics} - {""}
-            is_another = bool(shape.address and own) and shape.address not in own  # such as a virtual router's
+            of_nics = {nic.address for state in evidence.states for nic in state.nics} - {""}
+            is_another = bool(shape.address and of_nics) and shape.address not in of_nics  # such as a virtual router's
             return is_known and shape.mac in macs and not is_another
         if shape.kind in ("flooded replies", "solicitation"):
             return is_known and shape.link in self._nics
         if shape.kind == "VLAN drop":
-            return NAT_BRIDGE in self._own
+            return NAT_BRIDGE in self._node_links
         if shape.kind == "tunnel":
             return shape.link in bridges or is_known and shape.link == "az+"
         if shape.kind == "ARP drop":
@@ -452,6 +460,6 @@ class Judge:
         if shape.kind == "subnet":
             return is_known and shape.prefix in {SOLICITED_NODES}.union(*(state.subnets for state in evidence.states))
         if shape.kind == "routed host":
-            hosts = {NODE_LOCAL_DNS}.union(*(one.hosts for one in configured))
+            hosts = {NODE_LOCAL_DNS}.union(*(configuration.hosts for configuration in configured))
             return self._is_listed(shape.address) or is_known and shape.address in hosts
         return is_known

@@ -29,8 +29,8 @@ class Leftover(t.NamedTuple):
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
-        found = self._asdict()
-        return {**found, "certain": found.pop("is_certain")}
+        fields = self._asdict()
+        return {**fields, "certain": fields.pop("is_certain")}
 
 
 class Findings(t.NamedTuple):
@@ -42,10 +42,13 @@ class Findings(t.NamedTuple):
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns them."""
-        return {"removed": [one.report() for one in self.removed], "kept": [one.report() for one in self.kept]}
+        return {
+            "removed": [leftover.report() for leftover in self.removed],
+            "kept": [leftover.report() for leftover in self.kept],
+        }
 
 
-def findings(found: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
+def findings(leftovers: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
     """Leftovers, divided into certain and other ones."""
-    certain, uncertain = (tuple(one for one in found if one.is_certain is wanted) for wanted in (True, False))
+    certain, uncertain = (tuple(leftover for leftover in leftovers if leftover.is_certain is wanted) for wanted in (True, False))
     return Findings(certain, uncertain, tuple(troubles))

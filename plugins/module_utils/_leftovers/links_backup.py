@@ -43,8 +43,8 @@ def from_text(text: str) -> Backup:
 
 
 def _packed(run: Run) -> dict[str, t.Any]:
-    links = [{**one._asdict(), "ends": [end._asdict() for end in one.ends]} for one in run.links]
-    return {"links": links, "gateways": [one._asdict() for one in run.gateways], "boot": run.boot}
+    links = [{**link._asdict(), "ends": [end._asdict() for end in link.ends]} for link in run.links]
+    return {"links": links, "gateways": [gateway._asdict() for gateway in run.gateways], "boot": run.boot}
 
 
 def _run(run: dict[str, t.Any]) -> Run:
@@ -53,33 +53,33 @@ def _run(run: dict[str, t.Any]) -> Run:
     return Run(links, tuple(map(_gateway, exactly(list, run["gateways"]))), exactly(str, run["boot"]))
 
 
-def _removed(one: dict[str, t.Any]) -> Removed:
-    keys(one, *Removed._fields)
-    ends = tuple(map(_end, exactly(list, one["ends"])))
+def _removed(entry: dict[str, t.Any]) -> Removed:
+    keys(entry, *Removed._fields)
+    ends = tuple(map(_end, exactly(list, entry["ends"])))
     if tuple(end.name for end in ends) not in ((azure_leftovers.NAT_BRIDGE,), *PAIR):
         raise Damaged(f"{', '.join(end.name for end in ends)} is not a link of azure-vnet")
     return Removed(
         ends,
-        tuple(_name(port) for port in exactly(list, one["ports"])),
-        tuple(_address(*exactly(list, pair)) for pair in exactly(list, one["addresses"])),
-        tuple(_neighbour(*exactly(list, pair)) for pair in exactly(list, one["neighbours"])),
-        tuple(_setting(ends[0].name, *exactly(list, pair)) for pair in exactly(list, one["settings"])),
+        tuple(_name(port) for port in exactly(list, entry["ports"])),
+        tuple(_address(*exactly(list, pair)) for pair in exactly(list, entry["addresses"])),
+        tuple(_neighbour(*exactly(list, pair)) for pair in exactly(list, entry["neighbours"])),
+        tuple(_setting(ends[0].name, *exactly(list, pair)) for pair in exactly(list, entry["settings"])),
     )
 
 
-def _end(one: dict[str, t.Any]) -> End:
-    keys(one, *End._fields)
-    index, mtu = number(one["number"], LARGEST_INDEX, 1), number(one["mtu"], LARGEST_MTU, SMALLEST_MTU)
-    master = one["master"] and _name(one["master"])
-    return End(_name(one["name"]), index, mac(one["mac"]), mtu, exactly(bool, one["is_up"]), exactly(str, master))
+def _end(entry: dict[str, t.Any]) -> End:
+    keys(entry, *End._fields)
+    index, mtu = number(entry["number"], LARGEST_INDEX, 1), number(entry["mtu"], LARGEST_MTU, SMALLEST_MTU)
+    master = entry["master"] and _name(entry["master"])
+    return End(_name(entry["name"]), index, mac(entry["mac"]), mtu, exactly(bool, entry["is_up"]), exactly(str, master))
 
 
-def _gateway(one: dict[str, t.Any]) -> Gateway:
-    keys(one, *Gateway._fields)
-    address, flags = _address(one["address"], one["flags"])
+def _gateway(entry: dict[str, t.Any]) -> Gateway:
+    keys(entry, *Gateway._fields)
+    address, flags = _address(entry["address"], entry["flags"])
     if not azure_leftovers.may_be_gateway(address):
         raise Damaged(f"{address} is not the gateway of an IPv6 subnet")
-    return Gateway(_name(one["link"]), address, flags)
+    return Gateway(_name(entry["link"]), address, flags)
 
 
 def _address(text: object, flags: object) -> tuple[str, int]:

@@ -58,37 +58,41 @@ class LinkLeftovers:
         facts = observed.node.facts
         leftovers = azure_leftovers.find(facts) if facts else ()
         links = [leftover for leftover in leftovers if leftover.kind not in (RULE, CHAIN)]
-        told = findings(links, observed.node.troubles)
-        run = _run(observed, told.removed)
+        report = findings(links, observed.node.troubles)
+        run = _run(observed, report.removed)
         if not (run.links or run.gateways):
-            return Plan(report=told)
-        numbers = {one.name: one.number for one in observed.scene.links}
+            return Plan(report=report)
+        numbers = {link.name: link.number for link in observed.scene.links}
         steps = [
             *self._backups.links.steps(observed.backup, (*observed.backup.runs, run)),
-            *(Step(f"set {key}", None, Write(key, value)) for one in run.links for key, value in one.settings),
-            *(_ending(one, removed_link.addition(one, numbers)) for one in run.gateways),
+            *(Step(f"set {key}", None, Write(key, value)) for link in run.links for key, value in link.settings),
+            *(_ending(gateway, removed_link.addition(gateway, numbers)) for gateway in run.gateways),
             # A veth pair before the bridge that it is in: an undo creates the bridge first.
             *(
                 Step(
-                    f"remove {one.name}",
-                    Apply((removed_link.deletion(one, numbers),)),
-                    Restore(removed_link.creation(one, numbers)),
+                    f"remove {link.name}",
+                    Apply((removed_link.deletion(link, numbers),)),
+                    Restore(removed_link.creation(link, numbers)),
                 )
-                for one in run.links[::-1]
+                for link in run.links[::-1]
             ),
         ]
-        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=told)
+        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=report)
 
 
 def _run(observed: ObservedLinks, certain: t.Collection[Leftover]) -> Run:
-    going = [one.text for one in certain if one.kind == LINK]
+    going = [leftover.text for leftover in certain if leftover.kind == LINK]
     scene = observed.scene
     near, far = azure_leftovers.NAT_LINKS
     kinds = (azure_leftovers.NAT_BRIDGE, "", observed.settings), (near, far, ())
     removed = [
         removed_link.removed(scene, name, peer, {*going, far}, settings) for name, peer, settings in kinds if name in going
     ]
-    gateways = [removed_link.gateway(scene, one.place.partition(" ")[2], one.text) for one in certain if one.kind == ADDRESS]
+    gateways = [
+        removed_link.gateway(scene, leftover.place.partition(" ")[2], leftover.text)
+        for leftover in certain
+        if leftover.kind == ADDRESS
+    ]
     return Run(tuple(removed), tuple(gateways), observed.boot)
 
 
@@ -139,12 +143,15 @@ class RestoredLinks:
         numbers = _numbers(observed.scene, back.links)
         steps = [
             *(
-                _creation(one.name, messages)
-                for one in back.links
-                if (messages := removed_link.creation(one, numbers, observed.scene))
+                _creation(link.name, messages)
+                for link in back.links
+                if (messages := removed_link.creation(link, numbers, observed.scene))
             ),
-            *(Step(f"set {key}", Write(key, value)) for one in back.links for key, value in one.settings),
-            *(_creation(f"{one.address} on {one.link}", removed_link.addition(one, numbers)) for one in back.gateways),
+            *(Step(f"set {key}", Write(key, value)) for link in back.links for key, value in link.settings),
+            *(
+                _creation(f"{gateway.address} on {gateway.link}", removed_link.addition(gateway, numbers))
+                for gateway in back.gateways
+            ),
             *self._backup.steps(observed.backup, back.left),
         ]
         return Plan(tuple(steps), after=_shown(back.links, back.gateways), report=back)
@@ -154,20 +161,20 @@ def _back(observed: ObservedLinksRestoration) -> Back:
     runs = [run for run in observed.backup.runs if run.boot == observed.boot]
     ended = ["the links and addresses of a clean-up before this boot, which the boot has removed"]
     differences = ended * (len(observed.backup.runs) - len(runs))
-    existing = {one.name: one for one in observed.scene.links}
-    numbers = {name: one.number for name, one in existing.items()}
+    existing = {link.name: link for link in observed.scene.links}
+    numbers = {name: link.number for name, link in existing.items()}
     there = {*existing}
-    names = {one.number: one.name for one in observed.scene.links}
-    holders = {str(one).partition("/")[0]: names[one.link] for one in observed.scene.addresses}
+    names = {link.number: link.name for link in observed.scene.links}
+    holders = {str(address).partition("/")[0]: names[address.link] for address in observed.scene.addresses}
     back: list[Removed] = []
     gateways: list[Gateway] = []
     left: list[Run] = []
     for run in runs:
         barred = Run((), (), run.boot)
         for link in run.links:
-            own = [address.partition("/")[0] for address, _flags in link.addresses]
-            held = [address for address in own if holders.get(address, link.name) != link.name]
-            if any(one.name == link.name for one in back):
+            addresses = [address.partition("/")[0] for address, _flags in link.addresses]
+            held = [address for address in addresses if holders.get(address, link.name) != link.name]
+            if any(restored.name == link.name for restored in back):
                 continue  # the oldest run has its former state
             if all(end.name in existing and removed_link.is_of(link, existing[end.name]) for end in link.ends):
                 # A killed run has not removed it, or not restored all of it.
@@ -182,24 +189,24 @@ def _back(observed: ObservedLinksRestoration) -> Back:
             else:
                 back.append(link)
                 there |= {end.name for end in link.ends}
-        for one in run.gateways:
-            holder = holders.get(one.address.partition("/")[0], "")
-            if holder == one.link:
+        for gateway in run.gateways:
+            holder = holders.get(gateway.address.partition("/")[0], "")
+            if holder == gateway.link:
                 continue
-            if holder or one.link not in there:
-                why = f"{holder} has it now" if holder else f"there is no link {one.link}"
-                differences.append(f"address {one.address} of {one.link}: {why}")
-                barred = barred._replace(gateways=(*barred.gateways, one))
+            if holder or gateway.link not in there:
+                why = f"{holder} has it now" if holder else f"there is no link {gateway.link}"
+                differences.append(f"address {gateway.address} of {gateway.link}: {why}")
+                barred = barred._replace(gateways=(*barred.gateways, gateway))
             else:
-                gateways.append(one)
+                gateways.append(gateway)
         left += [barred] if barred.links or barred.gateways else []
     return Back(tuple(back), tuple(dict.fromkeys(gateways)), tuple(differences), tuple(left))
 
 
 def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
     """The index of each link by its name. A link gets its former index, or a new one if another link has that now."""
-    numbers = {one.name: one.number for one in scene.links}
-    ends = [end for one in created for end in one.ends if end.name not in numbers]
+    numbers = {link.name: link.number for link in scene.links}
+    ends = [end for link in created for end in link.ends if end.name not in numbers]
     free = itertools.count(max([*numbers.values(), *(end.number for end in ends)], default=0) + 1)
     for end in ends:
         numbers[end.name] = next(free) if end.number in numbers.values() else end.number
@@ -209,8 +216,8 @@ def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
 def reported(back: Back) -> list[dict[str, str]]:
     """The restored objects, as the module returns them."""
     return [
-        *({"kind": LINK, "place": "links", "text": one.name} for one in back.links),
-        *({"kind": ADDRESS, "place": f"link {one.link}", "text": one.address} for one in back.gateways),
+        *({"kind": LINK, "place": "links", "text": link.name} for link in back.links),
+        *({"kind": ADDRESS, "place": f"link {gateway.link}", "text": gateway.address} for gateway in back.gateways),
     ]
 
 
@@ -218,16 +225,16 @@ def _creation(what: str, messages: tuple[Message, ...]) -> Step:
     return Step(f"restore {what}", Apply(messages), Apply(messages).inverse())
 
 
-def _ending(one: Gateway, messages: tuple[Message, ...]) -> Step:
+def _ending(gateway: Gateway, messages: tuple[Message, ...]) -> Step:
     removal = Apply(tuple(message.inverse() for message in messages))
-    return Step(f"remove {one.address} from {one.link}", removal, removal.inverse())
+    return Step(f"remove {gateway.address} from {gateway.link}", removal, removal.inverse())
 
 
 def _shown(removed: t.Iterable[Removed], gateways: t.Iterable[Gateway]) -> str:
     lines = []
-    for one in removed:
-        lines.append(f"ip link {one.name}" + (f" peer {one.ends[1].name}" if len(one.ends) > 1 else " type bridge"))
-        lines += [f"ip address {address} dev {one.name}" for address, _flags in one.addresses]
-        lines += [f"ip neigh {address} dev {one.name} lladdr {mac}" for address, mac in one.neighbours]
-    lines += [f"ip address {one.address} dev {one.link}" for one in gateways]
+    for link in removed:
+        lines.append(f"ip link {link.name}" + (f" peer {link.ends[1].name}" if len(link.ends) > 1 else " type bridge"))
+        lines += [f"ip address {address} dev {link.name}" for address, _flags in link.addresses]
+        lines += [f"ip neigh {address} dev {link.name} lladdr {mac}" for address, mac in link.neighbours]
+    lines += [f"ip address {gateway.address} dev {gateway.link}" for gateway in gateways]
     return "".join(f"{line}\n" for line in lines)

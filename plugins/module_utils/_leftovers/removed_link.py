@@ -63,23 +63,23 @@ def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settin
     removed."""
     by_name = {link.name: link for link in scene.links}
     link = by_name[name]
-    names = {one.number: one.name for one in scene.links}
-    own = [one for one in scene.addresses if one.link == link.number and not one.is_links_own]
-    neighbours = [one for one in scene.neighbours if one.link == link.number and one.is_permanent]
+    names = {other.number: other.name for other in scene.links}
+    addresses = [address for address in scene.addresses if address.link == link.number and not address.is_links_own]
+    neighbours = [neighbour for neighbour in scene.neighbours if neighbour.link == link.number and neighbour.is_permanent]
     return Removed(
         tuple(_end(by_name[end], names) for end in (name, peer) if end),
-        tuple(one.name for one in scene.links if one.master == link.number and one.name not in going),
-        tuple((str(one), _flags(one)) for one in own),
-        tuple((fields.show(one.address), one.mac.hex(":")) for one in neighbours),
+        tuple(port.name for port in scene.links if port.master == link.number and port.name not in going),
+        tuple((str(address), _flags(address)) for address in addresses),
+        tuple((fields.show(neighbour.address), neighbour.mac.hex(":")) for neighbour in neighbours),
         tuple(settings),
     )
 
 
 def gateway(scene: Scene, link: str, address: str) -> Gateway:
     """An address of a link, as a backup keeps it."""
-    (number,) = (one.number for one in scene.links if one.name == link)
-    (found,) = (one for one in scene.addresses if one.link == number and str(one) == address)
-    return Gateway(link, address, _flags(found))
+    (number,) = (candidate.number for candidate in scene.links if candidate.name == link)
+    (current,) = (candidate for candidate in scene.addresses if candidate.link == number and str(candidate) == address)
+    return Gateway(link, address, _flags(current))
 
 
 def _is_up(link: Link) -> bool:
@@ -87,8 +87,8 @@ def _is_up(link: Link) -> bool:
 
 
 def _end(link: Link, names: t.Mapping[int, str]) -> End:
-    found = attributes(link.body, link_message.IFINFO.size)
-    mtu = u32(found, link_message.IFLA_MTU)
+    attrs = attributes(link.body, link_message.IFINFO.size)
+    mtu = u32(attrs, link_message.IFLA_MTU)
     return End(link.name, link.number, link.mac.hex(":"), mtu, _is_up(link), names.get(link.master, ""))
 
 
@@ -96,48 +96,48 @@ def _flags(address: link_message.Address) -> int:
     return address.flags & ~link_message.MANAGED
 
 
-def creation(one: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
+def creation(former: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
     """The messages that create a link with everything that it had. numbers: indexes by name, also of links to be created.
 
     scene: the node. Objects that a killed run has created already are left out.
     """
     there = {link.name: link for link in scene.links}
-    links = [_link(end, numbers) for end in one.ends]
-    messages = [] if one.name in there else [Message(f"add {one.name}", _make(one.ends, links), links[0].delete())]
-    for end, link in zip(one.ends, links):
-        found = there.get(end.name)
-        if end.master in numbers and (found is None or found.master != numbers[end.master]):
+    links = [_link(end, numbers) for end in former.ends]
+    messages = [] if former.name in there else [Message(f"add {former.name}", _make(former.ends, links), links[0].delete())]
+    for end, link in zip(former.ends, links):
+        current = there.get(end.name)
+        if end.master in numbers and (current is None or current.master != numbers[end.master]):
             messages.append(_into(link, numbers[end.master], end.master))
-        if end.is_up and not (found and _is_up(found)):  # not at creation: one end of a veth pair has no other yet
+        if end.is_up and not (current and _is_up(current)):  # not at creation: one end of a veth pair has no other yet
             messages.append(Message(f"set {end.name} up", _up(link, True), _up(link, False)))
-    for port in one.ports:
+    for port in former.ports:
         if port in numbers and (port not in there or there[port].master != links[0].number):
-            messages.append(_into(Link(numbers[port], port, "", 0, b"", b""), links[0].number, one.name))
-    own = {str(address) for address in scene.addresses if address.link == links[0].number}
-    messages += [_address(links[0], address, flags) for address, flags in one.addresses if address not in own]
+            messages.append(_into(Link(numbers[port], port, "", 0, b"", b""), links[0].number, former.name))
+    addresses = {str(address) for address in scene.addresses if address.link == links[0].number}
+    messages += [_address(links[0], address, flags) for address, flags in former.addresses if address not in addresses]
     known = {(entry.address, entry.mac) for entry in scene.neighbours if entry.link == links[0].number and entry.is_permanent}
-    for text, mac in one.neighbours:
+    for text, mac in former.neighbours:
         family, packed = fields.address(text)
         entry = link_message.Neighbour(family, links[0].number, 0, 0, packed, bytes.fromhex(mac.replace(":", "")))
         if (packed, entry.mac) not in known:
             add, delete = entry.add(links[0], link_message.NUD_PERMANENT), entry.delete(links[0])
-            messages.append(Message(f"add {entry} on {one.name}", add, delete))
+            messages.append(Message(f"add {entry} on {former.name}", add, delete))
     return tuple(messages)
 
 
-def deletion(one: Removed, numbers: t.Mapping[str, int]) -> Message:
+def deletion(former: Removed, numbers: t.Mapping[str, int]) -> Message:
     """Removes a link. The kernel removes the link's objects with it, so that a killed run leaves all of them or none."""
-    return Message(f"remove {one.name}", _link(one.ends[0], numbers).delete(), None)
+    return Message(f"remove {former.name}", _link(former.ends[0], numbers).delete(), None)
 
 
-def is_of(one: Removed, link: Link) -> bool:
+def is_of(former: Removed, link: Link) -> bool:
     """Whether an existing link is one of those that were removed, by name and MAC."""
-    return (link.name, link.mac.hex(":")) in {(end.name, end.mac) for end in one.ends}
+    return (link.name, link.mac.hex(":")) in {(end.name, end.mac) for end in former.ends}
 
 
-def addition(one: Gateway, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
+def addition(gateway: Gateway, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
     """The message that gives a link an address."""
-    return (_address(Link(numbers[one.link], one.link, "", 0, b"", b""), one.address, one.flags),)
+    return (_address(Link(numbers[gateway.link], gateway.link, "", 0, b"", b""), gateway.address, gateway.flags),)
 
 
 def _link(end: End, numbers: t.Mapping[str, int]) -> Link:
@@ -150,8 +150,8 @@ def _into(link: Link, bridge: int, name: str) -> Message:
 
 def _address(link: Link, text: str, flags: int) -> Message:
     address, _slash, length = text.partition("/")
-    found = link_message.new_address(link.number, fields.address(address)[1], int(length), flags)
-    return Message(f"add {text} to {link.name}", found.add(link, link), found.delete(link))
+    message = link_message.new_address(link.number, fields.address(address)[1], int(length), flags)
+    return Message(f"add {text} to {link.name}", message.add(link, link), message.delete(link))
 
 
 def _make(ends: t.Sequence[End], links: t.Sequence[Link]) -> Request:

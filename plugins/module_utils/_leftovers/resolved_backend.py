@@ -73,7 +73,7 @@ class Resolved(UndoBackend):
         deadline = time.monotonic() + PATIENCE
         while True:
             done = [self._run([program, *words], None) for words in (commands if dns.servers else [["revert", link]])]
-            trouble = next((one.stderr.strip() or str(one.rc) for one in done if one.rc != 0), "")
+            trouble = next((result.stderr.strip() or str(result.rc) for result in done if result.rc != 0), "")
             if not trouble and dns in (Dns(), self.read(link)):
                 return
             if time.monotonic() > deadline:

@@ -53,10 +53,10 @@ class State(t.NamedTuple):
 def state_from(text: str) -> State:
     """Parses a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         return State(trouble=f"is not JSON ({error})")
-    links = _dict(_dict(_dict(found).get("Network")).get("ExternalInterfaces"))
+    links = _dict(_dict(_dict(content).get("Network")).get("ExternalInterfaces"))
     if not links:
         return State(trouble="has no Network.ExternalInterfaces")
     endpoints: list[Endpoint] = []
@@ -65,8 +65,8 @@ def state_from(text: str) -> State:
     subnets: set[str] = set()
     unread = 0
     for name, link in links.items():
-        own = [*_addresses(_dict(link).get("IPAddresses")), ""]
-        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress")), own[0]))
+        addresses = [*_addresses(_dict(link).get("IPAddresses")), ""]
+        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress")), addresses[0]))
         bridges.add(_text(_dict(link).get("BridgeName")))
         for network in _dict(_dict(link).get("Networks")).values():
             subnets.update(_subnets(_dict(network).get("Subnets")))
@@ -83,12 +83,12 @@ def _endpoints(entry: dict[str, t.Any]) -> list[Endpoint]:
     names = [_text(entry.get(key)) for key in ("PODNameSpace", "PODName")]
     pod = "/".join(filter(None, names)) or _text(entry.get("ContainerID"))[:12] or "a pod"
     addresses = _addresses(entry.get("IPAddresses"))
-    return [Endpoint(one, mac, _text(entry.get("HostIfName")), pod) for one in addresses if mac]
+    return [Endpoint(address, mac, _text(entry.get("HostIfName")), pod) for address in addresses if mac]
 
 
 def _addresses(listed: object) -> list[str]:
-    found = [_address(_dict(one).get("IP")) for one in (listed if isinstance(listed, list) else [])]
-    return [one for one in found if one]
+    addresses = [_address(_dict(entry).get("IP")) for entry in (listed if isinstance(listed, list) else [])]
+    return [address for address in addresses if address]
 
 
 def _subnets(listed: object) -> t.Iterator[str]:

@@ -44,16 +44,16 @@ LONG_LISTS = ("addresses",)
 
 
 def parts(request: Request) -> Parts:
-    given = request.entries("addresses")
-    if given is None and request.is_present:
-        raise Invalid("addresses", given, "given where state is present")
-    listed = None if given is None else link_address.from_options(given)
+    entries = request.entries("addresses")
+    if entries is None and request.is_present:
+        raise Invalid("addresses", entries, "given where state is present")
+    listed = None if entries is None else link_address.from_options(entries)
 
     files = Files()
     units, before = Units(request.run), kubelet_units.others(request.params["before"])
     boot = BootLinkAddresses(files, units, before)
-    gone = boot.given() if listed is None else listed
-    desired = listed or () if request.is_present else [one for one in boot.given() if one not in gone]
+    gone = boot.addresses() if listed is None else listed
+    desired = listed or () if request.is_present else [address for address in boot.addresses() if address not in gone]
     placed = boot.resources(list(desired))
     live = LiveLinkAddresses(LinkMessages(), files, boot, listed, request.is_present)
     resources: list[Resource] = [live, *placed]
@@ -63,7 +63,7 @@ def parts(request: Request) -> Parts:
     if request.is_present and request.params["immediate"]:
         guards.append(partial(links_of_networkd, Networkd(request.run), live.links))
     if desired and request.params["permanent"]:
-        names = sorted({address_unit.name(one.dev) for one in desired})
+        names = sorted({address_unit.name(address.dev) for address in desired})
         guards += [partial(roots_folders, path_of(names[0]))] if request.is_present else []
         guards.append(partial(kubelet_starters, units, names, before))
     return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

@@ -25,7 +25,7 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     interfaces = interfaces_backend.read()
     for namespace in interfaces.unread:
         note(namespace, "The links of this network namespace could not be read.")
-    peers = {(one.namespace, one.number): one for one in interfaces.found}
+    peers = {(one.namespace, one.number): one for one in interfaces.interfaces}
     namespaces = interfaces_backend.numbers()  # the kernel gives a namespace its number when it lists a link
     of_link: dict[int, list[Address]] = {}
     for address in addresses:

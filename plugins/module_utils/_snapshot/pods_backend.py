@@ -23,7 +23,7 @@ LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the in
 
 def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the rules and routes of each network namespace that has an end of a veth of the node, and a further interface."""
-    interfaces = interfaces_backend.read().found
+    interfaces = interfaces_backend.read().interfaces
     openers = interfaces_backend.openers()
     shown = []
     for namespace in _with_several_interfaces(interfaces):
