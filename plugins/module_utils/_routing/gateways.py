@@ -26,13 +26,13 @@ class Gateways:
     """Looks up gateways and sources in ``routes``. Each index is built on first use."""
 
     def __init__(self, routes: t.Iterable[Route]) -> None:
-        self._given = routes
+        self._listed = routes
         self._tables: dict[tuple[int, int], t.Mapping[Prefix, list[Route]]] = {}
         self.links = functools.lru_cache(maxsize=None)(self._links)  # many pods share a gateway
 
     @functools.cached_property
     def _routes(self) -> tuple[Route, ...]:
-        return tuple(self._given)
+        return tuple(self._listed)
 
     @functools.cached_property
     def _connected(self) -> dict[tuple[int, Prefix], list[Route]]:
@@ -54,16 +54,16 @@ class Gateways:
         """
         if not hop.via:
             return ""
-        own = "an address of another node; it is an address of this node"
+        allowed = "an address of another node; it is an address of this node"
         if route.family == IPV6:
             if self._is_address(hop.via, hop.dev if fields.is_link_local(hop.via) else ""):
-                return own
+                return allowed
             if hop.onlink and self._is_elsewhere(hop):
                 return f"a neighbour on {hop.dev}; table main reaches it over another link"
         elif hop.onlink:
             kind = self._kind(LOCAL_TABLE, hop.via)
             if kind == LOCAL:
-                return own
+                return allowed
             if kind == BROADCAST or hop.via == LIMITED_BROADCAST or hop.via[0] & 0xF0 == 0xE0:
                 return "a unicast address; it is a broadcast or multicast address"
         elif self._is_broadcast(route.table, hop):
@@ -97,22 +97,22 @@ class Gateways:
 
     def _is_broadcast(self, table: int, hop: Hop) -> bool:
         """True if a gateway is a broadcast address to the kernel, which looks in the route's own table and then in local."""
-        for asked in (table, LOCAL_TABLE):
-            if asked != rt_names.MAIN:
-                found = self._best(asked, hop.via, hop.dev)
-                if found and (asked == LOCAL_TABLE or found.type in (UNICAST, LOCAL)):
-                    return found.type == BROADCAST
+        for searched in (table, LOCAL_TABLE):
+            if searched != rt_names.MAIN:
+                best = self._best(searched, hop.via, hop.dev)
+                if best and (searched == LOCAL_TABLE or best.type in (UNICAST, LOCAL)):
+                    return best.type == BROADCAST
         return False
 
     def _is_elsewhere(self, hop: Hop) -> bool:
         """True if main reaches an IPv6 gateway, but not over the hop's link (net/ipv6/route.c, ip6_route_check_nh_onlink)."""
-        found = self._longest(IPV6, rt_names.MAIN, hop.via, lambda route: route.type in (UNICAST, LOCAL))
-        return bool(found) and found[0].dst != fields.ANY and not any(hop.dev in route.links for route in found)
+        best = self._longest(IPV6, rt_names.MAIN, hop.via, lambda route: route.type in (UNICAST, LOCAL))
+        return bool(best) and best[0].dst != fields.ANY and not any(hop.dev in route.links for route in best)
 
     def _kind(self, table: int, address: bytes) -> int | None:
         """The type of the route that an IPv4 address takes in a table; None if there is no route."""
-        found = self._best(table, address)
-        return found.type if found else None
+        best = self._best(table, address)
+        return best.type if best else None
 
     def _best(self, table: int, address: bytes, dev: str = "") -> Route | None:
         """The IPv4 route that an address takes in a table. dev: only routes over this link count."""
@@ -126,18 +126,18 @@ class Gateways:
         """The routes of a table that ``fits`` accepts, with the longest prefix that contains an address."""
         by_prefix = self._in_table(family, table)
         for length in range(fields.BITS[family], -1, -1):
-            found = [route for route in by_prefix.get(fields.network(address, length), ()) if fits(route)]
-            if found:
-                return found
+            routes = [route for route in by_prefix.get(fields.network(address, length), ()) if fits(route)]
+            if routes:
+                return routes
         return ()
 
     def _in_table(self, family: int, table: int) -> t.Mapping[Prefix, list[Route]]:
         if (family, table) not in self._tables:
-            found: dict[Prefix, list[Route]] = {}
+            routes: dict[Prefix, list[Route]] = {}
             for route in self._routes:
                 if route.table == table and route.family == family and route.beside == NOTHING:
-                    found.setdefault(route.dst, []).append(route)
-            self._tables[family, table] = found
+                    routes.setdefault(route.dst, []).append(route)
+            self._tables[family, table] = routes
         return self._tables[family, table]
 
     def _is_address(self, address: bytes, dev: str) -> bool:
@@ -149,11 +149,11 @@ class Gateways:
 
     @functools.cached_property
     def _addresses(self) -> dict[bytes, list[frozenset[str]]]:
-        found: dict[bytes, list[frozenset[str]]] = {}
+        links_of: dict[bytes, list[frozenset[str]]] = {}
         for route in self._routes:
             if route.type == LOCAL and route.family == IPV6 and route.dst[1] == 128:
-                found.setdefault(route.dst[0], []).append(route.links)
-        return found
+                links_of.setdefault(route.dst[0], []).append(route.links)
+        return links_of
 
     def _links(self, family: int, table: int, gateway: bytes) -> list[str]:
         """The links on which a route of ``table`` finds its gateway: none if no route covers it, several if it is ambiguous.
@@ -162,11 +162,11 @@ class Gateways:
         fib_check_nh_v4_gw; net/ipv6/route.c, ip6_route_check_nh), for which table main is searched here. The longest prefix
         wins, and among equal prefixes the lowest metric.
         """
-        for asked in (table, rt_names.MAIN):
-            found = [route for route in self._leading_to(family, gateway) if route.table == asked]
-            if found:
-                best = min(found, key=lambda route: (-route.dst[1], route.metric))
-                return _links(route for route in found if (route.dst, route.metric) == (best.dst, best.metric))
+        for searched in (table, rt_names.MAIN):
+            routes = [route for route in self._leading_to(family, gateway) if route.table == searched]
+            if routes:
+                best = min(routes, key=lambda route: (-route.dst[1], route.metric))
+                return _links(route for route in routes if (route.dst, route.metric) == (best.dst, best.metric))
         return []
 
     def _leading_to(self, family: int, address: bytes) -> t.Iterator[Route]:
@@ -184,13 +184,13 @@ def resolved(desired: Policy, neighbours: Gateways) -> Policy:
 
 
 def _over_links(desired: Policy, route: Route, neighbours: Gateways) -> Route:
-    found = {hop: neighbours.links(route.family, route.table, hop.via) for hop in route.hops if not hop.dev}
-    for hop, links in found.items():
+    links_of = {hop: neighbours.links(route.family, route.table, hop.via) for hop in route.hops if not hop.dev}
+    for hop, links in links_of.items():
         if len(links) != 1:
             said = f"it is a neighbour on {' and on '.join(links)}" if links else "no connected route covers it"
             allowed = f"a neighbour on one link, by a connected route of its own table or of main, or given with dev; {said}"
             raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), allowed)
-    hops = (hop if hop.dev else hop._replace(dev=found[hop][0]) for hop in route.hops)
+    hops = (hop if hop.dev else hop._replace(dev=links_of[hop][0]) for hop in route.hops)
     return route._replace(hops=tuple(sorted(hops)))
 
 

@@ -15,7 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from . import other_tables, policy, rt_names, rule_order
+from . import equivalent_tables, policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
@@ -103,7 +103,7 @@ class LivePolicy:
         neighbours = Gateways(itertools.chain(self._policy.routes or (), foreign))
         desired = resolved(self._policy, neighbours) if self._desired else self._policy
         rules = self._rule_changes(desired.rules, observed.rules)
-        served = other_tables.served(desired, rules.added, *observed[:2]) if self._desired else {}
+        served = equivalent_tables.served(desired, rules.added, *observed[:2]) if self._desired else {}
         if served:
             desired = desired.without_rules(served)
             rules = self._rule_changes(desired.rules, observed.rules)
@@ -141,7 +141,7 @@ class LivePolicy:
         paths = {route.path: route for route in missing}
         foreign = [(route, owner) for route, owner in current if paths and owner != self._policy.protocol and route.path in paths]
         satisfied = {
-            paths[path]: owners for path, owners in _owners(paths, ((one.path, owner) for one, owner in foreign)).items()
+            paths[path]: owners for path, owners in _owners(paths, ((route.path, owner) for route, owner in foreign)).items()
         }
         named = {paths[route.path]: route for route, _owner in foreign if route.unread}
         kept = len(desired) - len(missing)
@@ -203,10 +203,10 @@ def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfi
     ours: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
     one priority, their order is not compared, and counts as wrong if order matters there at all.
     """
-    own = [rule for rule in in_order if rule not in satisfied] if satisfied else in_order
-    places = {PLACE(rule) for rule, other in zip(ours, own) if rule != other}
+    unsatisfied = [rule for rule in in_order if rule not in satisfied] if satisfied else in_order
+    places = {PLACE(rule) for rule, other in zip(ours, unsatisfied) if rule != other}
     if satisfied:
-        places |= set(map(PLACE, own)).intersection(map(PLACE, satisfied))
+        places |= set(map(PLACE, unsatisfied)).intersection(map(PLACE, satisfied))
     lists: dict[Place, list[Rule]] = {place: [] for place in places}
     for rule in in_order if places else ():
         if PLACE(rule) in lists:
@@ -264,30 +264,30 @@ class _Arranged:
             self.added, self.removed, self.kept = [], [], len(former)
             return
         last = {rule: index for index, rule in standing}
-        own = [rule for rule in desired if rule not in satisfied]
+        ours = [rule for rule in desired if rule not in satisfied]
         if is_free or not rule_order.counts(desired):
-            standing_own = sorted((rule for rule in own if rule in last), key=last.__getitem__)
-            own = [*standing_own, *(rule for rule in own if rule not in last)]
-            self.kept = sum(rule in last for rule in own)
+            standing_own = sorted((rule for rule in ours if rule in last), key=last.__getitem__)
+            ours = [*standing_own, *(rule for rule in ours if rule not in last)]
+            self.kept = sum(rule in last for rule in ours)
         else:
             first = {rule: index for index, rule in reversed(foreign) if rule in satisfied}
             self.kept = rule_order.staying(desired, last, first)
-        staying = {last[rule] for rule in own[: self.kept]}
+        staying = {last[rule] for rule in ours[: self.kept]}
         going = [(index, rule) for index, rule in standing if index not in staying]
-        self.added = own[self.kept :]
+        self.added = ours[self.kept :]
         self.removed = [rule for _index, rule in going]
         if self.added or going:
-            same = 0 if rule_order.may_be_mistaken(former) else _same(former, own[: self.kept])
+            same = 0 if rule_order.may_be_mistaken(former) else _same(former, ours[: self.kept])
             overtaken = _overtaken(going, foreign)
-            self.order = Order(tuple(former[same:]), tuple(own[same:]), self.kept - same, overtaken)
+            self.order = Order(tuple(former[same:]), tuple(ours[same:]), self.kept - same, overtaken)
 
 
-def _same(former: t.Sequence[Rule], own: t.Sequence[Rule]) -> int:
+def _same(former: t.Sequence[Rule], desired: t.Sequence[Rule]) -> int:
     """How many rules at the beginning stay, so that the order need not name them; 0 if a rule occurs twice."""
     if len(set(former)) < len(former):
         return 0
-    pairs = enumerate(zip(former, own))
-    return next((index for index, (one, other) in pairs if one != other), min(len(former), len(own)))
+    pairs = enumerate(zip(former, desired))
+    return next((index for index, (before, after) in pairs if before != after), min(len(former), len(desired)))
 
 
 def _overtaken(going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[int, Rule]]) -> tuple[tuple[Rule, Rule], ...]:
@@ -315,12 +315,12 @@ def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
 def _owners(items: t.Collection[t.Any], current: t.Iterable[Owned]) -> dict[t.Any, set[int]]:
     """The protocols under which the kernel has an equal object, for each item that it has."""
     wanted = set(items)
-    found: dict[t.Any, set[int]] = {}
+    owners: dict[t.Any, set[int]] = {}
     if wanted:
         for item, protocol in current:
             if item in wanted:
-                found.setdefault(item, set()).add(protocol)
-    return found
+                owners.setdefault(item, set()).add(protocol)
+    return owners
 
 
 def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequence[Owned]) -> None:
@@ -394,7 +394,7 @@ def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection
             allowed = neighbours.lack(route, hop)
             if allowed:
                 raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), f"{allowed} (for {route})")
-    for route in _with_different(lambda route: (route.table, route.src, route.hops), (one for one in added if one.src)):
+    for route in _with_different(lambda route: (route.table, route.src, route.hops), (new for new in added if new.src)):
         allowed = neighbours.lack_of_source(route)
         if allowed:
             raise Invalid(f"{desired.option(route)}.src", fields.show(route.src), f"{allowed} (for {route})")
@@ -402,10 +402,10 @@ def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection
 
 def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
     """The first route for each value of ``what``."""
-    found: dict[t.Any, Route] = {}
+    first_of: dict[t.Any, Route] = {}
     for route in routes:
-        found.setdefault(what(route), route)
-    return found.values()
+        first_of.setdefault(what(route), route)
+    return first_of.values()
 
 
 def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:

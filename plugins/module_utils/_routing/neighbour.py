@@ -52,8 +52,8 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> Neighbour | None:
     links: link names by index.
     """
     _family, index, state, _flags, _kind = HEADER.unpack_from(body)
-    found = attributes(body, HEADER.size)
-    if NDA_DST not in found or state in (NOARP, INCOMPLETE, 0):
+    attrs = attributes(body, HEADER.size)
+    if NDA_DST not in attrs or state in (NOARP, INCOMPLETE, 0):
         return None
-    mac = found.get(NDA_LLADDR, b"") if state != FAILED else b""
-    return Neighbour(fields.show(found[NDA_DST]), links.get(index) or f"if{index}", mac.hex(":"), state)
+    mac = attrs.get(NDA_LLADDR, b"") if state != FAILED else b""
+    return Neighbour(fields.show(attrs[NDA_DST]), links.get(index) or f"if{index}", mac.hex(":"), state)

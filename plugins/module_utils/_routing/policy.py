@@ -75,8 +75,8 @@ class Policy(t.NamedTuple):
             return Policy(self.protocol)
         gone = {*taken(self.rules or (), other.rules), *taken(self.routes or (), other.routes)}
         return self._replace(
-            rules=tuple(one for one in self.rules or () if one not in gone),
-            routes=tuple(one for one in self.routes or () if one not in gone),
+            rules=tuple(rule for rule in self.rules or () if rule not in gone),
+            routes=tuple(route for route in self.routes or () if route not in gone),
         )
 
     def without_rules(self, gone: t.Container[Rule]) -> Policy:
@@ -90,16 +90,16 @@ class Policy(t.NamedTuple):
 
     def by(self, links: t.Collection[str]) -> Policy:
         """The routes over these links, and the rules that look up the tables of these routes."""
-        routes = tuple(one for one in self.routes or () if not one.links.isdisjoint(links))
-        tables = {one.table for one in routes}
-        return self._replace(rules=tuple(one for one in self.rules or () if one.table in tables), routes=routes)
+        routes = tuple(route for route in self.routes or () if not route.links.isdisjoint(links))
+        tables = {route.table for route in routes}
+        return self._replace(rules=tuple(rule for rule in self.rules or () if rule.table in tables), routes=routes)
 
     def besides(self, other: Policy) -> Policy:
         """This policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
-        tables = {one.table for one in self.routes or ()}
+        tables = {route.table for route in self.routes or ()}
         return self._replace(
-            rules=(*(self.rules or ()), *(one for one in other.rules or () if one.table not in tables)),
-            routes=(*(self.routes or ()), *(one for one in other.routes or () if one.table not in tables)),
+            rules=(*(self.rules or ()), *(rule for rule in other.rules or () if rule.table not in tables)),
+            routes=(*(self.routes or ()), *(route for route in other.routes or () if route.table not in tables)),
         )
 
     @property
@@ -161,27 +161,27 @@ def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] =
     return from_options(data.get("protocol"), rules, routes, tables)._replace(enis=data.get("enis"))
 
 
-def _protocol(given: object) -> int:
+def _protocol(value: object) -> int:
     try:
-        number = fields.number(given, 1, 255)
+        number = fields.number(value, 1, 255)
     except Unfit as unfit:
-        raise Invalid("protocol", given, str(unfit)) from None
+        raise Invalid("protocol", value, str(unfit)) from None
     if number in rt_names.PROTOCOLS:
-        raise Invalid("protocol", given, f"one that no other program uses; {number} belongs to {rt_names.PROTOCOLS[number]}")
+        raise Invalid("protocol", value, f"one that no other program uses; {number} belongs to {rt_names.PROTOCOLS[number]}")
     return number
 
 
 def _items(
     name: str,
-    given: t.Sequence[t.Mapping[str, t.Any]],
+    entries: t.Sequence[t.Mapping[str, t.Any]],
     parse: t.Callable[[str, t.Mapping[str, t.Any]], Item],
 ) -> tuple[tuple[Item, ...], list[int]]:
     """The entries without duplicates, in the order given (of the rules of one priority the first decides), and their indexes."""
-    if not isinstance(given, (list, tuple)):
-        raise Invalid(name, given, "a list")
+    if not isinstance(entries, (list, tuple)):
+        raise Invalid(name, entries, "a list")
     items: dict[t.Any, Item] = {}
     places: list[int] = []
-    for index, entry in enumerate(given):
+    for index, entry in enumerate(entries):
         option = f"{name}[{index}]"
         if not isinstance(entry, dict):
             raise Invalid(option, entry, "a dictionary")

@@ -186,7 +186,7 @@ class Route(t.NamedTuple):
             "src": fields.show(self.src) if self.src else "",
             "metric": self.metric,
             "mtu": self.mtu,
-            "nexthops": [] if is_single else [_hop_options(one) for one in self.hops],
+            "nexthops": [] if is_single else [_hop_options(hop) for hop in self.hops],
         }
         return {name: value for name, value in shown.items() if value}
 
@@ -217,47 +217,47 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
     family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
     if flags & RTM_F_CLONED:
         return None
-    found = attributes(body, HEADER.size)
-    metrics = attributes(found.get(RTA_METRICS, b""))
+    attrs = attributes(body, HEADER.size)
+    metrics = attributes(attrs.get(RTA_METRICS, b""))
     leads = kind not in _TYPE_NAMES or kind in (UNICAST, LOCAL)
-    hops, unread = _hops(found, flags, links) if leads else ((), set())
-    if not KNOWN.issuperset(found) or kind not in _TYPE_NAMES or any(found.get(RTA_PREF, b"")) or _expires(found):
-        unread |= set(_unread(found, kind))
+    hops, unread = _hops(attrs, flags, links) if leads else ((), set())
+    if not KNOWN.issuperset(attrs) or kind not in _TYPE_NAMES or any(attrs.get(RTA_PREF, b"")) or _expires(attrs):
+        unread |= set(_unread(attrs, kind))
     if metrics.keys() - {RTAX_MTU}:
         unread |= set(_unread_metrics(metrics))
     if tos:
         unread.add("tos")
     route = Route(
         family,
-        u32(found, RTA_TABLE) or table,
-        (found[RTA_DST], dst_len) if dst_len else ANY,
-        u32(found, RTA_PRIORITY),
+        u32(attrs, RTA_TABLE) or table,
+        (attrs[RTA_DST], dst_len) if dst_len else ANY,
+        u32(attrs, RTA_PRIORITY),
         kind,
         scope,
-        found.get(RTA_PREFSRC, b""),
+        attrs.get(RTA_PREFSRC, b""),
         u32(metrics, RTAX_MTU),
         hops,
     )
     if unread:
-        route = route._replace(unread=tuple(sorted(unread)), beside=(tos, found.get(RTA_SRC, b""), src_len))
+        route = route._replace(unread=tuple(sorted(unread)), beside=(tos, attrs.get(RTA_SRC, b""), src_len))
     return route, protocol
 
 
-def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
+def _unread(attrs: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
     """Names of the attributes in a message that this module cannot read."""
     if kind not in _TYPE_NAMES:
         yield UNREAD_TYPE
-    for number in found.keys() - KNOWN:
+    for number in attrs.keys() - KNOWN:
         yield UNREAD.get(number, f"attribute {number}")
-    if any(found.get(RTA_PREF, b"")):
+    if any(attrs.get(RTA_PREF, b"")):
         yield UNREAD[RTA_PREF]
-    if _expires(found):
+    if _expires(attrs):
         yield UNREAD[RTA_EXPIRES]
 
 
-def _expires(found: t.Mapping[int, bytes]) -> bool:
+def _expires(attrs: t.Mapping[int, bytes]) -> bool:
     """True for a route that expires, such as one from a router advertisement."""
-    return RTA_CACHEINFO in found and CACHE_EXPIRES.unpack_from(found[RTA_CACHEINFO])[0] != 0
+    return RTA_CACHEINFO in attrs and CACHE_EXPIRES.unpack_from(attrs[RTA_CACHEINFO])[0] != 0
 
 
 def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
@@ -266,11 +266,11 @@ def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
             yield METRICS.get(number, f"metric {number}")
 
 
-def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
+def _hops(attrs: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
     """The next hops; and names of their attributes that this module cannot read, such as an encapsulation."""
-    if RTA_MULTIPATH not in found:
-        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),), set()
-    hops, unread, data = [], set(), found[RTA_MULTIPATH]
+    if RTA_MULTIPATH not in attrs:
+        return (_hop(u32(attrs, RTA_OIF), attrs, flags, 0, links),), set()
+    hops, unread, data = [], set(), attrs[RTA_MULTIPATH]
     while data:
         length, hop_flags, weight, index = NEXTHOP.unpack_from(data)
         of_hop = attributes(data[NEXTHOP.size : length])
@@ -280,9 +280,9 @@ def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tu
     return tuple(sorted(hops)), unread
 
 
-def _hop(index: int, found: t.Mapping[int, bytes], flags: int, weight: int, links: t.Mapping[int, str]) -> Hop:
+def _hop(index: int, attrs: t.Mapping[int, bytes], flags: int, weight: int, links: t.Mapping[int, str]) -> Hop:
     name = links.get(index) or f"if{index}"
-    return Hop(name, found.get(RTA_GATEWAY, b""), bool(flags & RTNH_F_ONLINK), weight + 1)
+    return Hop(name, attrs.get(RTA_GATEWAY, b""), bool(flags & RTNH_F_ONLINK), weight + 1)
 
 
 _HOP_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
@@ -303,34 +303,34 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 }
 
 
-def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
+def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
     """The route that an entry describes. ``option`` names the entry (``routes[3]``). Raises Invalid if it cannot be used."""
-    own = {key: value for key, value in given.items() if key not in ("nexthops", "table") and value is not None}
-    parsed = _parse(option, own, _PARSERS, ("nexthops", "table"))
+    values = {key: value for key, value in entry.items() if key not in ("nexthops", "table") and value is not None}
+    parsed = _parse(option, values, _PARSERS, ("nexthops", "table"))
     try:
-        table = fields.name_or_number(given.get("table"), tables, "a table that the node knows", 1, UINT32)
+        table = fields.name_or_number(entry.get("table"), tables, "a table that the node knows", 1, UINT32)
     except Unfit as unfit:
-        raise Invalid(f"{option}.table", given.get("table"), str(unfit)) from None
+        raise Invalid(f"{option}.table", entry.get("table"), str(unfit)) from None
     if "to" not in parsed:
         raise Invalid(f"{option}.to", None, "given: a prefix, or default")
-    several = given.get("nexthops") or ()
+    several = entry.get("nexthops") or ()
     if not isinstance(several, (list, tuple)):
         raise Invalid(f"{option}.nexthops", several, "a list of next hops")
-    hops = [_parse(f"{option}.nexthops[{index}]", one, _HOP_PARSERS, ()) for index, one in enumerate(several)]
-    family = _family(option, given, parsed, hops)
+    hops = [_parse(f"{option}.nexthops[{index}]", hop, _HOP_PARSERS, ()) for index, hop in enumerate(several)]
+    family = _family(option, entry, parsed, hops)
     kind = parsed.get("type", UNICAST)
-    _check_hops(option, given, kind, parsed, hops)
+    _check_hops(option, entry, kind, parsed, hops)
     own_hop = [parsed] if {"dev", "via"} & parsed.keys() else []
     chosen = tuple(sorted(_desired_hop(hop) for hop in hops or own_hop))
     if family == IPV6 and hops:
-        _check_ipv6_hops(option, given, hops)
+        _check_ipv6_hops(option, entry, hops)
     return Route(
         family,
         table,
         parsed["to"][1],
         parsed.get("metric") or (IPV6_METRIC if family == IPV6 else 0),
         kind,
-        _scope(option, given, family, kind, parsed.get("scope"), chosen),
+        _scope(option, entry, family, kind, parsed.get("scope"), chosen),
         parsed.get("src", (0, b""))[1],
         parsed.get("mtu", 0),
         chosen,
@@ -338,12 +338,12 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
 
 
 def _parse(
-    option: str, given: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], others: tuple[str, ...]
+    option: str, entry: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], others: tuple[str, ...]
 ) -> dict[str, t.Any]:
-    if not isinstance(given, dict):
-        raise Invalid(option, given, f"a dictionary with {', '.join(sorted([*parsers, *others]))}")
+    if not isinstance(entry, dict):
+        raise Invalid(option, entry, f"a dictionary with {', '.join(sorted([*parsers, *others]))}")
     parsed = {}
-    for key, value in given.items():
+    for key, value in entry.items():
         if key not in parsers:
             known = ", ".join(sorted([*parsers, *others]))
             raise Invalid(f"{option}.{key}", value, f"left out; known here are {known}")
@@ -355,43 +355,43 @@ def _parse(
     return parsed
 
 
-def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]) -> int:
-    said = [(f"{option}.{key}", given[key], parsed[key][0]) for key in ("to", "via", "src") if key in parsed]
+def _family(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]) -> int:
+    said = [(f"{option}.{key}", entry[key], parsed[key][0]) for key in ("to", "via", "src") if key in parsed]
     said += [
-        (f"{option}.nexthops[{i}].via", given["nexthops"][i]["via"], hop["via"][0]) for i, hop in enumerate(hops) if "via" in hop
+        (f"{option}.nexthops[{i}].via", entry["nexthops"][i]["via"], hop["via"][0]) for i, hop in enumerate(hops) if "via" in hop
     ]
-    told = [one for one in said if one[2]]
-    family = int(parsed.get("family") or (told[0][2] if told else IPV4))
-    for name, value, found in told:
-        if found != family:
+    addressed = [item for item in said if item[2]]
+    family = int(parsed.get("family") or (addressed[0][2] if addressed else IPV4))
+    for name, value, other in addressed:
+        if other != family:
             raise Invalid(name, value, "of the same family as the route's other addresses and its option family")
     return family
 
 
 def _check_hops(
-    option: str, given: t.Mapping[str, t.Any], kind: int, parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]
+    option: str, entry: t.Mapping[str, t.Any], kind: int, parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]
 ) -> None:
     leads = kind in (UNICAST, LOCAL)
     if hops and (not leads or {"via", "dev", "onlink"} & parsed.keys()):
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "left out if the route has dev, via, onlink or another type")
+        raise Invalid(f"{option}.nexthops", entry["nexthops"], "left out if the route has dev, via, onlink or another type")
     if len(hops) == 1:
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "two or more next hops; a single one is given by via and dev")
+        raise Invalid(f"{option}.nexthops", entry["nexthops"], "two or more next hops; a single one is given by via and dev")
     if not leads and {"via", "dev", "onlink"} & parsed.keys():
-        raise Invalid(f"{option}.type", given["type"], "unicast or local if the route has dev, via or onlink")
-    for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
-        if one.get("onlink") and "via" not in one:
+        raise Invalid(f"{option}.type", entry["type"], "unicast or local if the route has dev, via or onlink")
+    for where, hop in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
+        if hop.get("onlink") and "via" not in hop:
             raise Invalid(f"{where}.onlink", True, "left out if there is no via")
-        if leads and "dev" not in one:
-            _check_bare(where, kind, one)
+        if leads and "dev" not in hop:
+            _check_bare(where, kind, hop)
 
 
-def _check_ipv6_hops(option: str, given: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
+def _check_ipv6_hops(option: str, entry: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
     """Checks what the kernel requires (net/ipv6/route.c, ip6_route_multipath_add)."""
     for index, hop in enumerate(hops):
         if "via" not in hop:
             raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic only among gateways")
     if len({(hop.get("dev"), hop["via"]) for hop in hops}) < len(hops):
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "next hops with different gateways or links")
+        raise Invalid(f"{option}.nexthops", entry["nexthops"], "next hops with different gateways or links")
 
 
 def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
@@ -409,11 +409,11 @@ def _desired_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
     return Hop(parsed.get("dev", ""), via, bool(parsed.get("onlink")), parsed.get("weight", 1))
 
 
-def _scope(option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]) -> int:
+def _scope(option: str, entry: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]) -> int:
     """The scope; by default that of ``ip route add``. IPv6 routes have no scope, and the kernel keeps 0."""
     if family == IPV6:
         if scope not in (None, GLOBAL):
-            raise Invalid(f"{option}.scope", given["scope"], "left out: IPv6 routes have no scope")
+            raise Invalid(f"{option}.scope", entry["scope"], "left out: IPv6 routes have no scope")
         return GLOBAL
     if scope is not None:
         return scope

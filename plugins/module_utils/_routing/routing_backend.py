@@ -171,9 +171,9 @@ class Netlink(UndoBackend):
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
         current = self.rules()
-        found = [rule for rule, protocol in current if protocol == operation.protocol]
-        orders = _still_meant(operation, found)
-        messages = rule_order.messages(found, orders)
+        ours = [rule for rule, protocol in current if protocol == operation.protocol]
+        orders = _still_meant(operation, ours)
+        messages = rule_order.messages(ours, orders)
         differences = [f"{rule} is not where it was" for rule in messages.added]
         differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
         return differences or self._overtaken(operation)
@@ -202,9 +202,9 @@ class Netlink(UndoBackend):
 
     def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
         """The messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
-        found = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
-        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, found)
-        messages = rule_order.messages(found, orders)
+        ours = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
+        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, ours)
+        messages = rule_order.messages(ours, orders)
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
@@ -269,9 +269,9 @@ def _identity(item: Route | Neighbour) -> t.Any:
     return item.key if isinstance(item, Route) else (item.family, item.address, item.link)
 
 
-def _still_meant(operation: Arrange | Rearrange, found: t.Sequence[Rule]) -> list[Order]:
+def _still_meant(operation: Arrange | Rearrange, current: t.Sequence[Rule]) -> list[Order]:
     """The orders without rules that are on both sides and do not exist: another program has removed them."""
-    there = set(found)
+    there = set(current)
     orders = []
     for order in operation.orders:
         former = set(order.before)

@@ -23,15 +23,15 @@ PROTOCOLS = {
 
 def parse(text: str) -> dict[str, int]:
     """Table numbers by name, from the text of an rt_tables(5) file: a number and a name per line. Other lines are skipped."""
-    found = {}
+    numbers = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if len(words) == 2:
             try:
-                found[words[1]] = int(words[0], 0)
+                numbers[words[1]] = int(words[0], 0)
             except ValueError:
                 continue
-    return found
+    return numbers
 
 
 def table(number: int) -> str:

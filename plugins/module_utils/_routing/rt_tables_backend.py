@@ -18,11 +18,11 @@ FOLDERS = ("/usr/lib/iproute2", "/usr/share/iproute2", "/etc/iproute2")
 
 def tables() -> dict[str, int]:
     """Table numbers by name. A later folder overrides an earlier one; the kernel's own tables override all."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for folder in FOLDERS:
         for path in (Path(folder, "rt_tables"), *sorted(Path(folder, "rt_tables.d").glob("*.conf"))):
             try:
-                found.update(rt_names.parse(files.text(str(path))))
+                numbers.update(rt_names.parse(files.text(str(path))))
             except OSError:
                 continue
-    return {**found, **rt_names.TABLES}
+    return {**numbers, **rt_names.TABLES}

@@ -166,8 +166,8 @@ def protocol_name(number: int) -> str:
     return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
 
 
-def _unknown(found: t.Mapping[int, bytes]) -> list[int]:
-    return sorted(kind for kind in found.keys() - KNOWN if NEUTRAL.get(kind) != found[kind])
+def _unknown(attrs: t.Mapping[int, bytes]) -> list[int]:
+    return sorted(kind for kind in attrs.keys() - KNOWN if NEUTRAL.get(kind) != attrs[kind])
 
 
 def _sendable(body: bytes) -> bytes:
@@ -182,18 +182,18 @@ def from_message(body: bytes) -> tuple[Rule, int]:
     Newer kernels add selectors (Linux 6.13: dscp, flowlabel). Without ``opaque``, such a rule would seem to match every packet.
     """
     family, dst_len, src_len, tos, table, action, flags = HEADER.unpack_from(body)
-    found = attributes(body, HEADER.size)
-    is_known = KNOWN.issuperset(found) or not _unknown(found)
-    get, number, order = found.get, int.from_bytes, sys.byteorder
+    attrs = attributes(body, HEADER.size)
+    is_known = KNOWN.issuperset(attrs) or not _unknown(attrs)
+    get, number, order = attrs.get, int.from_bytes, sys.byteorder
     suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"), order)
     uids, sport, dport = get(FRA_UID_RANGE), get(FRA_SPORT_RANGE), get(FRA_DPORT_RANGE)
     rule = Rule(
         family,
         number(get(FRA_PRIORITY, b""), order),
-        (found[FRA_SRC], src_len) if src_len else ANY,
-        (found[FRA_DST], dst_len) if dst_len else ANY,
-        text(found, FRA_IIFNAME) if FRA_IIFNAME in found else "",
-        text(found, FRA_OIFNAME) if FRA_OIFNAME in found else "",
+        (attrs[FRA_SRC], src_len) if src_len else ANY,
+        (attrs[FRA_DST], dst_len) if dst_len else ANY,
+        text(attrs, FRA_IIFNAME) if FRA_IIFNAME in attrs else "",
+        text(attrs, FRA_OIFNAME) if FRA_OIFNAME in attrs else "",
         number(get(FRA_FWMARK, b""), order),
         number(get(FRA_FWMASK, b""), order),
         tos,
@@ -212,9 +212,9 @@ def from_message(body: bytes) -> tuple[Rule, int]:
     return rule, get(FRA_PROTOCOL, b"\0")[0]
 
 
-def _fwmark(given: object) -> tuple[int, int]:
+def _fwmark(fwmark: object) -> tuple[int, int]:
     """``MARK`` or ``MARK/MASK``; without a mask all bits count."""
-    mark, slash, mask = str(given).partition("/")
+    mark, slash, mask = str(fwmark).partition("/")
     try:
         value, bits = fields.number(mark, 0, UINT32), fields.number(mask, 1, UINT32) if slash else UINT32
     except Unfit:
@@ -226,9 +226,9 @@ def _fwmark(given: object) -> tuple[int, int]:
     return value, bits
 
 
-def _tos(given: object) -> int:
+def _tos(tos: object) -> int:
     """A type of service. The kernel accepts the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
-    value = fields.number(given, 0, 255)
+    value = fields.number(tos, 0, 255)
     if value & ~0x1E:
         raise Unfit("a type of service of RFC 1349, 0x02 to 0x1e in steps of 2")
     return value
@@ -243,7 +243,7 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
     "fwmark": _fwmark,
     "action": functools.partial(fields.word, allowed=ACTIONS),
     "goto": functools.partial(fields.number, low=1, high=UINT32),
-    "ipproto": lambda given: fields.name_or_number(given, IP_PROTOCOLS, "an IP protocol", 1, 255),
+    "ipproto": lambda value: fields.name_or_number(value, IP_PROTOCOLS, "an IP protocol", 1, 255),
     "sport": functools.partial(fields.span, high=65534),
     "dport": functools.partial(fields.span, high=65534),
     "uidrange": functools.partial(fields.span, high=UINT32 - 1),
@@ -255,10 +255,10 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 }
 
 
-def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Rule:
+def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Rule:
     """The rule that an entry describes. ``option`` names the entry (``rules[3]``). Raises Invalid if it cannot be used."""
     parsed: dict[str, t.Any] = {}
-    for key, value in given.items():
+    for key, value in entry.items():
         if value is None:
             continue
         try:
@@ -272,21 +272,21 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
             raise Invalid(f"{option}.{key}", value, str(unfit)) from None
     if "priority" not in parsed:
         raise Invalid(f"{option}.priority", None, "given; otherwise the kernel would choose one")
-    parsed["family"] = _family(option, given, parsed)
-    return _checked(option, given, parsed)
+    parsed["family"] = _family(option, entry, parsed)
+    return _checked(option, entry, parsed)
 
 
-def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:
+def _family(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:
     family: int = parsed.get("family", 0)
     for key in ("from", "to"):
-        found = parsed[key][0] if key in parsed else 0
-        if found and found != (family or found):
-            raise Invalid(f"{option}.{key}", given[key], "of the same family as the rule's other addresses and its option family")
-        family = family or found
+        current = parsed[key][0] if key in parsed else 0
+        if current and current != (family or current):
+            raise Invalid(f"{option}.{key}", entry[key], "of the same family as the rule's other addresses and its option family")
+        family = family or current
     return family or IPV4
 
 
-def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
+def _checked(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
     """The rule. Raises Invalid if its fields do not fit together."""
     get = parsed.get
     if "table" in parsed and parsed.keys() <= _PLAIN_OPTIONS:  # nearly all rules of a node
@@ -294,13 +294,13 @@ def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]
         return Rule(parsed["family"], parsed["priority"], source, destination, table=parsed["table"])
     action, l3mdev, family = get("action", GOTO if "goto" in parsed else LOOKUP), get("l3mdev", False), parsed["family"]
     if (action == GOTO) != ("goto" in parsed):
-        raise Invalid(f"{option}.goto", given.get("goto"), "given if action is goto, and left out otherwise")
+        raise Invalid(f"{option}.goto", entry.get("goto"), "given if action is goto, and left out otherwise")
     if "goto" in parsed and parsed["goto"] <= parsed["priority"]:
-        raise Invalid(f"{option}.goto", given["goto"], f"a priority above the rule's own, {parsed['priority']}")
+        raise Invalid(f"{option}.goto", entry["goto"], f"a priority above the rule's own, {parsed['priority']}")
     if ("table" in parsed) != (action == LOOKUP and not l3mdev):
         raise Invalid(
             f"{option}.table",
-            given.get("table"),
+            entry.get("table"),
             "given if action is lookup and l3mdev is false, and left out otherwise",
         )
     suppress = get("suppress_prefixlength", UNSET)
@@ -308,7 +308,7 @@ def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]
         raise Invalid(f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, and left out unless action is lookup")
     for key in ("sport", "dport"):
         if key in parsed and parsed[key][0] == 0:
-            raise Invalid(f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel requires")
+            raise Invalid(f"{option}.{key}", entry[key], "a port or a range N-M from 1 to 65534, as the kernel requires")
     mark, mask = get("fwmark", (0, 0))
     return Rule(
         family, parsed["priority"], get("from", (0, ANY))[1], get("to", (0, ANY))[1], get("iif", ""), get("oif", ""),

@@ -101,20 +101,20 @@ def may_be_mistaken(rules: t.Iterable[Rule]) -> bool:
     return len({_named(rule) for rule in rules}) > 1
 
 
-def conflict(one: Rule, other: Rule) -> bool:
+def conflict(rule: Rule, other: Rule) -> bool:
     """True if a packet may match both rules, and the order of the two makes a difference to it."""
-    if one.place != other.place or _verdict(one) == _verdict(other):
+    if rule.place != other.place or _verdict(rule) == _verdict(other):
         return False
-    if one.invert or other.invert:
+    if rule.invert or other.invert:
         return True
-    if any(mine and theirs and mine != theirs for mine, theirs in zip(_exact(one), _exact(other))):
+    if any(mine and theirs and mine != theirs for mine, theirs in zip(_exact(rule), _exact(other))):
         return False
-    if (one.fwmark ^ other.fwmark) & one.fwmask & other.fwmask:
+    if (rule.fwmark ^ other.fwmark) & rule.fwmask & other.fwmask:
         return False
-    spans = zip((one.sport, one.dport, one.uidrange), (other.sport, other.dport, other.uidrange))
+    spans = zip((rule.sport, rule.dport, rule.uidrange), (other.sport, other.dport, other.uidrange))
     if any(mine and theirs and (mine[0] > theirs[1] or theirs[0] > mine[1]) for mine, theirs in spans):
         return False
-    return all(_meet(mine, theirs) for mine, theirs in ((one.src, other.src), (one.dst, other.dst)))
+    return all(_meet(mine, theirs) for mine, theirs in ((rule.src, other.src), (rule.dst, other.dst)))
 
 
 def _exact(rule: Rule) -> tuple[t.Any, ...]:
@@ -125,8 +125,8 @@ def _verdict(rule: Rule) -> tuple[t.Any, ...]:
     return rule.action, rule.table, rule.goto, rule.suppress_prefixlength, rule.l3mdev, rule.opaque
 
 
-def _meet(one: fields.Prefix, other: fields.Prefix) -> bool:
-    wide, narrow = sorted((one, other), key=lambda prefix: prefix[1])
+def _meet(prefix: fields.Prefix, other: fields.Prefix) -> bool:
+    wide, narrow = sorted((prefix, other), key=lambda prefix: prefix[1])
     return not wide[0] or fields.network(narrow[0], wide[1]) == wide
 
 
@@ -167,7 +167,7 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
     lists: dict[Place, list[Rule]] = {}
     for rule in desired:
         lists.setdefault(rule.place, []).append(rule)
-    found: dict[Rule, Owned] = {}
+    satisfying: dict[Rule, Owned] = {}
     for rules in lists.values():
         satisfied = {rule: foreign[rule] for rule in rules if rule in foreign and rule not in places}
         if satisfied and len(satisfied) < len(rules) and counts(rules):
@@ -177,8 +177,8 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
                 behind = (other for other in rules[number + 1 :] if satisfied.get(other, at) < at and conflict(rule, other))
                 other = next(behind, None) if rule not in satisfied else None
                 if other:
-                    found[rule] = (other, held[satisfied[other]][1])
-    return found
+                    satisfying[rule] = (other, held[satisfied[other]][1])
+    return satisfying
 
 
 def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
@@ -255,10 +255,10 @@ class _Hits:
             table = self._by_values[named] = {}
             for number in range(len(self._rules) - 1, -1, -1):
                 table.setdefault(_values(self._rules[number], named), []).append(number)
-        found = self._by_values[named][_values(rule, named)]
-        while found[-1] in self._gone:
-            found.pop()
-        return found[-1]
+        indexes = self._by_values[named][_values(rule, named)]
+        while indexes[-1] in self._gone:
+            indexes.pop()
+        return indexes[-1]
 
     def remove(self, index: int) -> None:
         self._gone.add(index)
@@ -266,7 +266,7 @@ class _Hits:
 
 def _named(rule: Rule) -> tuple[int, ...]:
     return tuple(
-        index for index, (one, unnamed) in enumerate(zip(rule, UNNAMED)) if one != unnamed and index not in _NOT_COMPARED
+        index for index, (value, unnamed) in enumerate(zip(rule, UNNAMED)) if value != unnamed and index not in _NOT_COMPARED
     )
 
 

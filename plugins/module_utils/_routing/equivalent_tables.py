@@ -25,12 +25,12 @@ def served(desired: Policy, missing: t.Iterable[Rule], rules: t.Iterable[Owned],
     rules, routes: those of the kernel.
     """
     wanted = {rule._replace(table=0): rule for rule in missing if rule.action == LOOKUP and rule.table}
-    found: dict[Rule, Owned] = {}
+    satisfying: dict[Rule, Owned] = {}
     for other, protocol in rules if wanted else ():
         rule = wanted.get(other._replace(table=0))
-        if rule and protocol != desired.protocol and rule not in found and _leads_alike(desired, rule, other.table, routes):
-            found[rule] = (other, protocol)
-    return found
+        if rule and protocol != desired.protocol and rule not in satisfying and _leads_alike(desired, rule, other.table, routes):
+            satisfying[rule] = (other, protocol)
+    return satisfying
 
 
 def _leads_alike(desired: Policy, rule: Rule, table: int, routes: t.Iterable[Owned]) -> bool:
