@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
         # Shows the reason without -v.
         return {**result, "changed": False, **verdict._asdict(), "_ansible_verbose_always": True}
 
-    def _look(self) -> node_mode.Seen:
+    def _look(self) -> node_mode.Answer:
         done = self._low_level_execute_command(node_mode.ASK)
         if done["rc"] != 0:
             complaint = done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}"

@@ -104,5 +104,5 @@ class ActionModule(ActionBase):
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
         if "node" in result:
             reason, transport = result["node"]["reason"], self._connection.transport
-            result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.told(reason, transport)
+            result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)
         return result

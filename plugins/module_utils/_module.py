@@ -23,7 +23,7 @@ from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._core.printable import all_printable, printable
 from ._platform import process
-from ._platform.own_root import own_root
+from ._platform.root_guards import require_own_root
 
 # What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
 LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")
@@ -51,9 +51,9 @@ def run(
     module = Module(options, long_lists, name)
     with module.reporting() as result, naming():
         request = module.request()
-        own = parts(request)
-        outcome = module.converge(own, request.planes(), under)
-        result.update(module.report(outcome), **own.report(outcome))
+        assembled = parts(request)
+        outcome = module.converge(assembled, request.planes(), under)
+        result.update(module.report(outcome), **assembled.report(outcome))
 
 
 class Module(AnsibleModule):
@@ -110,14 +110,14 @@ class Module(AnsibleModule):
         return process.run(argv, stdin, os.environ, seconds, completes)
 
     def converge(
-        self, own: Parts, planes: t.Collection[Plane], under: t.Callable[[int, str], OpenChange] | None = None
+        self, parts: Parts, planes: t.Collection[Plane], under: t.Callable[[int, str], OpenChange] | None = None
     ) -> Outcome:
         """Runs the loop in this run's check mode. Raises Refusal if the user is not root.
 
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
         require_root()
-        guards = [own_root, *own.guards] if self.params.get("immediate") else own.guards
+        guards = [require_own_root, *parts.guards] if self.params.get("immediate") else parts.guards
         if under and self.params["checkpoint"]:
             from ._checkpoint import checkpoint
 
@@ -125,11 +125,11 @@ class Module(AnsibleModule):
         if not self.check_mode and any(map(os.path.lexists, LEFT_IN_RUN)):
             _wait_and_clear()
         outcome = converge(
-            own.resources,
+            parts.resources,
             planes,
             guards=guards,
-            groundwork=own.groundwork,
-            stages=own.stages,
+            groundwork=parts.groundwork,
+            stages=parts.stages,
             check=self.check_mode,
             exclusive=_alone,
             permit=_require_libraries,
@@ -182,10 +182,10 @@ def require_root() -> None:
         raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
 
 
-def checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
-    result = ArgumentSpecValidator(options).validate(given)
+def checked(options: Spec, values: dict[str, t.Any]) -> dict[str, t.Any]:
+    result = ArgumentSpecValidator(options).validate(values)
     if result.unsupported_parameters:
-        names = sorted(".".join(one) if isinstance(one, tuple) else str(one) for one in result.unsupported_parameters)
+        names = sorted(".".join(name) if isinstance(name, tuple) else str(name) for name in result.unsupported_parameters)
         raise Failure(f"it has no option {', '.join(names)}. Its options are {', '.join(sorted(options))}. Nothing was changed")
     if result.error_messages:
         raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")

@@ -17,8 +17,8 @@ from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource
 from .._platform.node_mode import Verdict
-from .._platform.own_root import own_root
 from .._platform.process import Runner
+from .._platform.root_guards import require_own_root
 from .._profiles import composition, mode_backend, option
 from .._profiles.composition import Step
 from .._profiles.option import Options, Values
@@ -127,8 +127,8 @@ def parts(request: Request, transaction: Transaction) -> Parts:
     every = [resource for stage in stages for resource in stage]
     guards = [guard for _module, _request, contribution in built for guard in contribution.guards]
     verdict = transaction.verdict
-    if any(called.params.get("immediate") for _module, called, _own in built):
-        guards.insert(0, partial(own_root, verdict.reason.rstrip("."), "Set mode to image"))
+    if any(called.params.get("immediate") for _module, called, _parts in built):
+        guards.insert(0, partial(require_own_root, verdict.reason.rstrip("."), "Set mode to image"))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         results, lines = dict[str, t.Any](), list[str]()
@@ -153,13 +153,13 @@ def _stages(built: t.Sequence[Built]) -> t.Iterator[list[Resource]]:
         module: [resource for resource in contribution.resources if resource in contribution.groundwork]
         for module, _request, contribution in built
     }
-    undone = {module for module, called, _own in built if composition.undoes(module, called.params)}
-    yield from (ground[module] for module, _request, _own in built if module not in undone)
+    undone = {module for module, called, _parts in built if composition.undoes(module, called.params)}
+    yield from (ground[module] for module, _request, _parts in built if module not in undone)
     yield from (
         [resource for resource in contribution.resources if resource not in contribution.groundwork]
         for _module, _request, contribution in built
     )
-    yield from (ground[module] for module, _request, _own in built if module in undone)
+    yield from (ground[module] for module, _request, _parts in built if module in undone)
 
 
 def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:

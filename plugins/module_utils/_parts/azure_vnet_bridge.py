@@ -20,7 +20,7 @@ from .._leftovers import facts_backend
 from .._leftovers.bridge_guards import bridge_users
 from .._leftovers.bridge_resource import DissolvedBridge
 from .._leftovers.resolved_backend import Resolved
-from .._platform.own_root import own_root
+from .._platform.root_guards import require_own_root
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink
 
@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "interface": {"type": "str"},
     **CHECKPOINT,
 }
-ON_THE_NODE = partial(own_root, "this module works on the running node", "Run the module on the node, or omit it here")
+ON_THE_NODE = partial(require_own_root, "this module works on the running node", "Run the module on the node, or omit it here")
 
 
 def parts(request: Request) -> Parts:

@@ -25,7 +25,7 @@ from .._leftovers.leftover import Findings
 from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
-from .._platform.own_root import own_root
+from .._platform.root_guards import require_own_root
 from .._routing.routing_backend import Netlink
 from .._systemd.units import Units
 
@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
     **CHECKPOINT,
 }
-ON_THE_NODE = partial(own_root, "this module works on the running node", "Run the module on the node, or omit it here")
+ON_THE_NODE = partial(require_own_root, "this module works on the running node", "Run the module on the node, or omit it here")
 BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtables.LEGACY,)}
 
 
@@ -56,7 +56,7 @@ def parts(request: Request) -> Parts:
 def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
     options = request.params
     desired = Selection(
-        tuple(cleanup_options.address(number, one) for number, one in enumerate(options["addresses"])),
+        tuple(cleanup_options.address(number, address) for number, address in enumerate(options["addresses"])),
         BACKENDS[options["backend"]],
         options["neighbors"],
         options["routes"],
@@ -72,9 +72,9 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
         for trouble in dict.fromkeys((*findings.troubles, *of_iptables.troubles, *of_links.troubles)):
             request.warn(trouble)
         return {
-            "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
-            "kept": [one.report() for one in findings.rules if not one.verdict.is_leftover],
-            "neighbors": [str(one) for one in findings.neighbours],
+            "removed": [rule.report() for rule in findings.rules if rule.verdict.is_leftover],
+            "kept": [rule.report() for rule in findings.rules if not rule.verdict.is_leftover],
+            "neighbors": [str(neighbour) for neighbour in findings.neighbours],
             "routes": [str(route) for route, _protocol in findings.routes],
             "files": [*findings.moved],
             "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
@@ -120,7 +120,7 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Pa
             "kept": [],
             "restored": [{**place._asdict(), "rule": text, "reason": reason} for place, text in back.rules],
             "differences": differences,
-            "neighbors": [str(one) for one in back.neighbours],
+            "neighbors": [str(neighbour) for neighbour in back.neighbours],
             "routes": [str(route) for route, _protocol in back.routes],
             "files": [file.path for file in back.files],
             "kept_files": [],

@@ -59,7 +59,7 @@ def parts(request: Request) -> Parts:
     guards: list[Guard] = [partial(later_file, settings), partial(network_daemons, daemons)] if request.is_present else []
     if text:
         guards.insert(0, partial(roots_folders, networkd.PATH))
-    return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource])
+    return Parts([resource], guards, lambda _outcome: {"daemons": [_report(daemon) for daemon in daemons]}, groundwork=[resource])
 
 
 def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bool:
@@ -81,5 +81,5 @@ def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) ->
     return {key: networkd.setting(after, key) for key in keys}
 
 
-def _told(daemon: Daemon) -> dict[str, t.Any]:
+def _report(daemon: Daemon) -> dict[str, t.Any]:
     return {name: value for name, value in daemon._asdict().items() if name != "remedy"}

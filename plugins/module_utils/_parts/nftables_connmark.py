@@ -75,8 +75,8 @@ def parts(request: Request) -> Parts:
     entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
     placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
     changing = placed if request.params["permanent"] else None
-    validation, found = desired.validation() if desired else None, configuration(request.warn)
-    valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
+    validation, texts_read = desired.validation() if desired else None, configuration(request.warn)
+    valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, texts_read, changing)
     live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
     booted = boot.resources(ruleset if desired else None, accept=nft, starts=request.params["immediate"])
     resources: list[Resource] = [live, valid, *booted, placed] if desired else [placed, *booted, valid, live]
@@ -92,9 +92,9 @@ def parts(request: Request) -> Parts:
         guards.append(partial(kubelet_starters, units, [boot.unit], before))
     if not validation and not request.earlier.loosens:
         managed = valid if request.params["immediate"] and kernel.is_own_root() else None
-        guards.append(StrictFilter(managed, sysctl_path if request.params["permanent"] else None, found))
+        guards.append(StrictFilter(managed, sysctl_path if request.params["permanent"] else None, texts_read))
     if validation and setting and request.params["permanent"]:
-        texts = {**found, sysctl_path: setting}
+        texts = {**texts_read, sysctl_path: setting}
         guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
     return Parts(
         resources,

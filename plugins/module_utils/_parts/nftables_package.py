@@ -58,7 +58,7 @@ def parts(request: Request) -> Parts:
         for warning in package.warnings():
             request.warn(warning)
         state = state_of(files, units, SERVICE)
-        is_masked = request.is_present if any(one is mask for one, _plan in outcome.plans) else state.masked
+        is_masked = request.is_present if any(resource is mask for resource, _plan in outcome.plans) else state.masked
         service = {"enabled": state.has_links and not is_masked, "active": state.active, "masked": is_masked}
         return {**package.result(), "manager": manager.name, "service": service}
 

@@ -54,13 +54,13 @@ def parts(request: Request) -> Parts:
     backend, files = Sysctl(), Files()
     # In another root, the kernel's links belong to the builder, not to the node.
     links = backend.links() if kernel.is_own_root() else {}
-    found = configuration(request.warn)
-    others = {name: text for name, text in found.items() if name != path}
+    texts = configuration(request.warn)
+    others = {name: text for name, text in texts.items() if name != path}
     text = sysctl_text(desired, links, others) if desired else None
 
     placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
     changing = placed if request.params["permanent"] else None
-    live = LiveReversePath(backend, files, desired, path, configuration=found, file=changing)
+    live = LiveReversePath(backend, files, desired, path, configuration=texts, file=changing)
     resources: list[Resource] = [live, placed] if desired else [placed, live]
     if links and not request.params["immediate"]:
         resources.insert(0, boot_record.BootRecord(live, placed))

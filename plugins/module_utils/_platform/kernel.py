@@ -81,8 +81,8 @@ def by_either_clock(today: float, unit: str) -> float:
 def set_up_at(ifindex: int) -> float | None:
     """When udev began to set up a link, in seconds since the epoch; None if it did not."""
     # systemd, src/libsystemd/sd-device/device-private.c: microseconds of CLOCK_MONOTONIC
-    found = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
-    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + found[0] / 1e6 if found else None
+    times = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
+    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + times[0] / 1e6 if times else None
 
 
 def global_ipv6_addresses(link: str) -> list[str]:

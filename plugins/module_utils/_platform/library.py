@@ -63,7 +63,7 @@ Operation = t.Union[Load, Remove]
 
 def needed(operations: t.Iterable[t.Any]) -> list[str]:
     """The libraries that the operations need: an operation names its library as ``needs``."""
-    return sorted({one.needs for one in operations if getattr(one, "needs", "")})
+    return sorted({operation.needs for operation in operations if getattr(operation, "needs", "")})
 
 
 def lacking(operations: t.Iterable[t.Any]) -> list[str]:
@@ -118,10 +118,10 @@ def _imported(name: str) -> list[t.Any]:
     if name not in sys.modules:
         try:
             with _without_init(name):
-                return [importlib.import_module(one) for one in names]
+                return [importlib.import_module(module) for module in names]
         except (AttributeError, ImportError):
             pass
-    return [importlib.import_module(one) for one in names]
+    return [importlib.import_module(module) for module in names]
 
 
 @contextlib.contextmanager
@@ -139,12 +139,12 @@ def _without_init(name: str) -> t.Iterator[None]:
 
 def carried(name: str) -> list[str]:
     """The folders that the library was carried to, the newest version last."""
-    found = {}
+    versions = {}
     for path in Path(FOLDER).glob(f"{name}-*"):
         version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
         if version and _is_roots(path) and (path / name).is_dir():
-            found[str(path)] = _numbers(version[1])
-    return sorted(found, key=lambda path: (found[path], path))
+            versions[str(path)] = _numbers(version[1])
+    return sorted(versions, key=lambda path: (versions[path], path))
 
 
 def _is_roots(path: Path) -> bool:

@@ -97,9 +97,9 @@ def _holders(descriptor: int) -> t.Iterator[int]:
     lock, name = os.fstat(descriptor), _name(f"/proc/self/fd/{descriptor}")
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         with contextlib.suppress(OSError):  # it has ended
-            paths = (f"/proc/{pid}/fd/{one}" for one in os.listdir(f"/proc/{pid}/fd"))
+            paths = (f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd"))
             files = (os.stat(path) for path in paths if _name(path) == name)
-            if pid != os.getpid() and any(os.path.samestat(lock, one) for one in files):
+            if pid != os.getpid() and any(os.path.samestat(lock, file) for file in files):
                 yield pid
 
 
@@ -125,8 +125,8 @@ def _end_strays(descriptor: int) -> None:
 def _variable(pid: int, name: str) -> str:
     """The value of a variable in a process's environment; empty if it has no such variable."""
     with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
-        variables = (one.partition("=") for one in file.read().split("\0"))
-        return next((value for found, _equals, value in variables if found == name), "")
+        variables = (line.partition("=") for line in file.read().split("\0"))
+        return next((value for key, _equals, value in variables if key == name), "")
 
 
 def _named(pid: int) -> str:

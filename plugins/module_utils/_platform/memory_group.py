@@ -92,8 +92,8 @@ def _parents() -> t.Iterator[tuple[Files, str]]:
     """
     paths = dict(_own_groups())
     for line in _read("/proc/self/mountinfo").splitlines():
-        own, _dash, mounted = line.partition(" - ")
-        root, place = own.split()[3:5]
+        mount, _dash, mounted = line.partition(" - ")
+        root, place = mount.split()[3:5]
         kind, _source, options = mounted.split()[:3]
         path = paths.get(kind)
         if path is None or (kind == "cgroup" and "memory" not in options.split(",")):

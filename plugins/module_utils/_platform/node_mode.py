@@ -50,12 +50,12 @@ class Verdict(t.NamedTuple):
         return "image" if self.is_image else "runtime"
 
 
-class Seen(t.NamedTuple):
+class Answer(t.NamedTuple):
     """The node's answer to ASK.
 
     state: what ``systemctl is-system-running`` prints; None if there is no systemctl.
     has_proc: whether there is a /proc, without which systemctl cannot recognise a chroot.
-    shared, own: kinds of namespaces that are the same as process 1's, or others. A kind is in neither if process 1's cannot
+    shared, separate: kinds of namespaces that are the same as process 1's, or others. A kind is in neither if process 1's cannot
         be read.
     has_systemd: whether systemd manages the root of process 1: it contains the folder that sd_booted(3) looks for.
     """
@@ -63,7 +63,7 @@ class Seen(t.NamedTuple):
     state: str | None
     has_proc: bool = True
     shared: frozenset[str] = frozenset()
-    own: frozenset[str] = frozenset()
+    separate: frozenset[str] = frozenset()
     has_systemd: bool = False
 
 
@@ -80,17 +80,17 @@ def by_controller(mode: str, transport: str, variables: t.Container[str]) -> Ver
     return None
 
 
-def by_node(seen: Seen, transport: str) -> Verdict:
+def by_node(node: Answer, transport: str) -> Verdict:
     """The verdict from the node's systemd and namespaces."""
-    if not seen.has_proc:
+    if not node.has_proc:
         return Verdict(True, "An image: it has no /proc.")
-    if seen.state in ANSWERS:
-        return Verdict(False, told("A running node: systemd runs on it.", transport))
-    if seen.has_systemd and seen.shared >= SHARED and seen.own & APART:
+    if node.state in ANSWERS:
+        return Verdict(False, with_transport("A running node: systemd runs on it.", transport))
+    if node.has_systemd and node.shared >= SHARED and node.separate & APART:
         return Verdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
-    if seen.state in (None, "offline"):
+    if node.state in (None, "offline"):
         return Verdict(True, "An image: systemd does not run on it.")
-    said = repr(seen.state) if seen.state else "nothing"
+    said = repr(node.state) if node.state else "nothing"
     return Verdict(
         True,
         f"An image: `systemctl is-system-running` said {said}, which is no state of a running systemd. If this is a running"
@@ -98,22 +98,22 @@ def by_node(seen: Seen, transport: str) -> Verdict:
     )
 
 
-def told(reason: str, transport: str) -> str:
+def with_transport(reason: str, transport: str) -> str:
     """The reason with the connection by which the node was entered."""
     return reason.replace("node:", f"node, entered by {transport}:", 1) if ENTERS.search(transport) else reason
 
 
-def parse(answer: str) -> Seen:
+def parse(text: str) -> Answer:
     """Reads the answer to ASK. Skips what a login shell printed before it."""
-    words = {line.split(" ")[0]: line.split(" ")[1:] for line in answer.splitlines()}
-    namespaces = {kind: (found[0], found[1]) for kind, found in words.items() if kind in KINDS and len(found) == 2}
-    return seen(words["state"][0] if "state" in words else None, namespaces, "systemd" in words)
+    words = {line.split(" ")[0]: line.split(" ")[1:] for line in text.splitlines()}
+    namespaces = {kind: (values[0], values[1]) for kind, values in words.items() if kind in KINDS and len(values) == 2}
+    return answer_of(words["state"][0] if "state" in words else None, namespaces, "systemd" in words)
 
 
-def seen(state: str | None, namespaces: t.Mapping[str, tuple[str, str]], has_systemd: bool) -> Seen:
+def answer_of(state: str | None, namespaces: t.Mapping[str, tuple[str, str]], has_systemd: bool) -> Answer:
     """namespaces: by kind, the own one and process 1's; empty for one that cannot be read."""
-    pairs = {kind: found for kind, found in namespaces.items() if all(found)}
-    return Seen(
+    pairs = {kind: pair for kind, pair in namespaces.items() if all(pair)}
+    return Answer(
         state,
         any(here for here, _init in namespaces.values()),
         frozenset(kind for kind, (here, init) in pairs.items() if here == init),

@@ -239,14 +239,14 @@ class Packages(UndoBackend):
     def installed(self, package: str) -> str:
         """The package's version with epoch and revision; empty if it is not installed. Does not wait for locks."""
         done = self._run(self._line(self._manager.installed, package), None)
-        status, _blank, found = done.stdout.strip().partition(" ")
-        return found if done.rc == 0 and status not in ("not-installed", "config-files") else ""
+        status, _blank, installed = done.stdout.strip().partition(" ")
+        return installed if done.rc == 0 and status not in ("not-installed", "config-files") else ""
 
     def candidate(self, package: str) -> str:
         """The newest version in the index on the node; empty if it has none. Does not refresh the index."""
         done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
-        found = [(number, text) for text in self._manager.version.findall(done.stdout) if (number := version.of_package(text))]
-        return max(found)[1] if found else ""
+        versions = [(number, text) for text in self._manager.version.findall(done.stdout) if (number := version.of_package(text))]
+        return max(versions)[1] if versions else ""
 
     def obstacle(self, package: str) -> str:
         """Why the package could not be removed alone, in the manager's words; empty if it could."""
@@ -277,8 +277,8 @@ class Packages(UndoBackend):
         done = self._start(self._manager.refresh)
         self._is_fresh = True
         available = self.candidate(operation.package)
-        found = version.of_package(available)
-        if found is None or found < operation.minimum:
+        candidate = version.of_package(available)
+        if candidate is None or candidate < operation.minimum:
             trouble = "" if done.rc == 0 else f". The refresh itself failed: {_complaint(done)}"
             raise Failure(
                 f"minimum_version is {operation.minimum}, but {self._manager.name} on this node has"

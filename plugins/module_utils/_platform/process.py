@@ -83,7 +83,7 @@ def run(
     Raises Failure if the program cannot be started, and Uncertain if it has not ended in time.
     """
     # Files instead of pipes: a daemon that the program leaves behind would hold a pipe open.
-    with _in_memory(stdin or "") as given, _in_memory() as out, _in_memory() as error:
+    with _in_memory(stdin or "") as input_file, _in_memory() as out, _in_memory() as error:
         seconds = DEADLINE if seconds is None else seconds
         bounds, program = _bounds(seconds, completes), None
         variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
@@ -91,7 +91,7 @@ def run(
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS if bounds else ())
         try:
             try:
-                program = _start(argv, (given, out, error), variables, bounds)
+                program = _start(argv, (input_file, out, error), variables, bounds)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             has_ended = _has_ended(program, seconds)
@@ -125,12 +125,12 @@ def _start(
     bounds: t.Callable[[], None] | None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program in its own session. So it can be killed with its children, and only the run gets a terminal's signals."""
-    given, out, error = files
+    input_file, out, error = files
     try:
         # pylint: disable-next=ansible-bad-function,subprocess-popen-preexec-fn
         return subprocess.Popen(
             list(argv),
-            stdin=given,
+            stdin=input_file,
             stdout=out,
             stderr=error,
             env={**environment, "LC_ALL": "C"},

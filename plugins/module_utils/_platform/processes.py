@@ -29,14 +29,14 @@ def named(names: t.Collection[str], proc: str = "/proc") -> dict[str, str]:
 
     A node runs hundreds of processes. Buffered text files would take nearly twice the time, and pathlib still more.
     """
-    found = {}
+    processes = {}
     with contextlib.suppress(OSError):
         for pid in filter(str.isdigit, os.listdir(proc)):
             with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", "rb", buffering=0) as file:
                 name = file.read().decode(errors="replace").rstrip("\n")
                 if name in names:
-                    found[pid] = name
-    return found
+                    processes[pid] = name
+    return processes
 
 
 def tell(process: Process, number: int) -> bool:

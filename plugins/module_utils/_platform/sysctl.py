@@ -72,11 +72,11 @@ class Sysctl(UndoBackend):
         Raises Failure with the kernel's answer, and ForeignChange if a setting to be restored has another value by now.
         """
         if isinstance(operation, Restore):
-            found = self.read(operation.key)
-            if found in (None, operation.value):
+            current = self.read(operation.key)
+            if current in (None, operation.value):
                 return
-            if found != operation.written:
-                raise ForeignChange(f"{operation.key.translate(DOTTED)} is {found}")
+            if current != operation.written:
+                raise ForeignChange(f"{operation.key.translate(DOTTED)} is {current}")
         path = f"/proc/sys/{operation.key}"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -93,10 +93,10 @@ class Sysctl(UndoBackend):
 
     def verify(self, operation: Operation) -> list[str]:
         """What differs from what the operation should have left; see UndoBackend."""
-        found = self.read(operation.key)
-        if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
+        current = self.read(operation.key)
+        if current in (None, operation.value) or (isinstance(operation, Restore) and current != operation.written):
             return []
-        return [f"{operation.key.translate(DOTTED)} is {found} and not {operation.value}"]
+        return [f"{operation.key.translate(DOTTED)} is {current} and not {operation.value}"]
 
 
 def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
@@ -111,10 +111,10 @@ def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
 def _text(path: Path, warn: t.Callable[[str], None]) -> t.Iterator[str]:
     try:
         yield files.text(str(path), errors="surrogateescape")
-    except files.NotRegular as found:
+    except files.NotRegular as error:
         if not path.is_dir():
             warn(
-                f"{path} was not read: {found.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
+                f"{path} was not read: {error.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
                 " wait for it forever, or fail. Remove it."
             )
     except OSError:

@@ -38,8 +38,8 @@ class Assignment(t.NamedTuple):
     @property
     def number(self) -> int | None:
         """The number that the kernel reads from the value; it ignores what follows after a blank."""
-        found = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
-        return int(found.group(), 16 if found.group(1) else 8 if found.group(2) else 10) if found else None
+        match = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
+        return int(match.group(), 16 if match.group(1) else 8 if match.group(2) else 10) if match else None
 
     def covers(self, key: str) -> bool:
         """Whether the line's key is ``key`` or a glob that it matches."""
@@ -52,19 +52,19 @@ class Configuration:
 
     def __init__(self, assignments: t.Iterable[Assignment]) -> None:
         self.assignments = tuple(assignments)
-        self._globs = [one for one in self.assignments if one.is_glob and one.value is not None]
+        self._globs = [assignment for assignment in self.assignments if assignment.is_glob and assignment.value is not None]
         self._explicit: dict[str, list[Assignment]] = {}
-        for one in self.assignments:
-            if not one.is_glob:  # a link may be called x*, but no line can name it
-                self._explicit.setdefault(one.key, []).append(one)
+        for assignment in self.assignments:
+            if not assignment.is_glob:  # a link may be called x*, but no line can name it
+                self._explicit.setdefault(assignment.key, []).append(assignment)
 
     def winner(self, key: str) -> Assignment | None:
         """The line that decides ``key``: the last explicit line, else the last glob; None if there is neither.
 
         A line whose value the kernel refuses counts only if there is no other: the value written before it stays.
         """
-        lines = self._explicit.get(key) or [one for one in self._globs if one.covers(key)]
-        taken = [one for one in lines if one.number is not None] or lines
+        lines = self._explicit.get(key) or [assignment for assignment in self._globs if assignment.covers(key)]
+        taken = [assignment for assignment in lines if assignment.number is not None] or lines
         return taken[-1] if taken else None
 
     def value(self, key: str) -> int | None:
@@ -80,10 +80,10 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
     and goes to the end. A later line with the same value is ignored, so that the earlier one keeps its place among globs.
     """
     options: dict[str, Assignment] = {}
-    for one in _parse(files, in_order(files)):
-        if one.key not in options or options[one.key].value != one.value:
-            options.pop(one.key, None)
-            options[one.key] = one
+    for assignment in _parse(files, in_order(files)):
+        if assignment.key not in options or options[assignment.key].value != assignment.value:
+            options.pop(assignment.key, None)
+            options[assignment.key] = assignment
     return Configuration(options.values())
 
 
@@ -113,7 +113,7 @@ def _base(path: str) -> str:
 def read_instead(path: str, files: t.Iterable[str]) -> str:
     """The file that counts among those with the same name as ``path``; it may be ``path`` itself."""
     name = _base(path)
-    return next((one for one in in_order({*files, path}, FOLDERS) if _base(one) == name), path)
+    return next((other for other in in_order({*files, path}, FOLDERS) if _base(other) == name), path)
 
 
 def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Assignment]:

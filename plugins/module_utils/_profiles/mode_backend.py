@@ -18,7 +18,7 @@ from .._platform.node_mode import Verdict
 
 def verdict(mode: str, run: process.Runner) -> Verdict:
     """Whether the host is a running node or an image. mode: the option."""
-    return node_mode.by_controller(mode, "", ()) or node_mode.by_node(_seen(run), "")
+    return node_mode.by_controller(mode, "", ()) or node_mode.by_node(_answer(run), "")
 
 
 def check_links(named: t.Mapping[str, str]) -> None:
@@ -30,12 +30,12 @@ def check_links(named: t.Mapping[str, str]) -> None:
             raise Invalid(option, name, f"an interface of this node ({known}), unless later_interfaces is true")
 
 
-def _seen(run: process.Runner) -> node_mode.Seen:
+def _answer(run: process.Runner) -> node_mode.Answer:
     """The answer of the shell command node_mode.ASK, without a shell."""
     systemctl = process.find("systemctl")
     state = run([systemctl, "is-system-running"], None).stdout.strip() if systemctl else None
     namespaces = {kind: (_namespace("self", kind), _namespace("1", kind)) for kind in node_mode.KINDS}
-    return node_mode.seen(state, namespaces, os.path.isdir("/proc/1/root/run/systemd/system"))
+    return node_mode.answer_of(state, namespaces, os.path.isdir("/proc/1/root/run/systemd/system"))
 
 
 def _namespace(pid: str, kind: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Seen, Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Answer, Verdict
 
 KINDS = frozenset({"cgroup", "ipc", "mnt", "net", "pid", "uts"})
 RUNTIME, IMAGE = False, True
@@ -37,10 +37,10 @@ def test_the_controller_decides_where_it_can(mode: str, transport: str, variable
     assert (verdict and verdict.is_image) is told
 
 
-def seen(state: str | None, own: str = "", has_systemd: bool = True, unreadable: str = "") -> Seen:
-    """``own``: kinds of namespaces that are not process 1's; ``unreadable``: those that cannot be compared."""
-    apart, hidden = frozenset(own.split()), frozenset(unreadable.split())
-    return Seen(state, True, KINDS - apart - hidden, apart, has_systemd)
+def answer(state: str | None, separate: str = "", has_systemd: bool = True, unreadable: str = "") -> Answer:
+    """``separate``: kinds of namespaces that are not process 1's; ``unreadable``: those that cannot be compared."""
+    apart, hidden = frozenset(separate.split()), frozenset(unreadable.split())
+    return Answer(state, True, KINDS - apart - hidden, apart, has_systemd)
 
 
 SYSTEMD = "A running node: systemd runs on it."
@@ -53,60 +53,60 @@ NO_ANSWER = (
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("node", "reason"),
     [
-        pytest.param(seen("running"), SYSTEMD, id="node"),
-        pytest.param(seen("degraded"), SYSTEMD, id="node with a failed unit"),
-        pytest.param(seen("starting"), SYSTEMD, id="node that boots"),
-        *(pytest.param(seen(state), SYSTEMD, id=state) for state in ("initializing", "maintenance", "stopping")),
-        pytest.param(seen(""), NO_ANSWER.format("nothing"), id="systemctl is a stub, as /bin/true"),
-        pytest.param(seen("ok"), NO_ANSWER.format("'ok'"), id="systemctl is a stub that is polite"),
-        pytest.param(seen("unknown"), NO_ANSWER.format("'unknown'"), id="systemd does not answer"),
-        pytest.param(seen("", "mnt ipc"), CONTAINER, id="privileged pod with a stub"),
-        pytest.param(seen("running", unreadable=" ".join(KINDS)), SYSTEMD, id="node, not as root"),
-        pytest.param(seen("running", "mnt ipc cgroup"), SYSTEMD, id="pod, after chroot to the node's root"),
-        pytest.param(seen("offline", "mnt ipc"), CONTAINER, id="privileged pod"),
-        pytest.param(seen("offline", "mnt ipc cgroup"), CONTAINER, id="pod with a cgroup of its own"),
-        pytest.param(seen("offline", "mnt cgroup"), CONTAINER, id="pod with hostIPC"),
-        pytest.param(seen(None, "mnt ipc"), CONTAINER, id="pod without systemctl"),
-        pytest.param(seen("offline", "mnt"), NO_SYSTEMD, id="privileged pod with hostIPC, as unshare -m"),
-        pytest.param(seen("offline", "mnt ipc net"), NO_SYSTEMD, id="pod with a network of its own"),
-        pytest.param(seen("offline", "mnt ipc pid"), NO_SYSTEMD, id="pod without hostPID"),
-        pytest.param(seen("offline", "mnt ipc", has_systemd=False), NO_SYSTEMD, id="pod of a node without systemd"),
-        pytest.param(seen("offline", "mnt ipc", unreadable="pid net"), NO_SYSTEMD, id="pod without privileges"),
-        pytest.param(seen("offline"), NO_SYSTEMD, id="chroot"),
-        pytest.param(seen(None), NO_SYSTEMD, id="chroot without systemd"),
-        pytest.param(seen("offline", "mnt"), NO_SYSTEMD, id="unshare -m, chroot"),
-        pytest.param(seen("offline", "mnt ipc uts"), NO_SYSTEMD, id="buildah --isolation chroot"),
-        pytest.param(seen("offline", "mnt ipc uts cgroup"), NO_SYSTEMD, id="container with --pid host --network host"),
-        pytest.param(seen("offline", has_systemd=False), NO_SYSTEMD, id="build container"),
-        pytest.param(Seen("running", has_proc=False), "An image: it has no /proc.", id="chroot with /run, without /proc"),
+        pytest.param(answer("running"), SYSTEMD, id="node"),
+        pytest.param(answer("degraded"), SYSTEMD, id="node with a failed unit"),
+        pytest.param(answer("starting"), SYSTEMD, id="node that boots"),
+        *(pytest.param(answer(state), SYSTEMD, id=state) for state in ("initializing", "maintenance", "stopping")),
+        pytest.param(answer(""), NO_ANSWER.format("nothing"), id="systemctl is a stub, as /bin/true"),
+        pytest.param(answer("ok"), NO_ANSWER.format("'ok'"), id="systemctl is a stub that is polite"),
+        pytest.param(answer("unknown"), NO_ANSWER.format("'unknown'"), id="systemd does not answer"),
+        pytest.param(answer("", "mnt ipc"), CONTAINER, id="privileged pod with a stub"),
+        pytest.param(answer("running", unreadable=" ".join(KINDS)), SYSTEMD, id="node, not as root"),
+        pytest.param(answer("running", "mnt ipc cgroup"), SYSTEMD, id="pod, after chroot to the node's root"),
+        pytest.param(answer("offline", "mnt ipc"), CONTAINER, id="privileged pod"),
+        pytest.param(answer("offline", "mnt ipc cgroup"), CONTAINER, id="pod with a cgroup of its own"),
+        pytest.param(answer("offline", "mnt cgroup"), CONTAINER, id="pod with hostIPC"),
+        pytest.param(answer(None, "mnt ipc"), CONTAINER, id="pod without systemctl"),
+        pytest.param(answer("offline", "mnt"), NO_SYSTEMD, id="privileged pod with hostIPC, as unshare -m"),
+        pytest.param(answer("offline", "mnt ipc net"), NO_SYSTEMD, id="pod with a network of its own"),
+        pytest.param(answer("offline", "mnt ipc pid"), NO_SYSTEMD, id="pod without hostPID"),
+        pytest.param(answer("offline", "mnt ipc", has_systemd=False), NO_SYSTEMD, id="pod of a node without systemd"),
+        pytest.param(answer("offline", "mnt ipc", unreadable="pid net"), NO_SYSTEMD, id="pod without privileges"),
+        pytest.param(answer("offline"), NO_SYSTEMD, id="chroot"),
+        pytest.param(answer(None), NO_SYSTEMD, id="chroot without systemd"),
+        pytest.param(answer("offline", "mnt"), NO_SYSTEMD, id="unshare -m, chroot"),
+        pytest.param(answer("offline", "mnt ipc uts"), NO_SYSTEMD, id="buildah --isolation chroot"),
+        pytest.param(answer("offline", "mnt ipc uts cgroup"), NO_SYSTEMD, id="container with --pid host --network host"),
+        pytest.param(answer("offline", has_systemd=False), NO_SYSTEMD, id="build container"),
+        pytest.param(Answer("running", has_proc=False), "An image: it has no /proc.", id="chroot with /run, without /proc"),
     ],
 )
-def test_the_node_tells_and_in_doubt_it_is_an_image(found: Seen, reason: str) -> None:
-    assert node_mode.by_node(found, "ssh") == Verdict(reason.startswith("An image"), reason)
+def test_the_node_tells_and_in_doubt_it_is_an_image(node: Answer, reason: str) -> None:
+    assert node_mode.by_node(node, "ssh") == Verdict(reason.startswith("An image"), reason)
 
 
 def test_a_node_that_is_entered_through_namespaces_is_said_to_be() -> None:
-    verdict = node_mode.by_node(seen("running"), "community.docker.nsenter")
+    verdict = node_mode.by_node(answer("running"), "community.docker.nsenter")
     assert verdict == (RUNTIME, "A running node, entered by community.docker.nsenter: systemd runs on it.")
 
 
 @pytest.mark.parametrize(
-    ("answer", "found"),
+    ("text", "expected"),
     [
         (
             "state running\nipc ipc:[1] ipc:[1]\nmnt mnt:[3] mnt:[2]\nsystemd\n",
-            Seen("running", True, frozenset({"ipc"}), frozenset({"mnt"}), True),
+            Answer("running", True, frozenset({"ipc"}), frozenset({"mnt"}), True),
         ),
-        ("state offline\nipc ipc:[1] \n", Seen("offline", True)),
-        ("ipc  \nmnt  \n", Seen(None, False)),
-        ("Welcome to node1\n\nipc\nstate offline\nuts uts:[1] uts:[1]\n", Seen("offline", True, frozenset({"uts"}))),
-        ("state \nipc ipc:[1] ipc:[1]\n", Seen("", True, frozenset({"ipc"}))),
+        ("state offline\nipc ipc:[1] \n", Answer("offline", True)),
+        ("ipc  \nmnt  \n", Answer(None, False)),
+        ("Welcome to node1\n\nipc\nstate offline\nuts uts:[1] uts:[1]\n", Answer("offline", True, frozenset({"uts"}))),
+        ("state \nipc ipc:[1] ipc:[1]\n", Answer("", True, frozenset({"ipc"}))),
     ],
 )
-def test_the_answer_is_read(answer: str, found: Seen) -> None:
-    assert node_mode.parse(answer) == found
+def test_the_answer_is_read(text: str, expected: Answer) -> None:
+    assert node_mode.parse(text) == expected
 
 
 @pytest.mark.parametrize("appended", ["", " && sleep 0"], ids=["alone", "as ansible-core 2.19 completes it"])
@@ -114,4 +114,4 @@ def test_this_machine_is_asked(appended: str) -> None:
     done = subprocess.run(["sh", "-c", node_mode.ASK + appended], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     answered = node_mode.parse(done.stdout)
-    assert answered.has_proc and answered.shared | answered.own <= KINDS
+    assert answered.has_proc and answered.shared | answered.separate <= KINDS

@@ -13,7 +13,7 @@ from .._core.errors import Refusal
 from . import kernel
 
 
-def own_root(desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> t.Iterable[str]:
+def require_own_root(desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> t.Iterable[str]:
     """Refuses to change the running kernel from a root that does not belong to it.
 
     desired: the option that asks for the change, for the error. remedy: what to do.
