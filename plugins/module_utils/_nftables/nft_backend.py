@@ -131,8 +131,8 @@ class Nft(UndoBackend):
             return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
         if self.read(operation.family, operation.name) is None:
             return [f"{table} is not there"]
-        found = self.text(operation.family, operation.name)
-        return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
+        current = self.text(operation.family, operation.name)
+        return [] if without_readings(current) == without_readings(operation.text) else [f"{table} is not as it was"]
 
     def checking(self, text: str) -> Check:
         """The operation that checks a text before it is written; see managed_files.Checker."""
@@ -149,12 +149,12 @@ class Nft(UndoBackend):
 def _table(family: str, name: str, listing: str) -> nft_table.Table:
     """Parse a listing. Raises ValueError if it is not a listing of this table."""
     try:
-        found = nft_table.from_listing(json.loads(listing, strict=False))
+        table = nft_table.from_listing(json.loads(listing, strict=False))
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
-    if (found.family, found.name) != (family, name):
-        raise ValueError(f"the listing is of table {found.family} {found.name}")
-    return found
+    if (table.family, table.name) != (family, name):
+        raise ValueError(f"the listing is of table {table.family} {table.name}")
+    return table
 
 
 def _excerpt(text: str) -> str:

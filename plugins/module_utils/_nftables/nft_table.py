@@ -208,8 +208,11 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
     if kind == "goto":
         return Verdict(f"goto {value['target']}")
     if kind == "vmap":
-        expression, elements = _expression(value["key"]), [(key, _own_statement(one)) for key, one in value["data"]["set"]]
-        verdicts = [(key, one) for key, one in elements if isinstance(key, (str, int)) and isinstance(one, Verdict)]
+        expression, elements = (
+            _expression(value["key"]),
+            [(key, _own_statement(element)) for key, element in value["data"]["set"]],
+        )
+        verdicts = [(key, verdict) for key, verdict in elements if isinstance(key, (str, int)) and isinstance(verdict, Verdict)]
         return verdict_map(expression, verdicts) if expression and verdicts == elements else None
     if kind == "match" and value["op"] in ("==", "in", "!="):
         expression, values = _comparison(value["left"], value["right"])
@@ -267,11 +270,11 @@ def _elements(body: t.Any) -> list[str | int]:
 def _intervals(body: t.Mapping[str, t.Any]) -> list[str | int]:
     """Like _elements(), with prefixes as ``ADDRESS/LENGTH`` and ranges as ``ADDRESS-ADDRESS``."""
     elements: list[t.Any] = []
-    for one in body["set"] if set(body) == {"set"} else [body]:
-        if isinstance(one, dict):
-            ((kind, value),) = one.items()
-            one = f"{value['addr']}/{value['len']}" if kind == "prefix" else "-".join(value) if kind == "range" else None
-        elements.append(one)
+    for element in body["set"] if set(body) == {"set"} else [body]:
+        if isinstance(element, dict):
+            ((kind, value),) = element.items()
+            element = f"{value['addr']}/{value['len']}" if kind == "prefix" else "-".join(value) if kind == "range" else None
+        elements.append(element)
     return elements if all(isinstance(element, str) for element in elements) else []
 
 
@@ -286,7 +289,7 @@ def prefixes(values: t.Iterable[str]) -> set[str]:
         ends = [ipaddress.ip_address(first), ipaddress.ip_address(last)] if is_range else []
         networks += ipaddress.summarize_address_range(*ends) if ends else [ipaddress.ip_network(value)]
     collapsed = ipaddress.collapse_addresses(networks)
-    return {str(one.network_address if one.prefixlen == one.max_prefixlen else one) for one in collapsed}
+    return {str(network.network_address if network.prefixlen == network.max_prefixlen else network) for network in collapsed}
 
 
 def match(expression: str, *values: str | int) -> Match:
@@ -300,7 +303,7 @@ def match(expression: str, *values: str | int) -> Match:
 
 def verdict_map(expression: str, verdicts: t.Iterable[tuple[str | int, Verdict]]) -> VerdictMap:
     """A VerdictMap from keys in any spelling and order."""
-    return VerdictMap(expression, tuple(sorted((canonical(expression, key), one) for key, one in verdicts)))
+    return VerdictMap(expression, tuple(sorted((canonical(expression, key), verdict) for key, verdict in verdicts)))
 
 
 def canonical(expression: str, value: str | int) -> str:

@@ -104,10 +104,10 @@ WORDS = PUNCTUATION.union(words(_KEYWORDS), words(_TYPES), words(_SYMBOLS), _RAT
 
 def tokens(line: str) -> list[str]:
     """The tokens of a line, without its comment."""
-    found = TOKEN.findall(line)
-    if found and found[-1].startswith("#"):
-        del found[-1]
-    return found
+    words = TOKEN.findall(line)
+    if words and words[-1].startswith("#"):
+        del words[-1]
+    return words
 
 
 def is_name(word: str) -> bool:

@@ -61,14 +61,17 @@ class MarkRule:
         if not kernel.is_own_root():
             return
         # an opaque rule may have selectors that cannot be parsed
-        current = [*(one for one, _protocol in Netlink().rules() if not one.opaque), *self._coming]
-        current.sort(key=lambda one: one.priority)
-        families = {name: [one for one in current if one.family == family] for name, family in fields.FAMILIES.items()}
+        current = [*(kernel_rule for kernel_rule, _protocol in Netlink().rules() if not kernel_rule.opaque), *self._coming]
+        current.sort(key=lambda kernel_rule: kernel_rule.priority)
+        families = {
+            name: [kernel_rule for kernel_rule in current if kernel_rule.family == family]
+            for name, family in fields.FAMILIES.items()
+        }
         used: dict[rule.Rule, Way] = {}
         for way in self._ways():
-            found = {name: self._desired.routing(rules, way.mark) for name, rules in families.items()}
-            is_routed = any(routing.marked for routing in found.values())
-            for name, routing in found.items():
+            routings = {name: self._desired.routing(rules, way.mark) for name, rules in families.items()}
+            is_routed = any(routing.marked for routing in routings.values())
+            for name, routing in routings.items():
                 if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
                     yield self._missing(way, name, routing.pods)
                 elif routing.marked and routing.pods:
@@ -136,7 +139,7 @@ class StrictFilter:
         ours = {path: text for path, text in self._files.items() if text.startswith(managed_files.HEADING)}
         given_up = {self._path: ours.pop(self._path)} if self._path in ours else {}
         others = sysctl_files.by_systemd(ours)
-        for one in sysctl_files.by_systemd(given_up).assignments:
-            link = one.key.split("/")[3]
-            if others.value(one.key) != one.number and reverse_path.at_boot(link, self._files) == STRICT:
+        for assignment in sysctl_files.by_systemd(given_up).assignments:
+            link = assignment.key.split("/")[3]
+            if others.value(assignment.key) != assignment.number and reverse_path.at_boot(link, self._files) == STRICT:
                 yield link

@@ -73,11 +73,11 @@ class ReturnPath(t.NamedTuple):
         if options["strict"] and "=" in primary:
             allowed = "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
             raise Invalid("primary_interface", primary, allowed)
-        given = _bits("mask", options["mask"]) if options["mask"] is not None else None
-        way = Way(primary, _mark("mark", options["mark"], given))
-        others = _ways(options.get("interfaces") or [], way, given)
-        mask = functools.reduce(operator.or_, (one.mark for one in others), given or way.mark)
-        pods = _patterns(options["pod_interfaces"] or [], primary, [one.name for one in others])
+        whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else None
+        way = Way(primary, _mark("mark", options["mark"], whole_mask))
+        others = _ways(options.get("interfaces") or [], way, whole_mask)
+        mask = functools.reduce(operator.or_, (other.mark for other in others), whole_mask or way.mark)
+        pods = _patterns(options["pod_interfaces"] or [], primary, [other.name for other in others])
         services = service_prefixes(options.get("service_addresses") or [])
         name, ways = names.table("table", options["table"]), tuple(sorted(others))
         return cls(name, primary, pods, way.mark, mask, options["strict"], services, ways)
@@ -89,9 +89,9 @@ class ReturnPath(t.NamedTuple):
 
     def bits(self) -> t.Iterator[tuple[int, int]]:
         """Each mark with its bits. Those of the mask that no mark has are the primary's."""
-        others = functools.reduce(operator.or_, (one.mark for one in self.interfaces), 0)
+        others = functools.reduce(operator.or_, (interface.mark for interface in self.interfaces), 0)
         yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
-        yield from ((one.mark, one.mark) for one in self.interfaces)
+        yield from ((interface.mark, interface.mark) for interface in self.interfaces)
 
     def table(self) -> Table:
         """The desired table. One lookup finds the chain of a packet's interface or mark, however many interfaces there are."""
@@ -121,9 +121,9 @@ class ReturnPath(t.NamedTuple):
         """Packets that enter by the primary interface."""
         marking, accept = self._marking("meta mark", self.mark), Verdict("accept")
         services = [
-            match(field, *found)
+            match(field, *addresses)
             for field, is_ipv6 in (("ip daddr", False), ("ip6 daddr", True))
-            if (found := [one for one in self.service_addresses if (":" in one) == is_ipv6])
+            if (addresses := [address for address in self.service_addresses if (":" in address) == is_ipv6])
         ]
         # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
         return (
@@ -168,24 +168,24 @@ class ReturnPath(t.NamedTuple):
         """How ``rules``, those of one family in the kernel's order, route packets with ``mark``."""
         marked: rule.Rule | None = None
         pods: rule.Rule | None = None
-        for one in rules:
-            if self._asks_for_mark(one, mark):
-                marked = one
+        for candidate in rules:
+            if self._asks_for_mark(candidate, mark):
+                marked = candidate
                 break
-            if pods is None and self._is_for_pods(one):
-                pods = one
+            if pods is None and self._is_for_pods(candidate):
+                pods = candidate
         return Routing(marked, pods)
 
-    def _asks_for_mark(self, one: rule.Rule, mark: int) -> bool:
+    def _asks_for_mark(self, candidate: rule.Rule, mark: int) -> bool:
         """True if the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
-        is_ours = one.fwmark and one.fwmask & ~self.mask == 0 and one.fwmark == mark & one.fwmask
-        return bool(is_ours) and one.action in (rule.LOOKUP, rule.GOTO) and not one.invert
+        is_ours = candidate.fwmark and candidate.fwmask & ~self.mask == 0 and candidate.fwmark == mark & candidate.fwmask
+        return bool(is_ours) and candidate.action in (rule.LOOKUP, rule.GOTO) and not candidate.invert
 
-    def _is_for_pods(self, one: rule.Rule) -> bool:
+    def _is_for_pods(self, candidate: rule.Rule) -> bool:
         """True if the rule makes pods' packets leave by another interface."""
-        is_about_pods = one.src != fields.ANY or any(_covers(pattern, one.iif) for pattern in self.pod_interfaces)
-        is_elsewhere = one.action == rule.LOOKUP and one.table not in rt_names.TABLES.values()
-        return is_about_pods and is_elsewhere and not one.fwmask and not one.invert
+        is_about_pods = candidate.src != fields.ANY or any(_covers(pattern, candidate.iif) for pattern in self.pod_interfaces)
+        is_elsewhere = candidate.action == rule.LOOKUP and candidate.table not in rt_names.TABLES.values()
+        return is_about_pods and is_elsewhere and not candidate.fwmask and not candidate.invert
 
     def _requested(self, destination: Match) -> Rule:
         """Mark a connection to this destination. With ``strict`` its packets are marked, too, and so are replies to a pod:
@@ -211,18 +211,20 @@ class Routing(t.NamedTuple):
     pods: rule.Rule | None
 
 
-def service_prefixes(given: t.Sequence[str]) -> tuple[str, ...]:
+def service_prefixes(entries: t.Sequence[str]) -> tuple[str, ...]:
     """The fewest prefixes that contain the same addresses, sorted. Raises Invalid for one that is not of Services."""
-    found: dict[int, list[str]] = {family: [] for family in fields.BITS}
-    for index, one in enumerate(given):
+    by_family: dict[int, list[str]] = {family: [] for family in fields.BITS}
+    for index, entry in enumerate(entries):
         try:
-            family, prefix = fields.prefix(one)
+            family, prefix = fields.prefix(entry)
         except fields.Unfit as unfit:
-            raise Invalid(f"service_addresses[{index}]", one, str(unfit)) from None
+            raise Invalid(f"service_addresses[{index}]", entry, str(unfit)) from None
         if prefix == fields.ANY:
-            raise Invalid(f"service_addresses[{index}]", one, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all")
-        found[family].append(fields.show_prefix(prefix, ""))
-    return tuple(sorted(one for values in found.values() for one in prefixes(values)))
+            raise Invalid(
+                f"service_addresses[{index}]", entry, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all"
+            )
+        by_family[family].append(fields.show_prefix(prefix, ""))
+    return tuple(sorted(shown for values in by_family.values() for shown in prefixes(values)))
 
 
 def sysctl_path(table: str) -> str:
@@ -244,35 +246,35 @@ def _chosen(expression: str, chains: t.Mapping[str, str] | t.Mapping[int, str]) 
     return (match(expression, key), verdict)
 
 
-def _ways(given: t.Sequence[t.Mapping[str, t.Any]], primary: Way, mask: int | None) -> list[Way]:
+def _ways(entries: t.Sequence[t.Mapping[str, t.Any]], primary: Way, mask: int | None) -> list[Way]:
     """The entries of the option ``interfaces``, in their order. Raises Invalid."""
-    found: list[Way] = []
-    for index, one in enumerate(given):
+    ways: list[Way] = []
+    for index, entry in enumerate(entries):
         option = f"interfaces[{index}]"
-        name, mark = names.network_interface(f"{option}.name", one["name"]), _mark(f"{option}.mark", one["mark"], mask)
-        for other in (primary, *found):
+        name, mark = names.network_interface(f"{option}.name", entry["name"]), _mark(f"{option}.mark", entry["mark"], mask)
+        for other in (primary, *ways):
             if name == other.name:
                 of_primary = "primary_interface, whose mark is the option mark" if other is primary else "another entry"
                 raise Invalid(f"{option}.name", name, f"another link than that of {of_primary}")
             if mark == other.mark:
-                raise Invalid(f"{option}.mark", one["mark"], f"another mark than that of {other.name}")
-        found.append(Way(name, mark))
-    return found
+                raise Invalid(f"{option}.mark", entry["mark"], f"another mark than that of {other.name}")
+        ways.append(Way(name, mark))
+    return ways
 
 
-def _mark(option: str, given: object, mask: int | None) -> int:
-    number = _bits(option, given)
+def _mark(option: str, value: object, mask: int | None) -> int:
+    number = _bits(option, value)
     if mask is not None and number & ~mask:
-        raise Invalid(option, given, f"within mask {mark_text(mask)}, as the table keeps all other bits")
+        raise Invalid(option, value, f"within mask {mark_text(mask)}, as the table keeps all other bits")
     return number
 
 
-def _bits(option: str, given: object) -> int:
+def _bits(option: str, value: object) -> int:
     """Parse a number in decimal or hexadecimal: "128", "0x80". Raises Invalid."""
-    found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))
-    number = int(found[0], 0) if found else 0
+    match = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(value))
+    number = int(match[0], 0) if match else 0
     if not 0 < number <= MARK_LIMIT:
-        raise Invalid(option, given, f"a number from 1 to {mark_text(MARK_LIMIT)}, for example 128 or 0x80")
+        raise Invalid(option, value, f"a number from 1 to {mark_text(MARK_LIMIT)}, for example 128 or 0x80")
     return number
 
 
@@ -280,11 +282,11 @@ def _covers(pattern: str, link: str) -> bool:
     return link.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == link
 
 
-def _patterns(given: t.Sequence[str], primary: str, others: t.Collection[str]) -> tuple[str, ...]:
+def _patterns(entries: t.Sequence[str], primary: str, others: t.Collection[str]) -> tuple[str, ...]:
     """Each pattern once, sorted, because their order does not matter. Raises Invalid."""
-    if not given:
-        raise Invalid("pod_interfaces", list(given), "a list of at least one link name or pattern, for example eni*")
-    patterns = [names.pattern(f"pod_interfaces[{index}]", one) for index, one in enumerate(given)]
+    if not entries:
+        raise Invalid("pod_interfaces", list(entries), "a list of at least one link name or pattern, for example eni*")
+    patterns = [names.pattern(f"pod_interfaces[{index}]", entry) for index, entry in enumerate(entries)]
     for index, pattern in enumerate(patterns):
         if _covers(pattern, primary):
             raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match")
