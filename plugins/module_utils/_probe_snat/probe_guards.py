@@ -57,7 +57,9 @@ class OtherTranslators:
         from .._cni import cilium  # most nodes have no Cilium
         from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
 
-        programs = tuple(f"{one.hook} {one.name}" for one in bpf.at_ingress(self.link) if cilium.is_program(one.name))
+        programs = tuple(
+            f"{program.hook} {program.name}" for program in bpf.at_ingress(self.link) if cilium.is_program(program.name)
+        )
         return probe_need.Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
 
     def need(self, owner: str | None) -> dict[str, t.Any]:
@@ -71,7 +73,7 @@ class OtherTranslators:
             filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {self.link}" for name in self.health_probe_filters]
             translators = [*self.host_routing_signs, *filters]
             addresses = kernel.all_global_ipv6_addresses()
-            return probe_need.need(probe_need.Seen(self.link, addresses, translators, self.cilium, owner))._asdict()
+            return probe_need.need(probe_need.NodeFacts(self.link, addresses, translators, self.cilium, owner))._asdict()
         except Failure as failure:
             return probe_need.unknown(str(failure))._asdict()
 

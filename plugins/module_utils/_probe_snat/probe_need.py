@@ -52,7 +52,7 @@ class Cilium(t.NamedTuple):
         return ""
 
 
-class Seen(t.NamedTuple):
+class NodeFacts(t.NamedTuple):
     """The facts about the node.
 
     link: by which probes come in. addresses: global IPv6 addresses by link. translators: signs of other programs that translate
@@ -83,25 +83,25 @@ def unknown(reason: str) -> Need:
     return Need(UNKNOWN, [f"The node's addresses and BPF programs were not looked at: {reason}."])
 
 
-def need(seen: Seen) -> Need:
+def need(node: NodeFacts) -> Need:
     """The verdict for a running node. The reasons that decide come first."""
-    link = seen.link
-    unneeded = [f"Another program translates probes on this node, known by {sign}." for sign in seen.translators]
-    if not seen.addresses:
+    link = node.link
+    unneeded = [f"Another program translates probes on this node, known by {sign}." for sign in node.translators]
+    if not node.addresses:
         unneeded.append("No link of the node has a global IPv6 address, so the node receives no IPv6 probes.")
-    ineffective = [f"{seen.cilium.taken(link)}."] if seen.cilium and seen.cilium.takes_probes else []
+    ineffective = [f"{node.cilium.taken(link)}."] if node.cilium and node.cilium.takes_probes else []
     if unneeded or ineffective:
         return Need(UNNEEDED if unneeded else INEFFECTIVE, [*unneeded, *ineffective])
-    reasons = [_addresses(link, seen.addresses)]
-    reasons += [f"{seen.owner} of the node's image loads the table."] if seen.owner else []
-    reasons += [doubt for doubt in [seen.cilium.doubt(link) if seen.cilium else ""] if doubt]
+    reasons = [_addresses(link, node.addresses)]
+    reasons += [f"{node.owner} of the node's image loads the table."] if node.owner else []
+    reasons += [doubt for doubt in [node.cilium.doubt(link) if node.cilium else ""] if doubt]
     return Need(POSSIBLE, [*reasons, PROBE_MODE])
 
 
 def _addresses(link: str, addresses: t.Mapping[str, t.Sequence[str]]) -> str:
     if link in addresses:
         return f"{link} has the IPv6 address {addresses[link][0]}."
-    others = ", ".join(f"{name} ({found[0]})" for name, found in sorted(addresses.items()))
+    others = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
     return (
         f"{link} has no global IPv6 address, and these links have one: {others}. Set interface to the link that receives probes."
     )

@@ -109,35 +109,35 @@ def _rewrite(field: str, address: ipaddress.IPv6Address) -> Rule:
     return (Mangle(field, str(address)), Counter())
 
 
-def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
-    if not given:
-        raise Invalid("probes", given, "a list of at least one probe with source and translated")
-    seen: dict[ipaddress.IPv6Address, str] = {}
+def _probes(entries: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
+    if not entries:
+        raise Invalid("probes", entries, "a list of at least one probe with source and translated")
+    users: dict[ipaddress.IPv6Address, str] = {}
     probes: set[Probe] = set()
-    for index, one in enumerate(given):
-        addresses = {key: _address(f"probes[{index}].{key}", one[key]) for key in ("source", "translated")}
+    for index, entry in enumerate(entries):
+        addresses = {key: _address(f"probes[{index}].{key}", entry[key]) for key in ("source", "translated")}
         if Probe(**addresses) in probes:
             continue
         for key, address in addresses.items():
             option = f"probes[{index}].{key}"
-            if address in seen:
-                why = f"or replies could not be translated; {seen[address]} has it"
-                raise Invalid(option, one[key], f"an address that no other entry uses, {why}")
-            seen[address] = option
+            if address in users:
+                why = f"or replies could not be translated; {users[address]} has it"
+                raise Invalid(option, entry[key], f"an address that no other entry uses, {why}")
+            users[address] = option
         if addresses["translated"].is_link_local:
             allowed = "an address that routers forward, not link-local"
-            raise Invalid(f"probes[{index}].translated", one["translated"], allowed)
+            raise Invalid(f"probes[{index}].translated", entry["translated"], allowed)
         probes.add(Probe(**addresses))
     return tuple(sorted(probes))
 
 
-def _address(option: str, given: object) -> ipaddress.IPv6Address:
+def _address(option: str, value: object) -> ipaddress.IPv6Address:
     allowed = "an IPv6 unicast address without prefix length and zone"
     try:
-        address = ipaddress.IPv6Address(str(given))
+        address = ipaddress.IPv6Address(str(value))
     except ValueError:
-        raise Invalid(option, given, allowed) from None
+        raise Invalid(option, value, allowed) from None
     is_host = not (address.is_multicast or address.is_unspecified or address.is_loopback or address.ipv4_mapped)
-    if not is_host or "%" in str(given):
-        raise Invalid(option, given, allowed)
+    if not is_host or "%" in str(value):
+        raise Invalid(option, value, allowed)
     return address

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_need import Cilium, Seen, need, unknown
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_need import Cilium, NodeFacts, need, unknown
 
 ADDRESSES = {"eth0": ["2001:db8::1"]}
-NODE = Seen("eth0", ADDRESSES, [], None, None)
+NODE = NodeFacts("eth0", ADDRESSES, [], None, None)
 TAKING = Cilium("the source", True, ("tc cil_from_netdev-eth0",))
 
 VERDICTS: list[tuple[dict[str, t.Any], str, list[str]]] = [
