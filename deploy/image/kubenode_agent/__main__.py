@@ -24,25 +24,26 @@ MANIFEST = Path("/usr/share/ansible/collections/ansible_collections/kubenode/dat
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        told = settings.from_environment(os.environ)
+        options = settings.from_environment(os.environ)
     except settings.Refused as refused:
         logging.error("%s", refused)
         return 2
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
-    node, metrics, version = Node(told.node), Metrics(), _collection()
-    metrics.versions(version, _ansible_core(), told.profile)
+    node, metrics, version = Node(options.node), Metrics(), _collection()
+    metrics.versions(version, _ansible_core(), options.profile)
     try:
-        if told.port:
-            metrics.serve(told.address, told.port)
+        if options.port:
+            metrics.serve(options.address, options.port)
     except OSError as error:  # the node is converged all the same
         sentence = (
-            f"{told.profile}: no metrics are served: port {told.port}: {error.strerror}. Set KUBENODE_METRICS_PORT to another"
+            f"{options.profile}: no metrics are served: port {options.port}: {error.strerror}."
+            " Set KUBENODE_METRICS_PORT to another"
         )
         logging.error("%s", sentence)
         node.event("Warning", "NoMetrics", sentence)
-    Agent(told, node, metrics, playbook.run, version, ended).work()
+    Agent(options, node, metrics, playbook.run, version, ended).work()
     return 0
 
 

@@ -51,16 +51,16 @@ class Agent:
         state = f"{self._settings.profile}_state"
         try:
             text = variables.text_in(self._settings.folder)
-            given = variables.parse(text, self._settings.profile)
+            values = variables.parse(text, self._settings.profile)
             if self._settings.undoes:  # before the check, which requires less of a run that undoes the profile
-                given[state] = self._settings.desired_state
-            given = variables.accepted(given, self._settings.profile)
+                values[state] = self._settings.desired_state
+            values = variables.accepted(values, self._settings.profile)
         except Refused as refused:
             self._metrics.refused()
             self._failed("VariablesRefused", str(refused))
             return text
-        self._is_undone = given.get(state) == self._settings.desired_state
-        outcome = self._run(self._settings.profile, given)
+        self._is_undone = values.get(state) == self._settings.desired_state
+        outcome = self._run(self._settings.profile, values)
         self._metrics.ran(outcome, text != self._converged)
         if outcome.is_well:
             self._succeeded(outcome, text)

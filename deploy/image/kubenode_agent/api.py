@@ -52,10 +52,10 @@ def request(method: str, path: str, content: Any = None, kind: str = "applicatio
         raise ValueError(f"it answered with more than {LARGEST} bytes")
     if answer.status not in (200, 201):
         raise Refusal(answer.status, text.decode(errors="replace") or answer.reason)
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    reply = json.loads(text)
+    if not isinstance(reply, dict):
         raise ValueError("it answered with something that is no object")
-    return found
+    return reply
 
 
 def _connection() -> http.client.HTTPSConnection:

@@ -65,7 +65,7 @@ class Node:
         due, pause = self._pauses.get(what, (0.0, FIRST))
         if time.monotonic() < due:
             return False
-        trouble = self._asked(call)
+        trouble = self._requested(call)
         if not trouble:
             self._pauses.pop(what, None)
             return True
@@ -73,7 +73,7 @@ class Node:
         log.warning("The API did not take the %s of node %s: %s", what, self._name, " ".join(trouble.split())[:300])
         return False
 
-    def _asked(self, call: Callable[[], None]) -> str:
+    def _requested(self, call: Callable[[], None]) -> str:
         """Returns what went wrong; empty if nothing did. No longer than LIMIT, whatever the API does meanwhile."""
         if self._request and self._request.is_alive():
             return "it has not answered the request before this one"
@@ -94,8 +94,8 @@ class Node:
 
     def _label(self, profile: str, version: str | None) -> None:
         label = f"{LABELS}/{profile}"
-        found = self._patched(api.MERGE_PATCH, {"metadata": {"labels": {label: version}}})
-        if (found["metadata"].get("labels") or {}).get(label) != version:
+        patched = self._patched(api.MERGE_PATCH, {"metadata": {"labels": {label: version}}})
+        if (patched["metadata"].get("labels") or {}).get(label) != version:
             raise ValueError("it answered with a node that has another one")
 
     def _remove_taint(self, key: str) -> None:

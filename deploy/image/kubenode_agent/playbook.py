@@ -63,14 +63,21 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        given = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
+        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
         hosts = {"nodes": {"hosts": {NODE: _connection()}}}
         inventory = _written(Path(folder, "inventory.yaml"), hosts)
-        command = ["ansible-playbook", "--inventory", str(inventory), "--extra-vars", f"@{given}", f"{COLLECTION}.{profile}"]
+        command = [
+            "ansible-playbook",
+            "--inventory",
+            str(inventory),
+            "--extra-vars",
+            f"@{variables_file}",
+            f"{COLLECTION}.{profile}",
+        ]
         environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
         status, printed = _ran(command, environment)
-        found = outcome_of(_read(report), status, printed)
-    return dataclasses.replace(found, seconds=time.monotonic() - began)
+        outcome = outcome_of(_read(report), status, printed)
+    return dataclasses.replace(outcome, seconds=time.monotonic() - began)
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
@@ -88,7 +95,7 @@ def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> O
 def _modules(change: Mapping[str, Any]) -> list[str]:
     """The modules of a change: those of a profile that changed something, or the module itself."""
     results = (change.get("result") or {}).items()
-    of_profile = [name for name, one in results if isinstance(one, dict) and one.get("changed")]
+    of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
     return of_profile or [change["action"].rpartition(".")[2]]
 
 
@@ -99,9 +106,9 @@ def _connection() -> dict[str, Any]:
 def _data(value: Any) -> Any:
     """The same value, of which Ansible evaluates nothing."""
     if isinstance(value, Mapping):
-        return {name: _data(one) for name, one in value.items()}
+        return {name: _data(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_data(one) for one in value]
+        return [_data(item) for item in value]
     return _Data(value) if isinstance(value, str) else value
 
 
@@ -132,9 +139,9 @@ def _ran(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
 
 def _kill(pid: int) -> None:
     """Kills a process and all that it has started, also in other sessions: a module that hangs holds the node's lock."""
-    for one in list(_stopped(pid)):
+    for process in list(_stopped(pid)):
         with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
 
 
 def _stopped(pid: int) -> Iterator[int]:
@@ -150,7 +157,7 @@ def _stopped(pid: int) -> Iterator[int]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
+        report = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return report if isinstance(report, dict) else None

@@ -68,13 +68,13 @@ def from_environment(variables: Mapping[str, str]) -> Settings:
 
 
 def _number(variables: Mapping[str, str], name: str, usual: float, low: float, high: float) -> float:
-    given = variables.get(name)
-    if not given:
+    text = variables.get(name)
+    if not text:
         return usual
     try:
-        value = float(given)
+        value = float(text)
     except ValueError:
         value = low - 1
     if not low <= value <= high:
-        raise Refused(f"{name} must be a number from {low:g} to {high:g}; {given!r} was given")
+        raise Refused(f"{name} must be a number from {low:g} to {high:g}; {text!r} was given")
     return value

@@ -53,25 +53,25 @@ def parse(text: str, profile: str) -> dict[str, Any]:
     if len(text) > LARGEST:
         raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters")
     try:
-        found = yaml.load(text, _Loader)
+        content = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise Refused(f"{FILE} of the ConfigMap must be YAML: {' '.join(str(error).split())}") from error
-    if found is None:
+    if content is None:
         return {}
-    if not isinstance(found, dict):
-        raise Refused(f"{FILE} of the ConfigMap must be a dictionary of variables; {type(found).__name__} was given")
+    if not isinstance(content, dict):
+        raise Refused(f"{FILE} of the ConfigMap must be a dictionary of variables; {type(content).__name__} was given")
     prefix = f"{profile}_"
-    for name in found:
+    for name in content:
         if not isinstance(name, str) or not name.startswith(prefix):
             raise Refused(f"{FILE} of the ConfigMap must have only variables that begin with {prefix}; {name!r} was given")
-    _require_data(found)
-    return found
+    _require_data(content)
+    return content
 
 
-def accepted(given: dict[str, Any], profile: str) -> dict[str, Any]:
+def accepted(variables: dict[str, Any], profile: str) -> dict[str, Any]:
     """The variables with their types. Raises Refused unless a ConfigMap may set all of them so."""
     try:
-        values, sentences = _configmap.accepted(profile, given)
+        values, sentences = _configmap.accepted(profile, variables)
     except RecursionError as error:
         raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep") from error
     if sentences:
@@ -85,11 +85,11 @@ def accepted(given: dict[str, Any], profile: str) -> dict[str, Any]:
 def _require_data(variables: dict[str, Any]) -> None:
     """Raises Refused for a template, and for anything that JSON cannot express."""
     for name, value in variables.items():
-        for one in _texts(value):
-            if any(mark in one for mark in MARKS):
-                raise Refused(f"{name} must be a value, not a template; {one!r} was given")
-            if not _is_unicode(one):
-                raise Refused(f"{name} must be text; {one!r} was given")
+        for text in _texts(value):
+            if any(mark in text for mark in MARKS):
+                raise Refused(f"{name} must be a value, not a template; {text!r} was given")
+            if not _is_unicode(text):
+                raise Refused(f"{name} must be text; {text!r} was given")
 
 
 def _require_bounds(place: str, value: Any) -> None:
@@ -99,8 +99,8 @@ def _require_bounds(place: str, value: Any) -> None:
     if isinstance(value, (list, dict)):
         if len(value) > LONGEST_LIST:
             raise Refused(f"{place} must have at most {LONGEST_LIST} entries; {len(value)} were given")
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-            _require_bounds(f"{place}[{key}]", one)
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _require_bounds(f"{place}[{key}]", item)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -110,12 +110,12 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             yield from _texts(key, depth + 1)
-            yield from _texts(one, depth + 1)
+            yield from _texts(item, depth + 1)
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one, depth + 1)
+        for item in value:
+            yield from _texts(item, depth + 1)
     elif value is not None and not (isinstance(value, (bool, int, float)) and abs(value) < LARGEST_NUMBER):
         raise Refused(f"{FILE} of the ConfigMap must have only texts, numbers, lists and dictionaries; {_shown(value)} was given")
 
