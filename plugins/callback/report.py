@@ -147,10 +147,10 @@ class CallbackModule(CallbackBase):
             node.action = result.task.resolved_action or result.task.action
         if said.get("changed"):
             node.change(result.task_name, result.task.resolved_action or result.task.action, said)
-        for one in (said, *(said.get("results") or ())):
-            told = one.get("ansible_stats") or {}
-            if told.get("per_host"):
-                node.stats.update(told["data"])
+        for entry in (said, *(said.get("results") or ())):
+            stats = entry.get("ansible_stats") or {}
+            if stats.get("per_host"):
+                node.stats.update(stats["data"])
         if time.monotonic() - self._written > PAUSE:
             self._write()
 

@@ -42,11 +42,11 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 
-def batches(given: t.Any) -> list[str]:
-    words = [str(word).strip() for word in (given if isinstance(given, (list, tuple)) else _words(str(given)))]
+def batches(value: t.Any) -> list[str]:
+    words = [str(word).strip() for word in (value if isinstance(value, (list, tuple)) else _words(str(value)))]
     if words and all(re.fullmatch("[1-9][0-9]*%?", word) for word in words):
         return words
-    raise AnsibleFilterError(f"batches is {given!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]")
+    raise AnsibleFilterError(f"batches is {value!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]")
 
 
 def _words(text: str) -> list[str]:

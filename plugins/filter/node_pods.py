@@ -67,7 +67,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def node_pods(listing: str, links: t.Sequence[t.Mapping[str, t.Any]] = ()) -> list[dict[str, t.Any]]:
-    link_of = {address: one["link"] for one in links for address in one["addresses"]}
+    link_of = {address: pod["link"] for pod in links for address in pod["addresses"]}
     return [_pod(line, link_of) for line in listing.splitlines() if line.strip()]
 
 

@@ -60,24 +60,24 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields imp
 
 
 def with_checks(packets: t.Any, checks: t.Any, node: str) -> list[t.Any]:
-    own = [one for one in _listed("checks", checks) if isinstance(one, dict) and one.get("from", node) == node]
-    sent = [{"destination": one.get("address"), "destination_port": one.get("port")} for one in own]
-    return [*_listed("packets", packets), *(one for one in sent if _is_address(one["destination"]))]
+    of_node = [check for check in _listed("checks", checks) if isinstance(check, dict) and check.get("from", node) == node]
+    sent = [{"destination": check.get("address"), "destination_port": check.get("port")} for check in of_node]
+    return [*_listed("packets", packets), *(packet for packet in sent if _is_address(packet["destination"]))]
 
 
-def _listed(name: str, given: t.Any) -> list[t.Any]:
+def _listed(name: str, value: t.Any) -> list[t.Any]:
     try:
-        found = (yaml.safe_load(given) if isinstance(given, str) else given) or []
+        entries = (yaml.safe_load(value) if isinstance(value, str) else value) or []
     except yaml.YAMLError:
-        found = given
-    if isinstance(found, (list, tuple)):
-        return [*found]
-    raise AnsibleFilterError(f"{name} is {given!r}; it must be a list, or JSON or YAML text of one")
+        entries = value
+    if isinstance(entries, (list, tuple)):
+        return [*entries]
+    raise AnsibleFilterError(f"{name} is {value!r}; it must be a list, or JSON or YAML text of one")
 
 
-def _is_address(given: t.Any) -> bool:
+def _is_address(value: t.Any) -> bool:
     try:
-        fields.node(given)
+        fields.node(value)
     except Unfit:
         return False
     return True

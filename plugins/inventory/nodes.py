@@ -185,9 +185,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _check_options(self) -> None:
         jump_host, connection = self.get_option("jump_host"), self.get_option("connection")
         if connection != "ssh":
-            given = [name for name in ("jump_host", "user") if self.get_option(name)]
-            if given:
-                raise AnsibleParserError(f"{' and '.join(given)}: only with connection ssh, but connection is {connection}")
+            useless = [name for name in ("jump_host", "user") if self.get_option(name)]
+            if useless:
+                raise AnsibleParserError(f"{' and '.join(useless)}: only with connection ssh, but connection is {connection}")
         if jump_host and (jump_host.startswith("-") or not _JUMP.fullmatch(jump_host)):
             raise AnsibleParserError(f"jump_host is {jump_host!r}; it must be USER@HOST:PORT, or several with commas between")
 
@@ -196,8 +196,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if not self.get_option("cache"):
             return self._listed()
         options = [self.get_option(name) for name in ("kubeconfig", "context", "label_selector")]
-        asked = json.dumps([*options, os.environ.get("KUBECONFIG")])
-        key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        request = json.dumps([*options, os.environ.get("KUBECONFIG")])
+        key = f"{self.get_cache_key(path)}_{hashlib.sha256(request.encode()).hexdigest()[:12]}"
         if cache:
             with contextlib.suppress(KeyError):  # it is not there, or too old
                 return list(self._cache[key])
@@ -246,8 +246,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             else:
                 kubernetes.config.load_kube_config(kubeconfig, context, client_configuration=configuration)
         except Exception as trouble:  # YAML errors and failures of programs that give credentials, besides its own
-            asked = f"the kubeconfig {kubeconfig or 'of KUBECONFIG or ~/.kube/config'}{f', context {context}' if context else ''}"
-            raise AnsibleParserError(f"The credentials for the cluster could not be read from {asked}: {trouble}") from trouble
+            source = (
+                f"the kubeconfig {kubeconfig or 'of KUBECONFIG or ~/.kube/config'}{f', context {context}' if context else ''}"
+            )
+            raise AnsibleParserError(f"The credentials for the cluster could not be read from {source}: {trouble}") from trouble
         return configuration
 
     def _add(self, node: _cluster_nodes.Json) -> None:
@@ -263,10 +265,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             lacks = "address of " + ", ".join(self.get_option("address_types"))
             if self.get_option("connection") != "ssh":
                 lacks = f"instance id of AWS in its provider id {node['provider_id']!r}"
-            told = f"Node {name} has no {lacks}"
+            lack = f"Node {name} has no {lacks}"
             if strict:
-                raise AnsibleParserError(f"{told}; exclude the node by label_selector, or set strict to false")
-            self.display.warning(f"{told}; it is not in the inventory")
+                raise AnsibleParserError(f"{lack}; exclude the node by label_selector, or set strict to false")
+            self.display.warning(f"{lack}; it is not in the inventory")
             return
         self.inventory.add_host(name, group=ALL)
         for group in _cluster_nodes.groups(node):
@@ -282,19 +284,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The variables by which Ansible reaches a node; none if it cannot."""
         if self.get_option("connection") != "ssh":
             instance = _cluster_nodes.instance_id(node)
-            found = {
+            variables = {
                 "ansible_connection": self.get_option("connection"),
                 "ansible_aws_ssm_instance_id": instance,
                 "ansible_aws_ssm_region": _cluster_nodes.region(node),
             }
-            return {key: value for key, value in found.items() if value} if instance else {}
+            return {key: value for key, value in variables.items() if value} if instance else {}
         address, jump_host = _cluster_nodes.address(node, self.get_option("address_types")), self.get_option("jump_host")
-        found = {
+        variables = {
             "ansible_host": address,
             "ansible_user": self.get_option("user"),
             "ansible_ssh_common_args": f"-o {shlex.quote(f'ProxyJump={jump_host}')}" if jump_host else "",
         }
-        return {key: value for key, value in found.items() if value} if address else {}
+        return {key: value for key, value in variables.items() if value} if address else {}
 
 
 def _message(refusal: t.Any) -> str:

@@ -210,7 +210,7 @@ def main() -> None:
             changed=False,
             cloud=cloud,
             interfaces=interfaces,
-            has_ipv6=any(one["ipv6"] for one in interfaces if one["primary"]),
+            has_ipv6=any(interface["ipv6"] for interface in interfaces if interface["primary"]),
         )
 
 

@@ -61,7 +61,9 @@ _ALIBABA = re.compile(r"[a-z0-9-]+\.[a-z]+-[a-z0-9]+")  # REGION.INSTANCE
 def reduced(node: Json) -> Json:
     """The parts that an inventory needs: a Node also lists every image and every manager of its fields."""
     metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
-    conditions = [{key: one.get(key, "") for key in ("type", "status", "reason")} for one in status.get("conditions") or ()]
+    conditions = [
+        {key: condition.get(key, "") for key in ("type", "status", "reason")} for condition in status.get("conditions") or ()
+    ]
     return {
         "name": metadata["name"],
         "labels": metadata.get("labels") or {},
@@ -80,7 +82,7 @@ def reduced(node: Json) -> Json:
 def groups(node: Json) -> list[str]:
     """The groups of a reduced node, besides the group of all nodes. The names may need to be made safe."""
     labels = node["labels"]
-    found = {
+    values = {
         "pool": _first(labels, POOLS),
         "zone": _first(labels, ZONES),
         "region": region(node),
@@ -88,7 +90,7 @@ def groups(node: Json) -> list[str]:
         "os": node["os"],
         "arch": node["arch"],
     }
-    named = [f"{kind}_{value}" for kind, value in found.items() if value]
+    named = [f"{kind}_{value}" for kind, value in values.items() if value]
     return named + [f"cni_{name}" for name in cnis(node)] + ([] if is_ready(node) else ["not_ready"])
 
 
@@ -133,14 +135,14 @@ def cloud(provider_id: str) -> str:
 def cnis(node: Json) -> list[str]:
     """The CNIs of which the Node object shows a trace. Two are there under a policy engine or a meta plugin."""
     names = [*node["labels"], *node["annotations"], *node["resources"], *(taint.get("key", "") for taint in node["taints"])]
-    found = {cni for name in names for beginning, cni in CNI_NAMES.items() if name.startswith(beginning)}
+    names_of_cnis = {cni for name in names for beginning, cni in CNI_NAMES.items() if name.startswith(beginning)}
     for condition in node["conditions"]:
         says = re.fullmatch(r"(\w+)IsUp", condition["reason"])  # CiliumIsUp, CalicoIsUp, FlannelIsUp
         if condition["type"] == "NetworkUnavailable" and says:
-            found.add(says[1].lower())
+            names_of_cnis.add(says[1].lower())
     if node["labels"].get(DATAPLANE):
-        found.add(node["labels"][DATAPLANE])
-    return sorted(found)
+        names_of_cnis.add(node["labels"][DATAPLANE])
+    return sorted(names_of_cnis)
 
 
 def is_ready(node: Json) -> bool:
@@ -152,7 +154,7 @@ def _first(labels: Json, names: t.Iterable[str]) -> str:
 
 
 def _addresses(node: Json) -> list[tuple[str, str]]:
-    return [(one["type"], one["address"]) for one in node["addresses"]]
+    return [(address["type"], address["address"]) for address in node["addresses"]]
 
 
 def _is_address(text: str, kind: str) -> bool:

@@ -37,7 +37,7 @@ umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {arch
 && {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }} \
 || {{ rm -rf {way}; rmdir {folder} {parent} 2>/dev/null; false; }}"""
 
-LEND = "mkdir -p {folder} {told} && tar -xzof {archive} -C {folder} && printf {text} > {told}/METADATA"
+LEND = "mkdir -p {folder} {dist_info} && tar -xzof {archive} -C {folder} && printf {text} > {dist_info}/METADATA"
 
 
 def execute(
@@ -103,9 +103,9 @@ def _lent(action: ActionBase, package: Path) -> str:
     archive = _transferred(action, pack(package))
     folder = f"{os.path.dirname(archive)}/lib"
     version = metadata.version(package.name)
-    told = f"{folder}/{package.name}-{version}.dist-info"
+    dist_info = f"{folder}/{package.name}-{version}.dist-info"
     text = f"Metadata-Version: 2.1\\nName: {package.name}\\nVersion: {version}\\n"
-    _unpack(action, package, LEND, archive=archive, folder=folder, told=told, text=text)
+    _unpack(action, package, LEND, archive=archive, folder=folder, dist_info=dist_info, text=text)
     return folder
 
 

@@ -37,16 +37,16 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
     return printable(" ".join(" ".join(said).split()))
 
 
-def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
-    own = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
-    variable = own.pop("ansible_loop_var", None)
+    results = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
+    variable = results.pop("ansible_loop_var", None)
     if variable:
-        own = {key: value for key, value in own.items() if key != variable}
-        return {"label": result.get("_ansible_item_label"), **own}
-    if "results" in own:
-        own["results"] = [told(item) for item in own["results"]]
-    return own
+        results = {key: value for key, value in results.items() if key != variable}
+        return {"label": result.get("_ansible_item_label"), **results}
+    if "results" in results:
+        results["results"] = [module_results(item) for item in results["results"]]
+    return results
 
 
 def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
@@ -93,7 +93,7 @@ class Node:
     def change(self, task: str, action: str, result: t.Mapping[str, t.Any]) -> None:
         entry: dict[str, t.Any] = {"task": task, "action": action}
         if action.startswith(OURS):
-            entry["result"] = told(result)
+            entry["result"] = module_results(result)
         self.changes.append(entry)
 
     def conclude(self, end: str) -> None:

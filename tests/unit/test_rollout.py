@@ -74,7 +74,7 @@ def test_a_sentence_of_what_failed(result: dict[str, t.Any], said: str) -> None:
 def test_of_a_loop_neither_items_nor_arguments_are_kept() -> None:
     item = {"ansible_loop_var": "one", "_ansible_item_label": "eth0", "one": {"key": "secret"}, "interfaces": {}}
     result = {"changed": True, "results": [{**item, "invocation": {"module_args": {"checkpoint_command": "secret"}}}]}
-    assert _rollout.told(result) == {"results": [{"label": "eth0", "interfaces": {}}]}
+    assert _rollout.module_results(result) == {"results": [{"label": "eth0", "interfaces": {}}]}
 
 
 def test_of_our_modules_the_results_are_kept_and_of_others_the_name() -> None:

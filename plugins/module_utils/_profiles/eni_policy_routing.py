@@ -123,7 +123,7 @@ def needs_enis(options: Values) -> bool:
 def links(options: Values) -> dict[str, str]:
     """The names of network interfaces in the options, by option."""
     listed = {"enis": options["enis"] or (), "interface_marks": options["interface_marks"]}
-    named = {f"{name}[{number}].name": one.get("name") for name, ones in listed.items() for number, one in enumerate(ones)}
+    named = {f"{name}[{number}].name": entry.get("name") for name, ones in listed.items() for number, entry in enumerate(ones)}
     return {place: name for place, name in {**named, "primary_interface": options["primary_interface"]}.items() if name}
 
 
@@ -206,9 +206,11 @@ def _check_filters(options: Values) -> None:
         named = {"primary_interface": options["primary_interface"]}
     else:
         enis = eni.from_list("enis", options["enis"]) if options["enis"] else ()
-        named = {f"{one.option}.name": one.name for one in enis if one.primary}
+        named = {f"{interface.option}.name": interface.name for interface in enis if interface.primary}
     if options["remedy"] == LOOSE:
-        named.update({f"interface_marks[{number}].name": one["name"] for number, one in enumerate(options["interface_marks"])})
+        named.update(
+            {f"interface_marks[{number}].name": entry["name"] for number, entry in enumerate(options["interface_marks"])}
+        )
     for place, name in named.items():
         if "=" in name:
             raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
@@ -310,7 +312,7 @@ def facts(options: Values, observed: Observation) -> Facts:
             mark=desired.mark,
             mask=desired.mask,
             interfaces=desired.interfaces,
-            request_interfaces=[name, *(one["name"] for one in desired.interfaces)],
+            request_interfaces=[name, *(interface["name"] for interface in desired.interfaces)],
             marks_itself=verdict.is_complete,
             lacks_marks=bool(desired.interfaces) or not verdict.is_complete,
             marking=verdict.reason,
