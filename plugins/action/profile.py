@@ -17,7 +17,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _changes, _checkpoint, _library, _profiles
 
 Result = dict[str, t.Any]
@@ -31,7 +31,7 @@ class Call(t.NamedTuple):
     arguments: dict[str, t.Any]
     change: dict[str, t.Any]
     packets: t.Sequence[t.Any] | None
-    verdict: Verdict | None
+    verdict: ModeVerdict | None
 
 
 class ActionModule(ActionBase):
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):
         is_rehearsed = _changes.is_true(arguments.pop("rehearse", False))
         return Call("kubenode.datapath.profile", arguments, arguments, packets if is_rehearsed else None, verdict)
 
-    def _verdict(self, mode: str, variables: t.Mapping[str, t.Any]) -> Verdict | None:
+    def _verdict(self, mode: str, variables: t.Mapping[str, t.Any]) -> ModeVerdict | None:
         return node_mode.by_controller(mode, self._connection.transport, variables)
 
     def _executed(self, call: Call, variables: dict[str, t.Any]) -> Result:

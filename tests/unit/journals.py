@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Entry, vocabulary
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import JournalEntry, vocabulary
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import UndoBackend
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_backend import Ebtables
@@ -32,4 +32,4 @@ KNOWN = vocabulary(BACKENDS)
 def entry(summary: str, undo: t.Any, is_backup: bool = False) -> str:
     """The line of a step in the journal."""
     backend = next(kind for kind in BACKENDS if type(undo) in kind.OPERATIONS)
-    return codec.encode(Entry(summary, codec.name_of(backend), undo, is_backup), KNOWN)
+    return codec.encode(JournalEntry(summary, codec.name_of(backend), undo, is_backup), KNOWN)

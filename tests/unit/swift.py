@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, Taken
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, TableRemoval
 
 NAT = Table("ip", "nat", "nft")
 DNS = (
@@ -24,7 +24,7 @@ COMMIT
 """
 
 
-def taken() -> Taken:
+def taken() -> TableRemoval:
     rules = iptables.rules(NAT, SAVED)
     theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
     ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)

@@ -37,7 +37,7 @@ class Agent:
         self._converged: str | None = None  # the text by which the node was last converged
         self._failures = 0
         self._is_undone = False  # whether the last run removed the profile, by the overlay or by a variable
-        self._is_told = False  # whether the API has taken the label and the removal of the taint
+        self._is_reported = False  # whether the API has taken the label and the removal of the taint
 
     def work(self) -> None:
         """Returns when the pod is told to end. A run is completed first."""
@@ -87,9 +87,9 @@ class Agent:
         self._node.event("Warning", reason, f"{self._settings.profile} {self._version}: {sentence}")
 
     def _tell(self) -> None:
-        self._is_told = self._node.label(self._settings.profile, None if self._is_undone else self._version)
+        self._is_reported = self._node.label(self._settings.profile, None if self._is_undone else self._version)
         if self._settings.taint:
-            self._is_told = self._node.remove_taint(self._settings.taint) and self._is_told
+            self._is_reported = self._node.remove_taint(self._settings.taint) and self._is_reported
 
     def _wait(self, text: str | None) -> None:
         """Waits until the ConfigMap changes, the next run is due, or the pod is told to end."""
@@ -101,7 +101,7 @@ class Agent:
             except Refused:
                 if text is not None:
                     return
-            if not self._failures and not self._is_told:
+            if not self._failures and not self._is_reported:
                 self._tell()
             self._node.flush()
 

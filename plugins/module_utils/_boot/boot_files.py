@@ -18,7 +18,7 @@ from .._core import names
 from .._core.errors import Invalid
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
-from .._files.managed_files import HEADING, Entry, ManagedFiles
+from .._files.managed_files import HEADING, ManagedFile, ManagedFiles
 from .._systemd import boot_unit, units
 
 NOTE = "# A run changes the files at these paths. If it was killed, the next run for this unit completes the change.\n"
@@ -75,7 +75,7 @@ class BootFiles:
         unit: str,
         path: str,
         is_desired: bool,
-        entries: t.Callable[[str, bool], t.Sequence[Entry]],
+        entries: t.Callable[[str, bool], t.Sequence[ManagedFile]],
     ) -> None:
         self.backend = backend
         self.path = path
@@ -118,7 +118,7 @@ class BootFiles:
             coming = tuple(step._replace(is_optional=isinstance(step.do, files.Put)) for step in coming)
         return coming, self._record(()).plan(recorded).steps
 
-    def leaving(self, path: str) -> list[Entry]:
+    def leaving(self, path: str) -> list[ManagedFile]:
         """Entries that remove the files at a path, except files that arrive.
 
         The path of a former program may be that of the file that arrives.
@@ -126,7 +126,7 @@ class BootFiles:
         arriving = {entry.path for entry in self.arriving}
         return [entry for entry in self._entries(path, False) if entry.path not in arriving]
 
-    def current(self, entries: t.Sequence[Entry], loaded: str) -> ManagedFiles:
+    def current(self, entries: t.Sequence[ManagedFile], loaded: str) -> ManagedFiles:
         """The resource of these entries. Files at ``loaded`` belong to this collection, whatever they contain.
 
         A path in the record alone does not make a file the collection's: another program may have placed one there since.

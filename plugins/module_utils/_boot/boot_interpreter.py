@@ -13,7 +13,7 @@ from .._files import files
 from .._files.managed_files import HEADING
 from .._systemd import boot_unit, units
 from .._systemd.boot_unit import BootUnit
-from .._systemd.unit_state import Verdict
+from .._systemd.unit_state import UnitVerdict
 from . import interpreters
 
 
@@ -29,6 +29,6 @@ def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[st
     named = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
     if named and current == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
         name = unit(named).name
-        if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not Verdict.FAILED:
+        if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not UnitVerdict.FAILED:
             return named
     return interpreters.choose()

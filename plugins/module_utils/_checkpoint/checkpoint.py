@@ -43,7 +43,7 @@ class Armed(t.NamedTuple):
         return f"the checkpoint of {self.who}, armed at {clock(self.since)} for {self.seconds} s"
 
 
-class Entry(t.NamedTuple):
+class JournalEntry(t.NamedTuple):
     """The journal's entry for a step: what the step does, and the operation that undoes it.
 
     backend: the name of the backend's class, which has the operation's class in its OPERATIONS. is_backup: see Step.
@@ -57,7 +57,7 @@ class Entry(t.NamedTuple):
 
 def vocabulary(backends: t.Iterable[type[UndoBackend]]) -> codec.Vocabulary:
     """The classes in a journal of operations of these backends."""
-    return codec.vocabulary(Entry, *(kind for backend in backends for kind in (*backend.OPERATIONS, *backend.VALUES)))
+    return codec.vocabulary(JournalEntry, *(kind for backend in backends for kind in (*backend.OPERATIONS, *backend.VALUES)))
 
 
 class RolledBack(t.NamedTuple):

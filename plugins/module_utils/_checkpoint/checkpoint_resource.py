@@ -17,7 +17,7 @@ from .._core.errors import Failure
 from .._core.plan import Plans, Resource, Step, UndoBackend, backend_of, changing
 from .._platform import kernel, library, processes
 from . import checkpoint_backend, watchdog_backend
-from .checkpoint import Armed, Entry, vocabulary
+from .checkpoint import Armed, JournalEntry, vocabulary
 
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from . import rollback_program  # noqa: F401  # pylint: disable=unused-import
@@ -53,7 +53,7 @@ class Checkpoint:
         def note(resource: Resource, step: Step) -> None:
             if step.undo is not None:
                 backend = codec.name_of(type(backend_of(resource, step.undo)))
-                checkpoint_backend.note(codec.encode(Entry(step.summary, backend, step.undo, step.is_backup), known))
+                checkpoint_backend.note(codec.encode(JournalEntry(step.summary, backend, step.undo, step.is_backup), known))
 
         try:
             yield note

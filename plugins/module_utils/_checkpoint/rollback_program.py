@@ -35,7 +35,7 @@ from .._core.errors import Failure, ForeignChange
 from .._core.plan import UndoBackend
 from .._platform import library, lock, process, processes
 from . import checkpoint_backend, watchdog_backend
-from .checkpoint import Armed, Entry, RolledBack, vocabulary
+from .checkpoint import Armed, JournalEntry, RolledBack, vocabulary
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
@@ -205,7 +205,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     for line in reversed(checkpoint_backend.entries()):
         summary, count = line[:80], len(left)
         try:
-            entry: Entry = codec.decode(line, known)
+            entry: JournalEntry = codec.decode(line, known)
             summary = entry.summary
             if entry.is_backup and (left or failed):
                 left.append(f"{summary}: it may have objects that could not be restored")
@@ -224,7 +224,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     return RolledBack(*origin, undone, tuple(left), tuple(failed))
 
 
-def _backend(entry: Entry, kinds: t.Mapping[str, type[UndoBackend]]) -> UndoBackend:
+def _backend(entry: JournalEntry, kinds: t.Mapping[str, type[UndoBackend]]) -> UndoBackend:
     """Make the backend that the entry names. Raises Unreadable unless it has the operation's class in its OPERATIONS.
 
     kinds: the permitted classes by name.

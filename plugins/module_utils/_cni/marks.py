@@ -64,7 +64,7 @@ class Marks(t.NamedTuple):
         return {**self._asdict(), "mark": hex(self.mark), "mask": hex(self.mask)}
 
 
-class Verdict(t.NamedTuple):
+class MarksVerdict(t.NamedTuple):
     """marks: those of the layout's CNI, None if it has none. is_complete: whether no others are needed. reason: a sentence."""
 
     marks: Marks | None
@@ -79,31 +79,31 @@ def find(tables: t.Iterable[Chains]) -> list[Marks]:
 
 def verdict(
     layout: str, primary: str, all_marks: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
-) -> Verdict:
+) -> MarksVerdict:
     """The verdict on the marks that were found, for a layout. unread: why not all could be read, as a sentence.
 
     mark: the mark and the mask that the user demands.
     """
     cni = CNIS.get(layout)
     if not cni:
-        return Verdict(None, False, f"The layout {layout} has no CNI that marks connections.")
+        return MarksVerdict(None, False, f"The layout {layout} has no CNI that marks connections.")
     candidates = [_on(primary, mark, marks) for marks in all_marks if marks.owner == cni.name]
     if not candidates:
         none = f"No rule of {cni.name} marks connections that come in by {primary}."
-        return Verdict(None, False, f"{none} {unread}".rstrip())
+        return MarksVerdict(None, False, f"{none} {unread}".rstrip())
     best = min(candidates, key=lambda marks: bool(marks.trouble))
     sentence = f"Rules of {cni.name} in {best.place} mark connections with {best.text}"
     if best.trouble:
-        return Verdict(best, False, f"{sentence}, but that does not suffice: {best.trouble}.")
-    return Verdict(best, True, f"{sentence}.")
+        return MarksVerdict(best, False, f"{sentence}, but that does not suffice: {best.trouble}.")
+    return MarksVerdict(best, True, f"{sentence}.")
 
 
-def of_image(layout: str, marks_itself: bool) -> Verdict:
+def of_image(layout: str, marks_itself: bool) -> MarksVerdict:
     """The verdict for an image, whose nodes have rules only after they boot. marks_itself: whether the CNI marks by default."""
     if layout not in CNIS:
         return verdict(layout, "", ())
     default = "marks connections" if marks_itself else "does not mark connections"
-    return Verdict(None, marks_itself, f"An image has no rules to look at; by default {CNIS[layout].name} {default}.")
+    return MarksVerdict(None, marks_itself, f"An image has no rules to look at; by default {CNIS[layout].name} {default}.")
 
 
 def _on(primary: str, mark: tuple[int, int] | None, marks: Marks) -> Marks:

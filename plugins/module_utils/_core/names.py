@@ -57,7 +57,7 @@ puppet rpm rsyslog salt snmp telegraf tuned waagent yum zypp
 azure calico cdi cilium cni containerd containers crio docker etcd kube-proxy kubelet kubernetes nvidia-container-runtime
 rancher
 """
-OWN = (
+ALLOWED_FOLDERS = (
     f"in or below a folder that is named kubenode or kubenode-NAME and lies in one of {', '.join(PLACES)}, or directly in a new"
     " folder there with a name of letters, digits, _ and - that no program uses, as /etc/acme"
 )
@@ -137,7 +137,7 @@ def own_path(option: str, value: str, beside: t.Collection[str] = ()) -> str:
     """Like ``path``, for a file of the collection. beside: further folders that the file may be in."""
     if not is_own(path(option, value)) and value.rpartition("/")[0] not in beside:
         further = "".join(f"in {folder}, or " for folder in beside)
-        raise Invalid(option, value, further + OWN)
+        raise Invalid(option, value, further + ALLOWED_FOLDERS)
     return value
 
 

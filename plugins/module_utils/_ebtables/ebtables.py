@@ -6,7 +6,7 @@
 """ebtables rules as text and as meaning, independent of the tool that printed them.
 
 The tools print the same rule in different ways. ebtables-nft, ebtables-legacy, their -L and their -save differ in leading
-zeros of MAC addresses, letter case of names, default targets, full masks, counters and blanks. A Rule keeps the text as it
+zeros of MAC addresses, letter case of names, default targets, full masks, counters and blanks. A ListedRule keeps the text as it
 was printed; ``meaning`` is the same for all of these texts.
 """
 
@@ -18,7 +18,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Prefix, Unfit
-from .._netfilter.chain import Place, Rule
+from .._netfilter.chain import ListedRule, Place
 
 BACKENDS = NFT, LEGACY = "nft", "legacy"
 TABLES = ("filter", "nat", "broute")
@@ -63,9 +63,9 @@ _HEADING = re.compile(r"^(?:(?:\*|Bridge table: )(\S+)|(?::|Bridge chain: )([^\s
 _OPTION_COUNTERS = re.compile(r"\s*-c (\d+) (\d+)\s*$")  # glued to the target by ebtables-legacy
 
 
-def from_save(backend: str, text: str) -> dict[Place, tuple[Rule, ...]]:
+def from_save(backend: str, text: str) -> dict[Place, tuple[ListedRule, ...]]:
     """Parses what ``ebtables-save`` prints, or ``ebtables -L`` for one or more tables, with or without counters."""
-    chains: dict[Place, list[Rule]] = {}
+    chains: dict[Place, list[ListedRule]] = {}
     table = chain = ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -96,22 +96,22 @@ def policies(backend: str, text: str) -> dict[Place, str]:
     return by_place
 
 
-def _appended(line: str) -> tuple[str, Rule]:
+def _appended(line: str) -> tuple[str, ListedRule]:
     counters = _SAVED_COUNTERS.match(line)
     _verb, chain, *rest = line[counters.end() if counters else 0 :].split(" ", 2)
     text = rest[0] if rest else ""
-    return chain, Rule(text.rstrip(), (int(counters[1]), int(counters[2]))) if counters else _rule(text)
+    return chain, ListedRule(text.rstrip(), (int(counters[1]), int(counters[2]))) if counters else _rule(text)
 
 
-def _rule(text: str) -> Rule:
+def _rule(text: str) -> ListedRule:
     for pattern in (_LISTED_COUNTERS, _OPTION_COUNTERS):
         match = pattern.search(text)
         if match:
-            return Rule(text[: match.start()].rstrip(), (int(match[1]), int(match[2])))
-    return Rule(text.rstrip())
+            return ListedRule(text[: match.start()].rstrip(), (int(match[1]), int(match[2])))
+    return ListedRule(text.rstrip())
 
 
-def inserted(chain: str, position: int, rule: Rule) -> str:
+def inserted(chain: str, position: int, rule: ListedRule) -> str:
     """The line of a restore script that inserts a rule with its counters. position: 1 is the first."""
     packets, octets = rule.counters
     return f"-I {chain} {position} {rule.text} -c {packets} {octets}"
@@ -231,7 +231,7 @@ class Owned(t.NamedTuple):
     encoding: bytes
 
 
-def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None]:
+def pair(rules: t.Sequence[ListedRule], current: t.Sequence[Owned]) -> list[int | None]:
     """The handle of each listed rule; None where the handle is not certain.
 
     current: the rules of the chain that existed both before and after it was listed, in order. The listing contains all of
@@ -249,7 +249,7 @@ def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None
     return handles
 
 
-def has_each_once(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> bool:
+def has_each_once(rules: t.Sequence[ListedRule], current: t.Sequence[Owned]) -> bool:
     """Whether the listing has each of the kernel's rules once. The arguments are those of pair()."""
     return sum(handle is not None for handle in pair(rules, current)) == len(current)
 

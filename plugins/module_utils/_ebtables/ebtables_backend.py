@@ -23,7 +23,7 @@ import typing as t
 from .._core.errors import Failure, Uncertain
 from .._core.plan import UndoBackend
 from .._netfilter import chain
-from .._netfilter.chain import Chains, Merge, Place, Removed, Rule
+from .._netfilter.chain import Chains, ListedRule, Merge, Place, RemovedRules
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import ebtables
@@ -45,14 +45,14 @@ class Take(t.NamedTuple):
     """Remove rules from a backend's chains, all or none."""
 
     backend: str
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedRules, ...]
 
 
 class PutBack(t.NamedTuple):
     """Restore removed rules beside their former neighbours, all or none. Rules that exist already are left."""
 
     backend: str
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedRules, ...]
 
 
 Operation = t.Union[Take, PutBack]
@@ -62,7 +62,7 @@ class Ebtables(UndoBackend):
     """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator."""
 
     OPERATIONS = t.get_args(Operation)
-    VALUES = (Removed, Place, Rule)
+    VALUES = (RemovedRules, Place, ListedRule)
 
     @classmethod
     def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Ebtables:
@@ -71,9 +71,9 @@ class Ebtables(UndoBackend):
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
 
-    def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[Rule, ...]]:
+    def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[ListedRule, ...]]:
         """The rules by chain. An unused backend has none, and reading it loads no kernel module."""
-        chains: dict[Place, tuple[Rule, ...]] = {}
+        chains: dict[Place, tuple[ListedRule, ...]] = {}
         for backend in backends:
             chains.update(self._backends[backend].read())
         return chains
@@ -110,7 +110,7 @@ class _Look(t.NamedTuple):
     """A listing. before: table and handle of each rule that existed before it was made. chains: the rules that it shows."""
 
     before: frozenset[tuple[str, int]]
-    chains: dict[Place, tuple[Rule, ...]]
+    chains: dict[Place, tuple[ListedRule, ...]]
 
 
 class _Nft:
@@ -120,7 +120,7 @@ class _Nft:
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
         self._last: _Look | None = None  # kept for ``take``: a listing takes longer than all else
 
-    def read(self) -> dict[Place, tuple[Rule, ...]]:
+    def read(self) -> dict[Place, tuple[ListedRule, ...]]:
         self._last = self._look()
         return self._last.chains
 
@@ -163,7 +163,7 @@ class _Nft:
                     lasting.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
         return lasting
 
-    def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
+    def _rules(self) -> dict[str, list[nfnetlink.EncodedRule]]:
         if not kernel.is_ready("nf_tables"):
             return {}
         return {table: nfnetlink.rules(BRIDGE, table) for table in TABLES}
@@ -177,7 +177,7 @@ class _Nft:
             )
         return tool
 
-    def _list(self, tool: str) -> dict[Place, tuple[Rule, ...]]:
+    def _list(self, tool: str) -> dict[Place, tuple[ListedRule, ...]]:
         done = self._run([tool, "-c"], None)
         if done.rc != 0:
             raise Failure(f"ebtables-nft-save could not list the rules: {done.stderr.strip() or done.rc}")
@@ -185,7 +185,7 @@ class _Nft:
         chains = ebtables.from_save(NFT, done.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
-    def take(self, removed: t.Sequence[Removed]) -> None:
+    def take(self, removed: t.Sequence[RemovedRules]) -> None:
         self._take(_texts_by_place(removed))
 
     def _take(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
@@ -214,7 +214,7 @@ class _Nft:
                     doomed.append(nfnetlink.Doomed(place.table, place.chain, handle))
         return doomed
 
-    def put_back(self, removed: t.Sequence[Removed]) -> None:
+    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
         """Tries again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
@@ -248,7 +248,7 @@ class _Legacy:
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
 
-    def read(self) -> dict[Place, tuple[Rule, ...]]:
+    def read(self) -> dict[Place, tuple[ListedRule, ...]]:
         """Reads only tables with rules: listing another would load its module, or hook it into the path of bridged frames."""
         # net/bridge/netfilter/ebtables.c, do_replace_finish(): with its first rule a table takes a reference on its module.
         used = [table for table in TABLES if kernel.is_used(f"ebtable_{table}")]
@@ -258,12 +258,12 @@ class _Legacy:
                 " this backend were not read. Install the package and run again."
             )
             return {}
-        chains: dict[Place, tuple[Rule, ...]] = {}
+        chains: dict[Place, tuple[ListedRule, ...]] = {}
         for table in used:
             chains.update(self._list(table))
         return chains
 
-    def _list(self, table: str) -> dict[Place, tuple[Rule, ...]]:
+    def _list(self, table: str) -> dict[Place, tuple[ListedRule, ...]]:
         # Not by ebtables-legacy-save, which runs the ebtables of nf_tables if the alternatives say so.
         tool = process.find("ebtables-legacy")
         if tool is None:
@@ -281,7 +281,7 @@ class _Legacy:
         self.listings[table] = done.stdout
         return chains
 
-    def take(self, removed: t.Sequence[Removed]) -> None:
+    def take(self, removed: t.Sequence[RemovedRules]) -> None:
         to_remove = _texts_by_place(removed)
 
         def deletions(table: str, chains: Chains) -> list[str]:
@@ -295,7 +295,7 @@ class _Legacy:
 
         self._edit({place.table for place in to_remove}, deletions)
 
-    def put_back(self, removed: t.Sequence[Removed]) -> None:
+    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
         def insertions(table: str, chains: Chains) -> list[str]:
             here = [removal for removal in removed if removal.place.table == table]
             return _lines(_merged(chains, here)).get(table, [])
@@ -358,7 +358,7 @@ def _take(descriptor: int, deadline: float) -> None:
             time.sleep(PAUSE)
 
 
-def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
+def _texts_by_place(removed: t.Iterable[RemovedRules]) -> dict[Place, set[str]]:
     return {removal.place: {removal.rules[number].text for number in removal.gone} for removal in removed}
 
 
@@ -371,7 +371,7 @@ def _texts(chains: Chains) -> dict[Place, list[str]]:
     return {place: [rule.text for rule in rules] for place, rules in chains.items()}
 
 
-def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:
+def _merged(now: Chains, removed: t.Iterable[RemovedRules]) -> dict[Place, Merge]:
     return {removal.place: chain.put_back(now.get(removal.place, ()), removal) for removal in removed}
 
 

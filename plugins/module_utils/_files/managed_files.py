@@ -29,7 +29,7 @@ class Checker(Backend, t.Protocol):
         """The operation that fails if the text is not valid."""
 
 
-class Entry(t.NamedTuple):
+class ManagedFile(t.NamedTuple):
     """The desired object at ``path``; None for nothing.
 
     signature: a file is this collection's if its text begins with the signature, a link if the signature is its target.
@@ -47,15 +47,15 @@ class Entry(t.NamedTuple):
         return isinstance(current, files.Target) and current.path == self.signature
 
 
-def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> Entry:
+def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> ManagedFile:
     """A file with ``desired`` below the collection's heading. ``begins``: the beginning of the text, which no other file of the
     collection has."""
-    return Entry(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
+    return ManagedFile(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
 
-def link(path: str, target: str, desired: bool) -> Entry:
+def link(path: str, target: str, desired: bool) -> ManagedFile:
     """A symbolic link."""
-    return Entry(path, files.Target(target) if desired else None, target)
+    return ManagedFile(path, files.Target(target) if desired else None, target)
 
 
 class Made(t.NamedTuple):
@@ -100,7 +100,7 @@ class ManagedFiles:
     def __init__(
         self,
         backend: files.Files,
-        entries: t.Sequence[Entry],
+        entries: t.Sequence[ManagedFile],
         option: str = "path",
         instead: str = "set path to another path",
         claimed: t.Collection[str] = (),
@@ -170,7 +170,7 @@ class ManagedFiles:
         states = {path: entry.desired for path, entry in self._entries.items()}
         return observed._replace(states=states, folder=folder, left_over=(), made=made)
 
-    def _is_to_change(self, entry: Entry, current: files.State | None) -> bool:
+    def _is_to_change(self, entry: ManagedFile, current: files.State | None) -> bool:
         """A foreign object is left alone if the entry is to be removed. Raises Refusal if it is to be written."""
         if current == entry.desired:
             return False
@@ -203,19 +203,19 @@ def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]
             yield Step(f"remove {path} if nothing else is in it", files.RemoveFolder(path), files.MakeFolder(path))
 
 
-def _checks(entry: Entry) -> t.Iterator[Step]:
+def _checks(entry: ManagedFile) -> t.Iterator[Step]:
     if entry.accept and isinstance(entry.desired, files.Content):
         yield Step(f"check {entry.path}", entry.accept.checking(entry.desired.text))
 
 
-def _change(entry: Entry, current: files.State | None) -> Step:
+def _change(entry: ManagedFile, current: files.State | None) -> Step:
     back = files.Put(entry.path, current) if isinstance(current, (files.Content, files.Target)) else files.Remove(entry.path)
     if entry.desired is None:
         return Step(f"remove {entry.path}", files.Remove(entry.path), back)
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _texts(changes: t.Iterable[tuple[Entry, files.State | None]]) -> t.Iterator[str]:
+def _texts(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> t.Iterator[str]:
     """The two states of the entries that change, for the diff."""
     from . import file_texts  # most runs change no file
 
@@ -223,7 +223,7 @@ def _texts(changes: t.Iterable[tuple[Entry, files.State | None]]) -> t.Iterator[
     return ("\n".join(filter(None, texts)) for texts in zip(*shown))
 
 
-def _why_foreign(entry: Entry, current: files.State) -> str:
+def _why_foreign(entry: ManagedFile, current: files.State) -> str:
     if isinstance(current, files.Content):
         purpose = "it has another purpose, as " if current.text.startswith(HEADING) else ""
         return f"{purpose}its text does not begin with {entry.signature!r}"

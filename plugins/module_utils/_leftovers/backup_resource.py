@@ -14,7 +14,7 @@ from .._core.errors import Invalid, Refusal
 from .._core.plan import Step
 from .._files import files, managed_files
 from .._files.files import Files
-from .._files.managed_files import Entry, ManagedFiles
+from .._files.managed_files import ManagedFile, ManagedFiles
 from .._interfaces import interfaces_backend
 from .._netfilter.iptables import Rule
 from .._platform import process
@@ -102,7 +102,7 @@ class BackupFile:
     def _file(self, text: str) -> ManagedFiles:
         desired = files.Content(text, 0o600) if text else None
         return ManagedFiles(
-            self._backend, [Entry(self.path, desired, self._codec.SIGNATURE)], "backup", "set backup to another folder"
+            self._backend, [ManagedFile(self.path, desired, self._codec.SIGNATURE)], "backup", "set backup to another folder"
         )
 
 

@@ -23,13 +23,13 @@ from .resolved_backend import Dns, Resolved
 class ObservedBridge(t.NamedTuple):
     """dissolution: None if there is no bridge. settings: sysctl keys of the bridge, with their values.
 
-    is_told: whether the DNS of the network interface was set at run time, rather than by its network daemon.
+    has_runtime_dns: whether the DNS of the network interface was set at run time, rather than by its network daemon.
     """
 
     dissolution: Dissolution | None = None
     bridge_dns: Dns = Dns()
     nic_dns: Dns = Dns()
-    is_told: bool = False
+    has_runtime_dns: bool = False
     settings: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class DissolvedBridge:
         dissolution = bridges.dissolution(scene, bridge, nic, left)
         if nic is None:
             return ObservedBridge(dissolution)
-        dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
+        dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_set_at_run_time(nic.number)
         return ObservedBridge(dissolution, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
 
     def plan(self, observed: ObservedBridge) -> Plan:
@@ -118,7 +118,7 @@ class DissolvedBridge:
         # These steps only have an undo, which runs when the bridge exists again and contains the network interface.
         if observed.bridge_dns.servers:
             yield Step(f"set the DNS of {bridge}", None, resolved_backend.Set(bridge, observed.bridge_dns))
-        if observed.is_told:
+        if observed.has_runtime_dns:
             yield Step(f"set the DNS of {nic}", None, resolved_backend.Set(nic, observed.nic_dns))
         for key, value in observed.settings:
             yield Step(f"set {key}", None, Write(key, value))
@@ -127,7 +127,7 @@ class DissolvedBridge:
         yield _step(f"remove {bridge}", dissolution.removal)
         # Last: when a link leaves a bridge, the kernel sends RTM_DELLINK of AF_BRIDGE. resolved takes this for the removal of
         # the link, and forgets the link's DNS.
-        if observed.moves_dns or observed.is_told:
+        if observed.moves_dns or observed.has_runtime_dns:
             use, revert = resolved_backend.Set(nic, observed.desired_dns), resolved_backend.Set(nic, Dns())
             yield Step(f"set the DNS of {nic} to that of {bridge}", use, revert)
 

@@ -18,7 +18,7 @@ def backup(value: str, is_written: bool) -> str:
     """
     path = names.path("backup", value)
     if is_written and not names.is_own(f"{path}/"):
-        raise Invalid("backup", value, names.OWN)
+        raise Invalid("backup", value, names.ALLOWED_FOLDERS)
     return path
 
 

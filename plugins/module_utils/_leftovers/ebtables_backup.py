@@ -14,7 +14,7 @@ from .._cni import cni
 from .._core import fields, names
 from .._core.codec import exactly
 from .._ebtables.ebtables import BACKENDS, TABLES
-from .._netfilter.chain import Place, Removed, Rule
+from .._netfilter.chain import ListedRule, Place, RemovedRules
 from .._routing import neighbour as neighbours
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour
@@ -51,7 +51,7 @@ class File(t.NamedTuple):
 class Run(t.NamedTuple):
     """The objects that one run removed. routes: each with its protocol. boot: the identity of the boot in which it ran."""
 
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedRules, ...] = ()
     files: tuple[File, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[tuple[Route, int], ...] = ()
@@ -120,16 +120,16 @@ def _neighbour(entry: dict[str, t.Any]) -> Neighbour:
     return Neighbour(entry["address"], entry["link"], entry["mac"] and mac(entry["mac"]), entry["state"])
 
 
-def _removed(chain: dict[str, t.Any]) -> Removed:
+def _removed(chain: dict[str, t.Any]) -> RemovedRules:
     keys(chain, *Place._fields, "rules", "removed")
     counters = {int(number): _counters(pair) for number, pair in chain["removed"].items()}
     texts = [exactly(str, text) for text in exactly(list, chain["rules"])]
-    rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
+    rules = tuple(ListedRule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
     if not counters.keys() <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
-    removed = Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
+    removed = RemovedRules(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
     for position in removed.gone:  # the text goes into a script of one rule a line
         if not rules[position].text.isprintable() or shape_of(removed.place, rules[position]) is None:
             raise Damaged(f"{rules[position].text!r} in {removed.place} is no rule of azure-vnet")

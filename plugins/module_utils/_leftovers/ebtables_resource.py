@@ -19,7 +19,7 @@ from .._ebtables.ebtables_backend import Ebtables, PutBack, Take
 from .._files import files
 from .._interfaces import interfaces_backend
 from .._netfilter import chain, chains_backend
-from .._netfilter.chain import Chains, Place, Removed
+from .._netfilter.chain import Chains, Place, RemovedRules
 from .._platform import kernel, library, process
 from .._routing.neighbour import STALE, Neighbour
 from .._routing.route import Route
@@ -29,7 +29,7 @@ from . import state_file
 from .backup import Node, Runs
 from .backup_resource import BackupFile, ObservedBackup
 from .ebtables_backup import File, Run
-from .judge import BRIDGE, CONFIGURATION, HOST_LINK, Evidence, Judge, Verdict, has_shapes, shape_of
+from .judge import BRIDGE, CONFIGURATION, HOST_LINK, Evidence, Judge, LeftoverVerdict, has_shapes, shape_of
 
 NO_TRACE = (
     "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
@@ -81,7 +81,7 @@ class Judged(t.NamedTuple):
     place: Place
     number: int
     text: str
-    verdict: Verdict
+    verdict: LeftoverVerdict
 
     def report(self) -> dict[str, str]:
         return {**self.place._asdict(), "rule": self.text, "reason": str(self.verdict)}
@@ -292,13 +292,13 @@ def _judged(judge: Judge, chains: Chains) -> t.Iterator[Judged]:
                 yield Judged(place, number, rule.text, verdict)
 
 
-def _removed(judged: t.Sequence[Judged], chains: Chains) -> t.Iterator[Removed]:
+def _removed(judged: t.Sequence[Judged], chains: Chains) -> t.Iterator[RemovedRules]:
     gone: dict[Place, set[int]] = {}
     for rule in judged:
         if rule.verdict.is_leftover:
             gone.setdefault(rule.place, set()).add(rule.number)
     for place, numbers in gone.items():
-        yield Removed(place, chains[place], frozenset(numbers))
+        yield RemovedRules(place, chains[place], frozenset(numbers))
 
 
 class ObservedRestoration(t.NamedTuple):
@@ -319,7 +319,7 @@ class Back(t.NamedTuple):
     """
 
     rules: tuple[tuple[Place, str], ...] = ()
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedRules, ...] = ()
     files: tuple[File, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[tuple[Route, int], ...] = ()

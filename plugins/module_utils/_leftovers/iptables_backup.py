@@ -12,8 +12,8 @@ import typing as t
 from .._cni import cni
 from .._core.codec import exactly
 from .._netfilter import iptables
-from .._netfilter.chain import Removed, Rule
-from .._netfilter.iptables import Table, Taken
+from .._netfilter.chain import ListedRule, RemovedRules
+from .._netfilter.iptables import Table, TableRemoval
 from . import azure_leftovers, backup
 from .backup import Backup, Damaged, keys
 
@@ -26,7 +26,7 @@ SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
 class Run(t.NamedTuple):
     """The objects that one run removed. boot: the identity of the boot in which it ran."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[TableRemoval, ...]
     boot: str
 
 
@@ -42,7 +42,7 @@ def from_text(text: str) -> Backup:
     return backup.parsed(text, VERSION, _run)
 
 
-def _packed(table: Taken) -> dict[str, t.Any]:
+def _packed(table: TableRemoval) -> dict[str, t.Any]:
     """Each chain keeps all its rules; ``removed`` has the positions of the removed ones."""
     rules = [
         {"chain": chain.place.chain, "rules": [rule.text for rule in chain.rules], "removed": sorted(chain.gone)}
@@ -56,7 +56,7 @@ def _run(run: dict[str, t.Any]) -> Run:
     return Run(tuple(map(_taken, exactly(list, run["tables"]))), exactly(str, run["boot"]))
 
 
-def _taken(entry: dict[str, t.Any]) -> Taken:
+def _taken(entry: dict[str, t.Any]) -> TableRemoval:
     keys(entry, *Table._fields, "rules", "chains")
     table = iptables.table_at(str(Table(entry["family"], entry["name"], entry["backend"])))
     if table is None:
@@ -65,12 +65,12 @@ def _taken(entry: dict[str, t.Any]) -> Taken:
     for chain in chains:
         if not cni.AZURE_CHAIN.fullmatch(chain):
             raise Damaged(f"{chain!r} is not the name of a chain of azure-vnet")
-    return Taken(table, tuple(_removed(table, chain) for chain in exactly(list, entry["rules"])), chains)
+    return TableRemoval(table, tuple(_removed(table, chain) for chain in exactly(list, entry["rules"])), chains)
 
 
-def _removed(table: Table, entry: dict[str, t.Any]) -> Removed:
+def _removed(table: Table, entry: dict[str, t.Any]) -> RemovedRules:
     keys(entry, "chain", "rules", "removed")
-    rules = tuple(Rule(exactly(str, text)) for text in exactly(list, entry["rules"]))
+    rules = tuple(ListedRule(exactly(str, text)) for text in exactly(list, entry["rules"]))
     gone = frozenset(exactly(int, number) for number in exactly(list, entry["removed"]))
     if not gone <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
@@ -79,4 +79,4 @@ def _removed(table: Table, entry: dict[str, t.Any]) -> Removed:
             iptables.Rule(table, entry["chain"], rules[number].text)
         ):
             raise Damaged(f"{rules[number].text!r} in {table.place(entry['chain'])} is no rule of azure-vnet")
-    return Removed(table.at(exactly(str, entry["chain"])), rules, gone)
+    return RemovedRules(table.at(exactly(str, entry["chain"])), rules, gone)

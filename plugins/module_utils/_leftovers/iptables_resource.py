@@ -14,8 +14,8 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._netfilter import chain, iptables
-from .._netfilter.chain import Place, Removed
-from .._netfilter.iptables import Table, Taken
+from .._netfilter.chain import Place, RemovedRules
+from .._netfilter.iptables import Table, TableRemoval
 from .._netfilter.iptables_backend import Iptables, PutBack, Take
 from .._platform import kernel, process
 from . import azure_leftovers
@@ -81,7 +81,7 @@ class Back(t.NamedTuple):
     """The objects that a plan restores. differences: those that are not restored as they were, and why. left: the runs that
     stay in the backup."""
 
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TableRemoval, ...] = ()
     differences: tuple[str, ...] = ()
     left: tuple[Run, ...] = ()
 
@@ -128,7 +128,7 @@ def _back(observed: ObservedIptablesRestoration) -> Back:
     there = {*now, *(table.at(name) for table, names in chains.items() for name in names)}
     restored = chain.restoration(removals, now, lambda place, rule: _obstacle(place, rule.text, there, observed.addresses))
     taken = [
-        Taken(table, tuple(removed for removed in restored.removed if removed.place.table == str(table)), names)
+        TableRemoval(table, tuple(removed for removed in restored.removed if removed.place.table == str(table)), names)
         for table, names in chains.items()
     ]
     left = [run._replace(taken=tuple(_left(run, restored.barred))) for run in reversed(runs)]
@@ -156,11 +156,11 @@ def _obstacle(place: Place, text: str, there: t.Collection[Place], addresses: t.
     return "the node does not have that address now" if source and source not in addresses else ""
 
 
-def _left(run: Run, barred: t.Mapping[Removed, frozenset[int]]) -> t.Iterator[Taken]:
+def _left(run: Run, barred: t.Mapping[RemovedRules, frozenset[int]]) -> t.Iterator[TableRemoval]:
     for removal in run.taken:
         kept = tuple(removed._replace(gone=barred[removed]) for removed in removal.rules if removed in barred)
         if kept:
-            yield Taken(removal.table, kept)
+            yield TableRemoval(removal.table, kept)
 
 
 def reported(back: Back) -> list[dict[str, str]]:
@@ -176,12 +176,12 @@ def reported(back: Back) -> list[dict[str, str]]:
     ]
 
 
-def _count(removal: Taken) -> str:
+def _count(removal: TableRemoval) -> str:
     rules = sum(len(removed.gone) for removed in removal.rules)
     return f"{rules} rules and {len(removal.chains)} chains"
 
 
-def _shown(removal: Taken) -> str:
+def _shown(removal: TableRemoval) -> str:
     chains = [f"{removal.table}: -N {chain}\n" for chain in removal.chains]
     rules = [
         f"{removal.table}: -A {removed.place.chain} {removed.rules[number].text}\n"

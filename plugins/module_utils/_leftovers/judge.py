@@ -22,7 +22,7 @@ from .._core.fields import Prefix, Unfit
 from .._ebtables import ebtables
 from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface
-from .._netfilter.chain import Chains, Place, Rule
+from .._netfilter.chain import Chains, ListedRule, Place
 from .._routing.neighbour import Neighbour
 from .backup import MAC
 from .state_file import Endpoint, Nic, State
@@ -39,7 +39,7 @@ SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, section 2.7.1
 NODE_LOCAL_DNS = "169.254.20.10"  # ipsToRouteViaHost of the configurations that AKS ships
 
 
-class Verdict(t.NamedTuple):
+class LeftoverVerdict(t.NamedTuple):
     """Whether to remove or keep a rule, a neighbour or a route, and why. verb: REMOVE, KEEP or DOUBTFUL (kept as well)."""
 
     verb: str
@@ -106,7 +106,7 @@ def _by_keys() -> dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]]
 _SHAPES = _by_keys()
 
 
-def shape_of(place: Place, rule: Rule) -> Shape | None:
+def shape_of(place: Place, rule: ListedRule) -> Shape | None:
     """The shape of a rule; None if azure-vnet writes no such rule."""
     return _shape_of(place.table, place.chain, rule.text)
 
@@ -238,7 +238,7 @@ class Judge:
         self._macs_of: dict[str, set[str]] = {}
         for address, mac in self._pairs:
             self._macs_of.setdefault(address, set()).add(mac)
-        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._verdicts: dict[tuple[str, str], LeftoverVerdict] = {}
         self._pods = self._judge_pods()
 
     def _known_nics(self) -> dict[str, set[str]]:
@@ -292,7 +292,7 @@ class Judge:
         by_verdict[KEEP] += [link for link in sorted(self._evidence.ports) if HOST_LINK.fullmatch(link)]
         return by_verdict
 
-    def rule(self, place: Place, rule: Rule) -> Verdict | None:
+    def rule(self, place: Place, rule: ListedRule) -> LeftoverVerdict | None:
         """The verdict on a rule; None if azure-vnet writes no such rule, or was never on the node."""
         shape = self._shapes.get((place, rule.text))
         if shape is None:
@@ -301,15 +301,15 @@ class Judge:
             return self._pod(shape.address, shape.mac)
         return self._node(shape)
 
-    def neighbour(self, neighbour: Neighbour) -> Verdict:
+    def neighbour(self, neighbour: Neighbour) -> LeftoverVerdict:
         """The verdict on a neighbour on one of azure-vnet's bridges."""
         return self._address(neighbour.address, self._macs(neighbour.address, neighbour.mac), self._pairs)
 
-    def route(self, address: str, link: str) -> Verdict:
+    def route(self, address: str, link: str) -> LeftoverVerdict:
         """The verdict on a route to one address by a link of azure-vnet's."""
         macs = self._macs(address, "")
         if HOST_LINK.fullmatch(link) and address in self._owners and address not in self._foreign:
-            return Verdict(KEEP, f"{self._owners[address][0]} has the address")
+            return LeftoverVerdict(KEEP, f"{self._owners[address][0]} has the address")
         return self._address(address, macs, self._pairs)
 
     @property
@@ -319,7 +319,7 @@ class Judge:
         addressed = {interface.mac for interface in self._node_links.values() if interface.addresses}
         return tuple(sorted(self._macs_of_nics & of_node or addressed or of_node))
 
-    def obstacle(self, place: Place, rule: Rule) -> str:
+    def obstacle(self, place: Place, rule: ListedRule) -> str:
         """Why a removed rule must not be restored; empty if it may be restored."""
         shape = shape_of(place, rule)
         if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
@@ -344,7 +344,7 @@ class Judge:
             shape.mac == interface.mac or shape.mac in self._macs_of_nics for interface in interfaces
         )
 
-    def _pod(self, address: str, mac: str) -> Verdict:
+    def _pod(self, address: str, mac: str) -> LeftoverVerdict:
         """Cached, because two rules and the rules for the whole node depend on each pod."""
         if (address, mac) not in self._verdicts:
             self._verdicts[address, mac] = self._address(address, self._macs(address, mac), self._bridged)
@@ -357,29 +357,29 @@ class Judge:
         written = {endpoint.mac for endpoint in self._endpoints.get(address, ())}
         return frozenset(written | self._macs_of.get(address, set())) - {VIRTUAL_MAC}
 
-    def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> Verdict:
+    def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> LeftoverVerdict:
         """The verdict on an object that sends packets for this address to one of these MACs.
 
         traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
         others = self._others(address, macs)
         if others:
-            return Verdict(KEEP, others)
+            return LeftoverVerdict(KEEP, others)
         owners = self._owners.get(address, [])
         serving = [interface for interface in owners if interface.mac in macs]
         if serving:
-            return Verdict(KEEP, f"serves {serving[0]}, which has the address and the MAC {serving[0].mac}")
+            return LeftoverVerdict(KEEP, f"serves {serving[0]}, which has the address and the MAC {serving[0].mac}")
         if owners and macs:
-            return Verdict(REMOVE, f"{owners[0]} has the address now, with the MAC {owners[0].mac}")
+            return LeftoverVerdict(REMOVE, f"{owners[0]} has the address now, with the MAC {owners[0].mac}")
         if address in self._foreign:
-            return Verdict(REMOVE, f"the node reaches the address by {self._foreign[address]} now")
+            return LeftoverVerdict(REMOVE, f"the node reaches the address by {self._foreign[address]} now")
         if self._is_listed(address):
-            return Verdict(REMOVE, "option addresses contains the address")
+            return LeftoverVerdict(REMOVE, "option addresses contains the address")
         living = sorted(macs & self._by_mac.keys())
         if living:
-            return Verdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
+            return LeftoverVerdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
         if owners:
-            return Verdict(DOUBTFUL, f"{owners[0]} has the address, and the MAC that azure-vnet gave it is unknown")
+            return LeftoverVerdict(DOUBTFUL, f"{owners[0]} has the address, and the MAC that azure-vnet gave it is unknown")
         known = [endpoint for endpoint in self._endpoints.get(address, ()) if endpoint.mac in macs]
         if known:
             return self._recorded(known)
@@ -388,8 +388,8 @@ class Judge:
                 f"azure-vnet set up a pod with the MAC {min(macs)} at the address, and no interface has that MAC"
             )
         if macs:
-            return Verdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and the owner of the address is unknown")
-        return Verdict(DOUBTFUL, "the owner of the address is unknown")
+            return LeftoverVerdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and the owner of the address is unknown")
+        return LeftoverVerdict(DOUBTFUL, "the owner of the address is unknown")
 
     def _others(self, address: str, macs: frozenset[str]) -> str:
         """Why an object that sends packets for the address to one of these MACs is correct and not a pod's; empty without
@@ -405,17 +405,17 @@ class Judge:
             )
         return ""
 
-    def _recorded(self, endpoints: t.Sequence[Endpoint]) -> Verdict:
+    def _recorded(self, endpoints: t.Sequence[Endpoint]) -> LeftoverVerdict:
         for endpoint in endpoints:
             if endpoint.host_link in self._node_links:
-                return Verdict(KEEP, f"{endpoint.host_link}, the node's end of {endpoint.pod}'s link, exists")
+                return LeftoverVerdict(KEEP, f"{endpoint.host_link}, the node's end of {endpoint.pod}'s link, exists")
         endpoint = endpoints[0]
         return self._unless_hidden(
             f"azure-vnet's state file has {endpoint.pod} at the address, and no interface has its MAC {endpoint.mac}"
         )
 
-    def _unless_hidden(self, reason: str) -> Verdict:
-        return Verdict(DOUBTFUL, f"{reason}, but {self._hidden}") if self._hidden else Verdict(REMOVE, reason)
+    def _unless_hidden(self, reason: str) -> LeftoverVerdict:
+        return LeftoverVerdict(DOUBTFUL, f"{reason}, but {self._hidden}") if self._hidden else LeftoverVerdict(REMOVE, reason)
 
     def _is_listed(self, address: str) -> bool:
         packed = fields.address(address)[1]
@@ -424,18 +424,20 @@ class Judge:
             for base, length in self._evidence.addresses
         )
 
-    def _node(self, shape: Shape) -> Verdict:
+    def _node(self, shape: Shape) -> LeftoverVerdict:
         """The verdict on a rule for the whole node, which is removed with the last of azure-vnet's pods."""
         if not self._is_azures(shape):
-            return Verdict(DOUBTFUL, "it looks like a rule of azure-vnet, but may belong to another program")
+            return LeftoverVerdict(DOUBTFUL, "it looks like a rule of azure-vnet, but may belong to another program")
         living, unsure = self._pods[KEEP], self._pods[DOUBTFUL]
         if living:
-            return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
+            return LeftoverVerdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
         if unsure:
-            return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists")
+            return LeftoverVerdict(
+                DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists"
+            )
         if self._hidden:
-            return Verdict(DOUBTFUL, self._hidden)
-        return Verdict(REMOVE, "no pod of azure-vnet is left")
+            return LeftoverVerdict(DOUBTFUL, self._hidden)
+        return LeftoverVerdict(REMOVE, "no pod of azure-vnet is left")
 
     def _is_azures(self, shape: Shape) -> bool:
         evidence = self._evidence

@@ -13,7 +13,7 @@ from .._core import fields, names
 from .._core.codec import exactly
 from . import azure_leftovers, backup, bridge
 from .backup import Backup, Damaged, keys, mac, number
-from .removed_link import End, Gateway, Removed
+from .removed_link import End, Gateway, RemovedLink
 
 VERSION = 1
 MADE_BY = "kubenode.datapath.ebtables_cleanup, links"
@@ -27,7 +27,7 @@ LARGEST_INDEX = 2**31 - 1
 class Run(t.NamedTuple):
     """The objects that one run removed. boot: the identity of the boot in which it ran."""
 
-    links: tuple[Removed, ...]
+    links: tuple[RemovedLink, ...]
     gateways: tuple[Gateway, ...]
     boot: str
 
@@ -53,12 +53,12 @@ def _run(run: dict[str, t.Any]) -> Run:
     return Run(links, tuple(map(_gateway, exactly(list, run["gateways"]))), exactly(str, run["boot"]))
 
 
-def _removed(entry: dict[str, t.Any]) -> Removed:
-    keys(entry, *Removed._fields)
+def _removed(entry: dict[str, t.Any]) -> RemovedLink:
+    keys(entry, *RemovedLink._fields)
     ends = tuple(map(_end, exactly(list, entry["ends"])))
     if tuple(end.name for end in ends) not in ((azure_leftovers.NAT_BRIDGE,), *PAIR):
         raise Damaged(f"{', '.join(end.name for end in ends)} is not a link of azure-vnet")
-    return Removed(
+    return RemovedLink(
         ends,
         tuple(_name(port) for port in exactly(list, entry["ports"])),
         tuple(_address(*exactly(list, pair)) for pair in exactly(list, entry["addresses"])),

@@ -20,7 +20,7 @@ from . import azure_leftovers, bridge, removed_link
 from .backup_resource import BackupFile, Backups, Look, ObservedBackup
 from .leftover import ADDRESS, CHAIN, LINK, RULE, Leftover, findings
 from .links_backup import Run
-from .removed_link import Gateway, Removed
+from .removed_link import Gateway, RemovedLink
 
 NAME = "azure-vnet's links and addresses"
 
@@ -109,7 +109,7 @@ class Back(t.NamedTuple):
     """The objects that a plan restores. differences: those that are not restored, and why. left: the runs that stay in the
     backup."""
 
-    links: tuple[Removed, ...] = ()
+    links: tuple[RemovedLink, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     differences: tuple[str, ...] = ()
     left: tuple[Run, ...] = ()
@@ -166,7 +166,7 @@ def _back(observed: ObservedLinksRestoration) -> Back:
     there = {*existing}
     names = {link.number: link.name for link in observed.scene.links}
     holders = {str(address).partition("/")[0]: names[address.link] for address in observed.scene.addresses}
-    back: list[Removed] = []
+    back: list[RemovedLink] = []
     gateways: list[Gateway] = []
     left: list[Run] = []
     for run in runs:
@@ -203,7 +203,7 @@ def _back(observed: ObservedLinksRestoration) -> Back:
     return Back(tuple(back), tuple(dict.fromkeys(gateways)), tuple(differences), tuple(left))
 
 
-def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
+def _numbers(scene: Scene, created: t.Iterable[RemovedLink]) -> dict[str, int]:
     """The index of each link by its name. A link gets its former index, or a new one if another link has that now."""
     numbers = {link.name: link.number for link in scene.links}
     ends = [end for link in created for end in link.ends if end.name not in numbers]
@@ -230,7 +230,7 @@ def _ending(gateway: Gateway, messages: tuple[Message, ...]) -> Step:
     return Step(f"remove {gateway.address} from {gateway.link}", removal, removal.inverse())
 
 
-def _shown(removed: t.Iterable[Removed], gateways: t.Iterable[Gateway]) -> str:
+def _shown(removed: t.Iterable[RemovedLink], gateways: t.Iterable[Gateway]) -> str:
     lines = []
     for link in removed:
         lines.append(f"ip link {link.name}" + (f" peer {link.ends[1].name}" if len(link.ends) > 1 else " type bridge"))

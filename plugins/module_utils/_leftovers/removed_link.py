@@ -31,7 +31,7 @@ class End(t.NamedTuple):
     master: str
 
 
-class Removed(t.NamedTuple):
+class RemovedLink(t.NamedTuple):
     """A link that was removed, with the objects that the kernel removed with it.
 
     ends: a bridge alone, or both ends of a veth pair. ports: names of links that were in the bridge and still exist.
@@ -58,7 +58,7 @@ class Gateway(t.NamedTuple):
     flags: int
 
 
-def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> Removed:
+def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> RemovedLink:
     """A link as the backup keeps it. peer: the name of the other end of a veth pair, or empty. going: all links that are
     removed."""
     by_name = {link.name: link for link in scene.links}
@@ -66,7 +66,7 @@ def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settin
     names = {other.number: other.name for other in scene.links}
     addresses = [address for address in scene.addresses if address.link == link.number and not address.is_links_own]
     neighbours = [neighbour for neighbour in scene.neighbours if neighbour.link == link.number and neighbour.is_permanent]
-    return Removed(
+    return RemovedLink(
         tuple(_end(by_name[end], names) for end in (name, peer) if end),
         tuple(port.name for port in scene.links if port.master == link.number and port.name not in going),
         tuple((str(address), _flags(address)) for address in addresses),
@@ -96,7 +96,7 @@ def _flags(address: link_message.Address) -> int:
     return address.flags & ~link_message.MANAGED
 
 
-def creation(former: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
+def creation(former: RemovedLink, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
     """The messages that create a link with everything that it had. numbers: indexes by name, also of links to be created.
 
     scene: the node. Objects that a killed run has created already are left out.
@@ -125,12 +125,12 @@ def creation(former: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHE
     return tuple(messages)
 
 
-def deletion(former: Removed, numbers: t.Mapping[str, int]) -> Message:
+def deletion(former: RemovedLink, numbers: t.Mapping[str, int]) -> Message:
     """Removes a link. The kernel removes the link's objects with it, so that a killed run leaves all of them or none."""
     return Message(f"remove {former.name}", _link(former.ends[0], numbers).delete(), None)
 
 
-def is_of(former: Removed, link: Link) -> bool:
+def is_of(former: RemovedLink, link: Link) -> bool:
     """Whether an existing link is one of those that were removed, by name and MAC."""
     return (link.name, link.mac.hex(":")) in {(end.name, end.mac) for end in former.ends}
 

@@ -15,7 +15,7 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import process
 
-TOLD = "/run/systemd/resolve/netif"  # one file for each link whose DNS was set at run time
+RUNTIME_SETTINGS = "/run/systemd/resolve/netif"  # one file for each link whose DNS was set at run time
 RUNNING = "/run/systemd/resolve/resolv.conf"  # resolved writes it when it starts
 
 PATIENCE, PAUSE = 2.0, 0.1  # seconds
@@ -59,9 +59,9 @@ class Resolved(UndoBackend):
         _link, _colon, words = done.stdout.partition("): ")
         return tuple(words.split()) if done.rc == 0 else ()
 
-    def is_told(self, index: int) -> bool:
+    def is_set_at_run_time(self, index: int) -> bool:
         """Whether the link's DNS was set at run time. resolved keeps such a setting across its restarts, in a file."""
-        return os.path.exists(f"{TOLD}/{index}")
+        return os.path.exists(f"{RUNTIME_SETTINGS}/{index}")
 
     def perform(self, operation: Set) -> None:
         """Raises Failure with what resolvectl printed.

@@ -20,7 +20,7 @@ from .._boot.rehearsed_unit import RehearsedUnit
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Plane, Resource
 from .._files import files
-from .._files.managed_files import HEADING, Entry, text
+from .._files.managed_files import HEADING, ManagedFile, text
 from .._routing import policy
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
@@ -130,7 +130,7 @@ class BootPolicy:
         named = f"# For policy routes of protocol {self._protocol}.\n"
         program = named + archive("_listener.listener_program") if is_desired else ""
 
-        def entries(at: str, is_here: bool) -> list[Entry]:
+        def entries(at: str, is_here: bool) -> list[ManagedFile]:
             """Each text begins with the protocol, so that a run never takes another protocol's file for its own."""
             is_there = is_desired and is_here
             return [

@@ -43,7 +43,7 @@ CAUSES = 5  # that are logged; a script that starts a process for each rule give
 LOST = ChangeEvent("messages of the kernel were lost")
 OTHER_POLICY = ChangeEvent("a run put another policy in force")
 PENDING = ChangeEvent("a run held the lock")
-ASKED = ChangeEvent("the cloud's metadata says so")
+METADATA_CHANGED = ChangeEvent("the cloud's metadata says so")
 SLOW_END = 9.0  # seconds; with the second that systemd waits (RestartSec=), ten between a failure and the next start
 WARNING = "<4>"  # for the journal, sd-daemon(3)
 
@@ -215,7 +215,7 @@ class Listener:
         verb, asking = LOAD, self._metadata_poll.due
         if asking is not None and asking <= time.monotonic():
             verb = ASK if self._is_ready else BOOT
-            self._causes.setdefault(ASKED, "")
+            self._causes.setdefault(METADATA_CHANGED, "")
         self._load = _Load(verb, self._protocol, self._path, self._causes, self._noted)
         self._loader = self._load.pid
         self._poll.register(self._load, select.POLLIN)

@@ -108,7 +108,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     # Before the record is read, so that the listener notices a record that replaces it from now on.
     version = watched_file_backend.version(record(protocol))
     (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
-    current = readiness.Surroundings(backend.rules(), backend.routes(), {})
+    current = readiness.KernelState(backend.rules(), backend.routes(), {})
     states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, current))}
     ready = readiness.split(desired, current._replace(links={name: up for name, (index, up) in states.items() if index}))
     live = LivePolicy(backend, ready.policy)

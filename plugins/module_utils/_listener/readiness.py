@@ -30,7 +30,7 @@ class Ready(t.NamedTuple):
     waiting: tuple[tuple[Rule | Route, str], ...] = ()
 
 
-class Surroundings(t.NamedTuple):
+class KernelState(t.NamedTuple):
     """rules, routes: all in the kernel, foreign ones included. links: by name, whether the link is up."""
 
     rules: t.Sequence[Owned]
@@ -38,7 +38,7 @@ class Surroundings(t.NamedTuple):
     links: t.Mapping[str, bool]
 
 
-def split(desired: Policy, there: Surroundings) -> Ready:
+def split(desired: Policy, there: KernelState) -> Ready:
     """Splits the desired policy. Rules and routes that the kernel has already never wait, even if their owner is foreign."""
     of_routes = _RouteObstacles(desired, there).all()
     of_rules = _rule_obstacles(desired, there, of_routes)
@@ -50,7 +50,7 @@ def split(desired: Policy, there: Surroundings) -> Ready:
     return Ready(policy, tuple((item, reason) for item, reason in obstacles if reason))
 
 
-def links(desired: Policy, there: Surroundings) -> set[str]:
+def links(desired: Policy, there: KernelState) -> set[str]:
     """The links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
     neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
     names: set[str] = set()
@@ -61,7 +61,7 @@ def links(desired: Policy, there: Surroundings) -> set[str]:
 
 
 class _RouteObstacles:
-    def __init__(self, desired: Policy, there: Surroundings) -> None:
+    def __init__(self, desired: Policy, there: KernelState) -> None:
         self._desired = desired.routes or ()
         self._links = there.links
         self._current = {route for route, _protocol in there.routes}
@@ -110,7 +110,7 @@ def _unbound(route: Route) -> Route:
     return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
 
 
-def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
+def _rule_obstacles(desired: Policy, there: KernelState, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
     """By rule, the reason why it waits; empty if it can be loaded.
 
     A rule waits while its table is empty because the table's routes wait. A goto rule waits for the rule that it leads to.

@@ -13,7 +13,7 @@ import typing as t
 Counters = tuple[int, int]  # packets, bytes
 
 
-class Rule(t.NamedTuple):
+class ListedRule(t.NamedTuple):
     """A rule of a chain: its text after ``-A CHAIN``, as the tool printed it."""
 
     text: str
@@ -31,14 +31,14 @@ class Place(t.NamedTuple):
         return f"{self.backend} {self.table} {self.chain}"
 
 
-Chains = t.Mapping[Place, tuple[Rule, ...]]
+Chains = t.Mapping[Place, tuple[ListedRule, ...]]
 
 
-class Removed(t.NamedTuple):
+class RemovedRules(t.NamedTuple):
     """Rules that were removed from a chain. rules: the chain before; gone: the positions of the removed rules in it."""
 
     place: Place
-    rules: tuple[Rule, ...]
+    rules: tuple[ListedRule, ...]
     gone: frozenset[int]
 
     @property
@@ -46,15 +46,15 @@ class Removed(t.NamedTuple):
         return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
 
     @property
-    def uncounted(self) -> Removed:
+    def uncounted(self) -> RemovedRules:
         """The same without counters, which packets change."""
-        return self._replace(rules=tuple(Rule(rule.text) for rule in self.rules))
+        return self._replace(rules=tuple(ListedRule(rule.text) for rule in self.rules))
 
-    def without(self, numbers: t.Collection[int]) -> Removed:
+    def without(self, numbers: t.Collection[int]) -> RemovedRules:
         """The same removal from a chain that never had the rules at these positions."""
         kept = [number for number in range(len(self.rules)) if number not in numbers]
         gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
-        return Removed(self.place, tuple(self.rules[number] for number in kept), gone)
+        return RemovedRules(self.place, tuple(self.rules[number] for number in kept), gone)
 
 
 class Merge(t.NamedTuple):
@@ -65,7 +65,7 @@ class Merge(t.NamedTuple):
     moved: whether the other rules have changed since, so that a restored rule may have other neighbours.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ListedRule, ...]
     added: tuple[int, ...]
     present: tuple[str, ...]
     moved: bool
@@ -76,11 +76,11 @@ class Merge(t.NamedTuple):
         return frozenset(self.rules[position].text for position in self.added)
 
 
-def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
+def put_back(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
     """Inserts each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
     texts, left = [rule.text for rule in now], removed.left
     there, stayed = set(texts), set(left)
-    after: dict[int, list[Rule]] = {}
+    after: dict[int, list[ListedRule]] = {}
     position, present = 0, []
     for number, rule in enumerate(removed.rules):
         if number not in removed.gone:
@@ -89,7 +89,7 @@ def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
             present.append(rule.text)
         else:
             after.setdefault(position, []).append(rule)
-    rules: list[Rule] = []
+    rules: list[ListedRule] = []
     added: list[int] = []
     for place in range(len(now) + 1):
         back = after.get(place, [])
@@ -98,14 +98,14 @@ def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
     return Merge(tuple(rules), tuple(added), tuple(present), tuple(texts) != left)
 
 
-def is_put_back(now: t.Sequence[Rule], removed: Removed, merge: Merge) -> bool:
+def is_put_back(now: t.Sequence[ListedRule], removed: RemovedRules, merge: Merge) -> bool:
     """Whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
     known = {rule.text for rule in removed.rules}
     desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
     return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
 
 
-def is_there_once(now: t.Sequence[Rule], merge: Merge) -> bool:
+def is_there_once(now: t.Sequence[ListedRule], merge: Merge) -> bool:
     """Whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
     there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
     return all(there[text] == restored[text] for text in merge.texts)
@@ -129,12 +129,14 @@ class Restoration(t.NamedTuple):
     """
 
     rules: tuple[tuple[Place, str], ...]
-    removed: tuple[Removed, ...]
-    barred: t.Mapping[Removed, frozenset[int]]
+    removed: tuple[RemovedRules, ...]
+    barred: t.Mapping[RemovedRules, frozenset[int]]
     differences: tuple[str, ...]
 
 
-def restoration(removals: t.Sequence[Removed], chains: Chains, obstacle: t.Callable[[Place, Rule], str]) -> Restoration:
+def restoration(
+    removals: t.Sequence[RemovedRules], chains: Chains, obstacle: t.Callable[[Place, ListedRule], str]
+) -> Restoration:
     """Undoes the removals. If several removed the same rule, the oldest determines its position.
 
     removals: newest first. chains: their rules now. obstacle: tells why a rule must not be restored, or nothing.
@@ -142,8 +144,8 @@ def restoration(removals: t.Sequence[Removed], chains: Chains, obstacle: t.Calla
     now = dict(chains)
     oldest = {(removal.place, removal.rules[number].text): removal for removal in removals for number in removal.gone}
     rules: list[tuple[Place, str]] = []
-    removed: list[Removed] = []
-    barred: dict[Removed, frozenset[int]] = {}
+    removed: list[RemovedRules] = []
+    barred: dict[RemovedRules, frozenset[int]] = {}
     differences: list[str] = []
     for taken in removals:
         place = taken.place

@@ -11,8 +11,7 @@ import re
 import shlex
 import typing as t
 
-from .chain import Place, Removed, put_back
-from .chain import Rule as ListedRule
+from .chain import ListedRule, Place, RemovedRules, put_back
 
 PROGRAMS = {"ip": "iptables", "ip6": "ip6tables"}
 
@@ -40,12 +39,12 @@ class Table(t.NamedTuple):
         return f"{PROGRAMS[self.family]}-{self.backend} -w -t {self.name}"
 
 
-class Taken(t.NamedTuple):
+class TableRemoval(t.NamedTuple):
     """Objects that are removed from a table. rules: by chain, with all rules of the chain. chains: names of chains that are then
     empty."""
 
     table: Table
-    rules: tuple[Removed, ...] = ()
+    rules: tuple[RemovedRules, ...] = ()
     chains: tuple[str, ...] = ()
 
 
@@ -78,7 +77,7 @@ Meaning = t.Mapping[str, str]
 Chains = t.Mapping[str, tuple[ListedRule, ...]]  # of one table
 
 
-def removal(taken: Taken, now: Chains) -> str:
+def removal(taken: TableRemoval, now: Chains) -> str:
     """The script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains.
 
     now: the chains of the table. Rules and chains that do not exist are left out, and chains in which other rules are. Empty if
@@ -96,7 +95,7 @@ def removal(taken: Taken, now: Chains) -> str:
     return _script(taken.table, lines) if lines else ""
 
 
-def restoration(taken: Taken, now: Chains) -> str:
+def restoration(taken: TableRemoval, now: Chains) -> str:
     """The script that restores them beside their former neighbours, all or none; empty if all are there.
 
     now: the rules of each chain of the table. Rules and chains that exist are left.
@@ -172,7 +171,9 @@ def target(text: str) -> str:
     return values.get("-j", values.get("-g", ""))
 
 
-def taken(rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:
+def taken(
+    rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]
+) -> list[TableRemoval]:
     """The objects to remove, by table. rules: place and text of each rule; names: of chains; listed: all rules of their
     tables."""
     wanted = {*rules}
@@ -185,16 +186,16 @@ def taken(rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str
     return [
         of_table
         for table in dict.fromkeys((*rules_of, *chains_of))
-        if (of_table := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != Taken(table)
+        if (of_table := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != TableRemoval(table)
     ]
 
 
 def _taken(
     table: Table, chains: t.Mapping[str, t.Sequence[Rule]], names: t.Iterable[str], wanted: t.AbstractSet[tuple[str, str]]
-) -> Taken:
+) -> TableRemoval:
     removed = []
     for chain, its in chains.items():
         gone = frozenset(number for number, rule in enumerate(its) if (rule.place, rule.text) in wanted)
         if gone:
-            removed.append(Removed(table.at(chain), tuple(ListedRule(rule.text) for rule in its), gone))
-    return Taken(table, tuple(removed), tuple(names))
+            removed.append(RemovedRules(table.at(chain), tuple(ListedRule(rule.text) for rule in its), gone))
+    return TableRemoval(table, tuple(removed), tuple(names))

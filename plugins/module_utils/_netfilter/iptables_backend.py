@@ -16,19 +16,19 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import process
 from . import chain, chains_backend, iptables
-from .iptables import PROGRAMS, Rule, Table, Taken, rules
+from .iptables import PROGRAMS, Rule, Table, TableRemoval, rules
 
 
 class Take(t.NamedTuple):
     """Remove rules, and chains that are then empty, from a table, all or none."""
 
-    taken: Taken
+    taken: TableRemoval
 
 
 class PutBack(t.NamedTuple):
     """Restore removed rules beside their former neighbours, and removed chains, all or none. What exists already is left."""
 
-    taken: Taken
+    taken: TableRemoval
 
 
 Operation = t.Union[Take, PutBack]
@@ -38,7 +38,7 @@ class Iptables(UndoBackend):
     """The backend of these operations. run: starts programs."""
 
     OPERATIONS = t.get_args(Operation)
-    VALUES = (Table, Taken, chain.Removed, chain.Place, chain.Rule)
+    VALUES = (Table, TableRemoval, chain.RemovedRules, chain.Place, chain.ListedRule)
 
     @classmethod
     def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Iptables:

@@ -114,7 +114,7 @@ def delete_connections() -> None:
     _ask([message(DELETE_CONNECTIONS, wire.ACK, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))])
 
 
-class Rule(t.NamedTuple):
+class EncodedRule(t.NamedTuple):
     """A rule as the kernel lists it. handle: the kernel never reuses it within the table. encoding: the expressions.
 
     userdata: what the program that added the rule has stored with it, such as a comment.
@@ -126,12 +126,12 @@ class Rule(t.NamedTuple):
     userdata: bytes = b""
 
 
-def rules(family: str, table: str) -> list[Rule]:
+def rules(family: str, table: str) -> list[EncodedRule]:
     """A table's rules, chain by chain, in order; empty if there is no table. Raises Failure if they change at every attempt."""
     bodies = wire.dump(GET_RULE, _of_table(family, table), f"the rules of table {family} {table}", _open)
     listed = (attributes(body, 4) for body in bodies)
     return [
-        Rule(
+        EncodedRule(
             attrs[RULE_CHAIN].rstrip(b"\0").decode(),
             int.from_bytes(attrs[RULE_HANDLE], "big"),
             attrs.get(RULE_EXPRESSIONS, b""),

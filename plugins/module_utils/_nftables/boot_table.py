@@ -12,7 +12,7 @@ import typing as t
 from .._boot import boot_files
 from .._core.plan import Resource
 from .._files import files
-from .._files.managed_files import Entry, text
+from .._files.managed_files import ManagedFile, text
 from .._systemd import units
 from .._systemd.boot_unit import BootUnit
 from .._systemd.enabled_unit import EnabledUnit
@@ -76,7 +76,7 @@ class BootTable:
         """
         unit = self._unit(condition)
 
-        def entries(path: str, is_here: bool) -> list[Entry]:
+        def entries(path: str, is_here: bool) -> list[ManagedFile]:
             return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)
 
         is_desired = script is not None
@@ -91,7 +91,7 @@ class BootTable:
 
         return [timer, RehearsedUnit(arriving, enabled, unit), leaving]
 
-    def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[Entry]:
+    def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[ManagedFile]:
         """Each file begins with the table's name, so that a run for one table does not claim another table's file."""
         named = f"# For table {self._family} {self._table}.\n"
         return [

@@ -16,7 +16,7 @@ from functools import partial
 from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource
-from .._platform.node_mode import Verdict
+from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
 from .._profiles import composition, mode_backend, option
@@ -35,7 +35,7 @@ class Transaction(t.NamedTuple):
     """
 
     steps: t.Sequence[Step]
-    verdict: Verdict
+    verdict: ModeVerdict
     node: t.Mapping[str, t.Any]
     accepts_later: bool
 

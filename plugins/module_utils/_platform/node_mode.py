@@ -40,7 +40,7 @@ done
 test ! -d /proc/1/root/run/systemd/system || echo systemd"""
 
 
-class Verdict(t.NamedTuple):
+class ModeVerdict(t.NamedTuple):
     is_image: bool
     reason: str
 
@@ -67,31 +67,31 @@ class Answer(t.NamedTuple):
     has_systemd: bool = False
 
 
-def by_controller(mode: str, transport: str, variables: t.Container[str]) -> Verdict | None:
+def by_controller(mode: str, transport: str, variables: t.Container[str]) -> ModeVerdict | None:
     """The verdict without asking the node; None if the node must be asked. transport: the connection plugin's name."""
     if mode == "runtime":
-        return Verdict(False, "A running node: mode says so.")
+        return ModeVerdict(False, "A running node: mode says so.")
     if mode == "image":
-        return Verdict(True, "An image: mode says so.")
+        return ModeVerdict(True, "An image: mode says so.")
     if BUILDS.search(transport):
-        return Verdict(True, f"An image: the connection is {transport}.")
+        return ModeVerdict(True, f"An image: the connection is {transport}.")
     if any(name in variables for name in PACKER):
-        return Verdict(True, "An image: Packer builds it.")
+        return ModeVerdict(True, "An image: Packer builds it.")
     return None
 
 
-def by_node(node: Answer, transport: str) -> Verdict:
+def by_node(node: Answer, transport: str) -> ModeVerdict:
     """The verdict from the node's systemd and namespaces."""
     if not node.has_proc:
-        return Verdict(True, "An image: it has no /proc.")
+        return ModeVerdict(True, "An image: it has no /proc.")
     if node.state in ANSWERS:
-        return Verdict(False, with_transport("A running node: systemd runs on it.", transport))
+        return ModeVerdict(False, with_transport("A running node: systemd runs on it.", transport))
     if node.has_systemd and node.shared >= SHARED and node.separate & APART:
-        return Verdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
+        return ModeVerdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
     if node.state in (None, "offline"):
-        return Verdict(True, "An image: systemd does not run on it.")
+        return ModeVerdict(True, "An image: systemd does not run on it.")
     said = repr(node.state) if node.state else "nothing"
-    return Verdict(
+    return ModeVerdict(
         True,
         f"An image: `systemctl is-system-running` said {said}, which is no state of a running systemd. If this is a running"
         " node, set mode to runtime.",

@@ -13,10 +13,10 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._platform import node_mode, process
-from .._platform.node_mode import Verdict
+from .._platform.node_mode import ModeVerdict
 
 
-def verdict(mode: str, run: process.Runner) -> Verdict:
+def verdict(mode: str, run: process.Runner) -> ModeVerdict:
     """Whether the host is a running node or an image. mode: the option."""
     return node_mode.by_controller(mode, "", ()) or node_mode.by_node(_answer(run), "")
 

@@ -95,7 +95,7 @@ class LiveReversePath:
         lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
         return [line for line in lines if self._backend.has_applied(line.winner.path, links.get(line.name, 0))]
 
-    def _matters(self, entry: reverse_path.Entry) -> bool:
+    def _matters(self, entry: reverse_path.RecordEntry) -> bool:
         """Whether there is a former value to restore, or the link is a desired one, which must stay pinned."""
         return entry.value != entry.before or (self._desired is not None and self._desired.covers(entry.name))
 

@@ -235,7 +235,7 @@ def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
 # The immediate plane
 
 
-class Entry(t.NamedTuple):
+class RecordEntry(t.NamedTuple):
     """The values that this collection has written to one setting during this boot.
 
     ifindex: the link's index; 0 for conf/all and conf/default.
@@ -258,10 +258,10 @@ class Entry(t.NamedTuple):
         return current in (self.value, self.next)
 
 
-Record = tuple[Entry, ...]
+Record = tuple[RecordEntry, ...]
 
 
-def record_text(record: t.Iterable[Entry]) -> str | None:
+def record_text(record: t.Iterable[RecordEntry]) -> str | None:
     """The record as lines of JSON; None for an empty one."""
     entries = sorted(record, key=lambda entry: (entry.ifindex, entry.name, entry.holder))
     return "".join(f"{json.dumps(entry._asdict())}\n" for entry in entries) or None
@@ -278,9 +278,9 @@ def unreadable(text: str) -> list[int]:
     return [number for number, line in lines if not line.startswith("#") and _entry_from(line) is None]
 
 
-def _entry_from(line: str) -> Entry | None:
+def _entry_from(line: str) -> RecordEntry | None:
     try:
-        entry = Entry(**json.loads(line))
+        entry = RecordEntry(**json.loads(line))
     except (ValueError, TypeError, RecursionError):
         return None
     are_words = isinstance(entry.name, str) and isinstance(entry.holder, str) and isinstance(entry.named, bool)
@@ -308,19 +308,19 @@ class Settings(t.NamedTuple):
     def ifindex(self, name: str) -> int:
         return self.links.get(name, 0)
 
-    def entries(self, holder: str) -> dict[str, Entry]:
+    def entries(self, holder: str) -> dict[str, RecordEntry]:
         """The record's entries for current settings, by name: the entry of ``holder``, else another holder's desired value."""
         return {**self.desired_by_others(holder), **self.held(holder)}
 
-    def held(self, holder: str) -> dict[str, Entry]:
+    def held(self, holder: str) -> dict[str, RecordEntry]:
         """The record's entries of ``holder`` for current settings, by name."""
         return self._there(entry for entry in self.record if entry.holder == holder)
 
-    def desired_by_others(self, holder: str) -> dict[str, Entry]:
+    def desired_by_others(self, holder: str) -> dict[str, RecordEntry]:
         """The entries of other holders that name the link, by name. All of them for one link have the same value."""
         return self._there(entry for entry in self.record if entry.named and entry.holder != holder)
 
-    def _there(self, entries: t.Iterable[Entry]) -> dict[str, Entry]:
+    def _there(self, entries: t.Iterable[RecordEntry]) -> dict[str, RecordEntry]:
         """Finds a link's entry by its index, so that a renamed link keeps its pin."""
         known = {entry.ifindex or entry.name: entry for entry in entries}
         return {name: known[identity] for name in self.values for identity in (self.ifindex(name) or name,) if identity in known}
@@ -338,7 +338,7 @@ class Change(t.NamedTuple):
     name: str
     current: int
     desired: int
-    entry: Entry | None
+    entry: RecordEntry | None
 
 
 class Difference(t.NamedTuple):
@@ -395,7 +395,11 @@ class _Target(t.NamedTuple):
 
 
 def _targets(
-    desired: DesiredFilter, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+    desired: DesiredFilter,
+    entries: t.Mapping[str, RecordEntry],
+    ours: t.Mapping[str, RecordEntry],
+    holder: str,
+    settings: Settings,
 ) -> dict[str, _Target]:
     """Targets by name: for the desired links, and for the settings that must change so that the mode is possible there.
 
@@ -429,7 +433,7 @@ def _impossible(desired: DesiredFilter, current: int) -> Refusal:
     )
 
 
-def _claim(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
+def _claim(name: str, target: _Target, holder: str, settings: Settings, old: RecordEntry | None) -> Change | None:
     """The write that gives a setting its target value and pins it; None if the holder has done that already.
 
     A holder that joins others has the same former value as they; the last of them to release the setting restores it.
@@ -438,18 +442,18 @@ def _claim(name: str, target: _Target, holder: str, settings: Settings, old: Ent
     if old and old.holder == holder and old.next is None and old.value == current == target.value:
         return None
     before = old.before if old and old.is_ours(current) else current
-    entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.named)
+    entry = RecordEntry(name, settings.ifindex(name), holder, before, target.value, None, target.named)
     return Change(name, current, target.value, entry)
 
 
-def _conflict(setting: str, desired: int, entry: Entry) -> Refusal:
+def _conflict(setting: str, desired: int, entry: RecordEntry) -> Refusal:
     return Refusal(
         f"{setting} should be {desired}, but the set whose path is {entry.holder} keeps it at {entry.value}."
         " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
     )
 
 
-def _announced(entry: Entry, old: Entry | None) -> Entry:
+def _announced(entry: RecordEntry, old: RecordEntry | None) -> RecordEntry:
     return entry._replace(value=old.value if old else None, next=entry.value)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from .._platform import sysctl_files
-from .reverse_path import ALL, DEFAULT, Entry, Record, Settings, desired_in, key
+from .reverse_path import ALL, DEFAULT, Record, RecordEntry, Settings, desired_in, key
 
 
 class Line(t.NamedTuple):
@@ -57,7 +57,7 @@ def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collecti
         if settings.values.get(name) == winner.number:
             before, desired = _before(name, rest, is_default_ours, settings), desired_by_file[path]
             is_desired = desired is None or desired.covers(name)
-            entries.append(Entry(name, settings.ifindex(name), path, before, winner.number, None, is_desired))
+            entries.append(RecordEntry(name, settings.ifindex(name), path, before, winner.number, None, is_desired))
     return tuple(entries)
 
 

@@ -14,7 +14,7 @@ from .._files import files, managed_files
 from . import units
 from .boot_unit import BootUnit
 from .daemon_reload import with_reload
-from .unit_state import Verdict
+from .unit_state import UnitVerdict
 
 
 class ObservedUnit(t.NamedTuple):
@@ -25,7 +25,7 @@ class ObservedUnit(t.NamedTuple):
 
     groups: tuple[managed_files.ObservedFiles, ...]
     is_managed: bool
-    verdict: Verdict
+    verdict: UnitVerdict
 
 
 class EnabledUnit:
@@ -68,14 +68,14 @@ class EnabledUnit:
 
     def observe(self) -> ObservedUnit:
         is_managed = self._systemd.is_running()
-        verdict = self._verdict() if is_managed else Verdict.INACTIVE
+        verdict = self._verdict() if is_managed else UnitVerdict.INACTIVE
         return ObservedUnit(tuple(group.observe() for group in self._groups), is_managed, verdict)
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> UnitVerdict:
         """Asks systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
         if self._desired and self._starts:
             return self._systemd.verdict(self._unit)
-        return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
+        return UnitVerdict.ACTIVE if self._systemd.is_active(self._unit) else UnitVerdict.INACTIVE
 
     def plan(self, observed: ObservedUnit) -> Plan:
         plans = [group.plan(state) for group, state in zip(self._groups, observed.groups)]
@@ -84,7 +84,7 @@ class EnabledUnit:
             return Plan(placing, *texts(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
-            due = Verdict.ACTIVE if self._desired else Verdict.INACTIVE
+            due = UnitVerdict.ACTIVE if self._desired else UnitVerdict.INACTIVE
             shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
             return Plan(starting, *shown)
         return Plan((*self._before(placing, observed), *placing, *starting), *texts(plans))
@@ -95,19 +95,19 @@ class EnabledUnit:
         The first steps are undone last: the former files are in place again by then, and systemd has read them.
         """
         is_ending = self._starts or not self._desired
-        if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
+        if placing and self._is_resident and is_ending and observed.verdict is UnitVerdict.ACTIVE:
             yield Step(f"restart {self._unit} in its former version", undo=units.Restart(self._unit))
         if placing and self._desired and self._starts and observed.groups[0].states[self.name] is None:
             yield Step(f"stop and unload {self._unit}", undo=units.Forget(self._unit))
 
     def _afterwards(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
         if not self._desired:
-            if placing or observed.verdict is Verdict.ACTIVE:  # a killed run may have removed only the files
+            if placing or observed.verdict is UnitVerdict.ACTIVE:  # a killed run may have removed only the files
                 yield Step(f"stop and unload {self._unit}", units.Forget(self._unit))
-        elif observed.verdict is Verdict.ACTIVE:
+        elif observed.verdict is UnitVerdict.ACTIVE:
             if placing and self._is_resident and self._starts:
                 yield Step(f"restart {self._unit}", units.Restart(self._unit))
-        elif self._starts and (placing or observed.verdict not in (Verdict.SKIPPED, Verdict.QUEUED)):
+        elif self._starts and (placing or observed.verdict not in (UnitVerdict.SKIPPED, UnitVerdict.QUEUED)):
             undo = units.Forget(self._unit) if self._is_resident else None
             yield Step(f"start {self._unit}", units.Start(self._unit), undo)
 

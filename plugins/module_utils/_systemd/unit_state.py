@@ -11,7 +11,7 @@ import enum
 import typing as t
 
 
-class Verdict(enum.Enum):
+class UnitVerdict(enum.Enum):
     """ACTIVE: it was started and did not fail.
 
     SKIPPED: its ExecCondition= skipped the start, which is as good as ACTIVE. FAILED: its last start failed, even if systemd
@@ -40,17 +40,17 @@ class UnitState(t.NamedTuple):
         return self.job not in ("", "0")
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> UnitVerdict:
         """The verdict by the unit alone. Never QUEUED, which also depends on whether the node is booting."""
         if self.has_job:
-            return Verdict.STARTING
+            return UnitVerdict.STARTING
         if self.active == "failed" or self.waits_to_try_again:
-            return Verdict.FAILED
+            return UnitVerdict.FAILED
         if self.active in ("activating", "deactivating"):
-            return Verdict.STARTING
+            return UnitVerdict.STARTING
         if self.active == "inactive":
-            return Verdict.SKIPPED if self.result == "exec-condition" else Verdict.INACTIVE
-        return Verdict.ACTIVE  # active, reloading and similar states
+            return UnitVerdict.SKIPPED if self.result == "exec-condition" else UnitVerdict.INACTIVE
+        return UnitVerdict.ACTIVE  # active, reloading and similar states
 
     @property
     def waits_to_try_again(self) -> bool:

@@ -19,7 +19,7 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from .boot_unit import LACKS_LIBRARY
-from .unit_state import UnitState, Verdict
+from .unit_state import UnitState, UnitVerdict
 
 FOLDER = "/etc/systemd/system"
 # The folders of units and of the links that enable them, in the order of precedence of systemd.unit(5).
@@ -123,7 +123,7 @@ class Units(UndoBackend):
         """
         return os.path.lexists(f"/run/systemd/units/invocation:{unit}") and kernel.is_own_root()
 
-    def verdict(self, unit: str) -> Verdict:
+    def verdict(self, unit: str) -> UnitVerdict:
         """The result of the unit's last start. Waits for a start that is in progress.
 
         QUEUED if the start cannot end before the node has booted. STARTING if it has not ended within ``patience``. Starts no
@@ -131,17 +131,17 @@ class Units(UndoBackend):
         """
         return self.settled(unit)[0]
 
-    def settled(self, unit: str) -> tuple[Verdict, UnitState]:
+    def settled(self, unit: str) -> tuple[UnitVerdict, UnitState]:
         """The verdict, and the state of the unit that it was taken from."""
         began = time.monotonic()
         pause = PAUSES[0]
         while True:
             state = self.state(unit)
             waited = time.monotonic() - began
-            if state.verdict is not Verdict.STARTING or waited >= self.patience:
+            if state.verdict is not UnitVerdict.STARTING or waited >= self.patience:
                 return state.verdict, state
             if state.waits_in_queue and waited >= GRACE and self._is_booting():
-                return Verdict.QUEUED, state
+                return UnitVerdict.QUEUED, state
             time.sleep(pause)
             pause = min(2 * pause, PAUSES[1])
 
@@ -213,20 +213,20 @@ def _start(systemd: Units, operation: Start | Restart) -> None:
     is_anew = isinstance(operation, Restart) or systemd.state(unit).waits_to_try_again
     systemd.systemctl("--no-block", "restart" if is_anew else "start", unit)
     verdict, state = systemd.settled(unit)
-    if verdict is Verdict.QUEUED:
+    if verdict is UnitVerdict.QUEUED:
         systemd.warn(
             f"{unit} is enabled, and its start is queued, but was not seen: the node is still booting, and systemd starts"
             f" the unit after the units that come before it. Run again after the boot, or see `systemctl status {unit}`."
         )
-    elif verdict not in (Verdict.ACTIVE, Verdict.SKIPPED):
+    elif verdict not in (UnitVerdict.ACTIVE, UnitVerdict.SKIPPED):
         raise Failure(
             f"{unit} was started and should be active, but is {state}{_limit(systemd, verdict)}. {_last_lines(systemd, unit)}."
             f" See `systemctl status {unit}`, also for drop-ins, and `systemctl list-jobs`"
         )
 
 
-def _limit(systemd: Units, verdict: Verdict) -> str:
-    return f" after {systemd.patience:g} s" if verdict is Verdict.STARTING else ""
+def _limit(systemd: Units, verdict: UnitVerdict) -> str:
+    return f" after {systemd.patience:g} s" if verdict is UnitVerdict.STARTING else ""
 
 
 def _last_lines(systemd: Units, unit: str) -> str:

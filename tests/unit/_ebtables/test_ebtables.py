@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables_backend as backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Owned
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, Place
 
 # A rule as azure-vnet writes it, and as tools list it: ebtables-nft 1.8.7 to 1.8.11, ebtables-legacy 2.0.11 with --Lmac2 and
 # without, and what azure-cnimonitor looked for.
@@ -140,17 +140,17 @@ def test_a_save_of_the_nft_backend_is_read() -> None:
         "nft filter AKS-DEDUP-PROMISC": 1,
         "nft nat PREROUTING": 1,
     }
-    assert chains[Place("nft", "filter", "FORWARD")][0] == Rule(
+    assert chains[Place("nft", "filter", "FORWARD")][0] == ListedRule(
         '--log-level notice --log-prefix "hello -c 1 2" -j CONTINUE', (3, 252)
     )
-    assert chains[Place("nft", "nat", "PREROUTING")] == (Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect", (7, 8)),)
+    assert chains[Place("nft", "nat", "PREROUTING")] == (ListedRule("-p IPv4 --ip-dst 169.254.20.10 -j redirect", (7, 8)),)
 
 
 @pytest.mark.parametrize("text", [LEGACY_LIST, LEGACY_SAVE], ids=["listed", "saved"])
 def test_what_the_legacy_tools_print_is_read(text: str) -> None:
     arp = "-p ARP --arp-op Request --arp-ip-dst 10.240.0.4 -j arpreply --arpreply-mac 00:0d:3a:01:02:03"
     assert ebtables.from_save("legacy", text) == {
-        Place("legacy", "nat", "PREROUTING"): (Rule(arp, (5, 6)), Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect")),
+        Place("legacy", "nat", "PREROUTING"): (ListedRule(arp, (5, 6)), ListedRule("-p IPv4 --ip-dst 169.254.20.10 -j redirect")),
         Place("legacy", "nat", "OUTPUT"): (),
     }
 
@@ -158,8 +158,8 @@ def test_what_the_legacy_tools_print_is_read(text: str) -> None:
 # Which of the kernel's rules a listed rule is
 
 
-def of(number: int) -> Rule:
-    return Rule(f"-p IPv4 -i eth0 --ip-dst 10.0.0.{number} -j dnat --to-dst a2:00:00:00:00:{number:02x}")
+def of(number: int) -> ListedRule:
+    return ListedRule(f"-p IPv4 -i eth0 --ip-dst 10.0.0.{number} -j dnat --to-dst a2:00:00:00:00:{number:02x}")
 
 
 def current(handle: int, number: int) -> Owned:
@@ -241,7 +241,7 @@ def test_the_lock_of_another_program_is_waited_for_and_then_named(tmp_path: Path
 
 
 def test_a_rule_is_put_at_its_position_with_its_counters() -> None:
-    assert ebtables.inserted("FORWARD", 7, Rule("-p ARP -j DROP", (3, 252))) == "-I FORWARD 7 -p ARP -j DROP -c 3 252"
+    assert ebtables.inserted("FORWARD", 7, ListedRule("-p ARP -j DROP", (3, 252))) == "-I FORWARD 7 -p ARP -j DROP -c 3 252"
 
 
 # The bytes that a rule of the kernel must contain to match a listed rule.
@@ -271,7 +271,7 @@ def test_whole_addresses_and_names_of_links_tell_a_rule(text: str) -> None:
 
 
 def test_rules_that_differ_in_one_address_are_not_taken_for_each_other() -> None:
-    rules = [Rule(f"-p IPv4 --ip-dst 10.240.0.{last} -j DROP") for last in (4, 5)]
+    rules = [ListedRule(f"-p IPv4 --ip-dst 10.240.0.{last} -j DROP") for last in (4, 5)]
     kernel = [Owned(7, b"\0" + bytes((10, 240, 0, 5)) + b"\0")]
     assert ebtables.pair(rules, kernel) == [None, 7]
 
@@ -299,11 +299,11 @@ def test_what_is_no_prefix_stays_as_it_is(given: str) -> None:
 
 def test_what_stands_around_the_rules_of_a_listing_is_no_rule() -> None:
     text = "# a comment\nBridge table: nat\n\nBridge chain: IN:OUT, entries: 1, policy: ACCEPT\n# another\n-j DROP  \n"
-    assert ebtables.from_save("legacy", text) == {Place("legacy", "nat", "IN:OUT"): (Rule("-j DROP"),)}
+    assert ebtables.from_save("legacy", text) == {Place("legacy", "nat", "IN:OUT"): (ListedRule("-j DROP"),)}
     assert ebtables.from_save("nft", "rubbish\n*nat\nrubbish too\n:OUTPUT ACCEPT\n") == {Place("nft", "nat", "OUTPUT"): ()}
 
 
 def test_a_rule_without_words_and_one_of_a_chain_that_is_not_listed_are_rules() -> None:
     place = Place("nft", "nat", "MINE")
     for text in ("*nat\n-A MINE\n-A MINE -j DROP -c 7 8\n", "*nat\n[0:0] -A MINE\n[7:8] -A MINE -j DROP\n"):
-        assert ebtables.from_save("nft", text) == {place: (Rule(""), Rule("-j DROP", (7, 8)))}
+        assert ebtables.from_save("nft", text) == {place: (ListedRule(""), ListedRule("-j DROP", (7, 8)))}

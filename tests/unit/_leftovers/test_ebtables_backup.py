@@ -34,14 +34,14 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.ebtab
     RestoredLeftovers,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.judge import Evidence
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, Place, RemovedRules
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
 
 POD, MAC, OTHER_MAC = "10.240.0.32", "a2:96:88:20:cb:c6", "3a:d3:5d:06:09:0f"
-ARP = Rule(f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}", (5, 6))
-DNAT = Rule(f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target ACCEPT", (7, 8))
-RULES = (Rule('--log-prefix "a b" -j CONTINUE'), ARP, DNAT)
+ARP = ListedRule(f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}", (5, 6))
+DNAT = ListedRule(f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target ACCEPT", (7, 8))
+RULES = (ListedRule('--log-prefix "a b" -j CONTINUE'), ARP, DNAT)
 PREROUTING = Place("nft", "nat", "PREROUTING")
 NODE = Node("0123456789abcdef", ("00:0d:3a:01:02:03",))
 STATE_FILE = File("/run/azure-vnet.json", '{"half \udc80', 0o600, (0, 7))
@@ -50,7 +50,7 @@ ROUTE = (Route(IPV4, 254, fields.prefix(POD)[1], scope=LINK, hops=(Hop("azure0")
 NEIGHBOUR = Neighbour(POD, "azure0", MAC)
 RUNS = (
     Run(
-        (Removed(PREROUTING, RULES, frozenset({1, 2})),),
+        (RemovedRules(PREROUTING, RULES, frozenset({1, 2})),),
         (STATE_FILE,),
         (NEIGHBOUR, Neighbour("fd00::1", "azure0", "", FAILED)),
         (
@@ -137,7 +137,7 @@ def test_an_edited_backup_is_damaged(told: str, edit: Callable[[dict[str, Any]],
 
 
 def test_a_chain_of_which_every_rule_was_removed_is_read() -> None:
-    kept = Backup(NODE, (Run((Removed(PREROUTING, RULES[1:], frozenset({0, 1})),)),))
+    kept = Backup(NODE, (Run((RemovedRules(PREROUTING, RULES[1:], frozenset({0, 1})),)),))
     assert ebtables_backup.from_text(ebtables_backup.to_text(kept)) == kept
 
 
@@ -246,6 +246,6 @@ def test_of_an_earlier_boot_the_configuration_alone_is_restored() -> None:
 
 def test_the_nodes_own_rule_is_not_restored_for_a_link_with_another_mac() -> None:
     place = Place("nft", "nat", "POSTROUTING")
-    source = Rule(f"-s Unicast -o azure0 -j snat --to-src {MAC} --snat-arp")
-    back = restored(runs=(Run((Removed(place, (source,), frozenset({0})),), boot="a boot"),))[1]
+    source = ListedRule(f"-s Unicast -o azure0 -j snat --to-src {MAC} --snat-arp")
+    back = restored(runs=(Run((RemovedRules(place, (source,), frozenset({0})),), boot="a boot"),))[1]
     assert texts(back) == [] and f"azure0 has the MAC {NODE.macs[0]} now" in back.differences[0]

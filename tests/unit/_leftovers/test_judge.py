@@ -28,7 +28,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.judge
     Shape,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.state_file import Endpoint, Nic, State
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Chains, Place, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Chains, ListedRule, Place
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text
 
@@ -64,10 +64,10 @@ SHAPES = [
 
 @pytest.mark.parametrize(("place", "text", "shape"), SHAPES, ids=[text for _place, text, _shape in SHAPES])
 def test_a_rule_of_azure_vnet_is_known_by_its_shape_in_its_chain(place: Place, text: str, shape: Shape) -> None:
-    assert judge.shape_of(place, Rule(text)) == shape
-    assert judge.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
+    assert judge.shape_of(place, ListedRule(text)) == shape
+    assert judge.shape_of(place._replace(backend="legacy"), ListedRule(text)) == shape
     for other in (PREROUTING, POSTROUTING, FORWARD, BROUTING):
-        assert other == place or judge.shape_of(other, Rule(text)) is None
+        assert other == place or judge.shape_of(other, ListedRule(text)) is None
 
 
 NO_SHAPES = [
@@ -87,7 +87,7 @@ NO_SHAPES = [
 
 @pytest.mark.parametrize("text", NO_SHAPES)
 def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
-    assert judge.shape_of(PREROUTING, Rule(text)) is None
+    assert judge.shape_of(PREROUTING, ListedRule(text)) is None
 
 
 # State files
@@ -223,8 +223,8 @@ def test_a_cni_configuration_is_azure_vnets_by_its_plugins(text: str, configurat
 
 # Evidence
 
-ARP = Rule(f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}")
-DNAT = Rule(f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target ACCEPT")
+ARP = ListedRule(f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}")
+DNAT = ListedRule(f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target ACCEPT")
 OWN = Interface("", "azure0", NODE_MAC, frozenset({NODE}))
 NIC = Interface("", "eth0", NODE_MAC, frozenset(), "azure0")
 LINK = Interface("", HOST_LINK, "aa:aa:aa:aa:aa:aa", frozenset(), "azure0", 8, 3)
@@ -308,7 +308,7 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
 
 @pytest.mark.parametrize(("found", "verb", "reason"), PODS.values(), ids=PODS.keys())
 @pytest.mark.parametrize("rule", [ARP, DNAT], ids=["ARP reply", "dnat"])
-def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str, reason: str) -> None:
+def test_a_pods_rule_goes_by_the_evidence(rule: ListedRule, found: Evidence, verb: str, reason: str) -> None:
     verdict = Judge(found, {PREROUTING: (ARP, DNAT)}).rule(PREROUTING, rule)
     assert verdict is not None and (verdict.verb, reason in verdict.reason) == (verb, True), verdict
     assert str(verdict).startswith("doubtful: ") == (verb == DOUBTFUL)
@@ -317,8 +317,8 @@ def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str
 @pytest.mark.parametrize("mac", ["00:00:5e:00:01:0a", "00:00:5e:00:02:ff"])
 def test_a_virtual_routers_rule_stays_and_counts_for_no_pod(mac: str) -> None:
     """An interface has the address and another MAC, or keepalived makes an interface with both."""
-    router = Rule(ARP.text.replace(MAC, mac))
-    redirect = Rule("-p IPv4 -j redirect")
+    router = ListedRule(ARP.text.replace(MAC, mac))
+    redirect = ListedRule("-p IPv4 -j redirect")
     of_node = OTHERS._replace(namespace="", link="eth1")
     for interface in (OTHERS, of_node, of_node._replace(link="vrrp.10", mac=mac)):
         judge = Judge(evidence(interface, addresses=LISTED), {PREROUTING: (router,), BROUTING: (redirect,)})
@@ -328,7 +328,7 @@ def test_a_virtual_routers_rule_stays_and_counts_for_no_pod(mac: str) -> None:
 
 
 def test_a_right_rule_counts_for_no_pod() -> None:
-    redirect = Rule("-p IPv4 -j redirect")
+    redirect = ListedRule("-p IPv4 -j redirect")
     found = evidence(neighbours=(Neighbour(POD, "eth1", MAC, 2),))
     verdict = Judge(found, {PREROUTING: (ARP,), BROUTING: (redirect,)}).rule(BROUTING, redirect)
     assert verdict is not None and verdict.verb == REMOVE
@@ -337,7 +337,7 @@ def test_a_right_rule_counts_for_no_pod() -> None:
 def test_of_the_nodes_own_addresses_azure_vnet_answers_for_the_first_alone() -> None:
     virtual = evidence(NIC._replace(addresses=frozenset({"10.240.0.100"})))
     for address, verb in ((NODE, REMOVE), ("10.240.0.100", DOUBTFUL)):
-        own = Rule(ARP.text.replace(POD, address).replace(MAC, NODE_MAC))
+        own = ListedRule(ARP.text.replace(POD, address).replace(MAC, NODE_MAC))
         state = State(nics=(Nic("eth0", NODE_MAC, NODE),))
         verdict = Judge(virtual._replace(states=(state,)), {PREROUTING: (own,)}).rule(PREROUTING, own)
         assert verdict is not None and verdict.verb == verb
@@ -357,7 +357,7 @@ def test_a_namespace_that_could_not_be_read_is_named(unread: tuple[str, ...]) ->
 
 
 def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
-    virtual = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
+    virtual = ListedRule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
     for found, verb in ((evidence(LIVES), KEEP), (evidence(states=(WRITTEN,)), REMOVE), (evidence(), DOUBTFUL)):
         verdict = Judge(found, {PREROUTING: (virtual, DNAT)}).rule(PREROUTING, virtual)
         assert verdict is not None and verdict.verb == verb, verdict
@@ -368,23 +368,23 @@ def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
 
 NODE_RULES = {
     PREROUTING: (
-        Rule(f"-p ARP --arp-op Request --arp-ip-dst {NODE} -j arpreply --arpreply-mac {NODE_MAC}"),
-        Rule("-p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
-        Rule("-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
+        ListedRule(f"-p ARP --arp-op Request --arp-ip-dst {NODE} -j arpreply --arpreply-mac {NODE_MAC}"),
+        ListedRule("-p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
+        ListedRule("-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
     ),
     POSTROUTING: (
-        Rule(f"-s Unicast -o eth0 -j snat --to-src {NODE_MAC} --snat-arp --snat-target ACCEPT"),
-        Rule("-p ARP -o azSnatbr --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
+        ListedRule(f"-s Unicast -o eth0 -j snat --to-src {NODE_MAC} --snat-arp --snat-target ACCEPT"),
+        ListedRule("-p ARP -o azSnatbr --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
     ),
-    FORWARD: (Rule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth0 -j DROP"),),
+    FORWARD: (ListedRule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth0 -j DROP"),),
     BROUTING: (
-        Rule("-p IPv6 --ip6-dst fd00:1::/64 -j ACCEPT"),
-        Rule("-p IPv6 --ip6-dst ff02::1:ff00:0/104 -j ACCEPT"),
-        Rule("-p IPv4 -j redirect"),
-        Rule("-p IPv4 -j redirect"),
-        Rule("-p IPv6 -j redirect"),
-        Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect"),
-        Rule("-p IPv4 --ip-dst 169.254.20.11 -j redirect"),
+        ListedRule("-p IPv6 --ip6-dst fd00:1::/64 -j ACCEPT"),
+        ListedRule("-p IPv6 --ip6-dst ff02::1:ff00:0/104 -j ACCEPT"),
+        ListedRule("-p IPv4 -j redirect"),
+        ListedRule("-p IPv4 -j redirect"),
+        ListedRule("-p IPv6 -j redirect"),
+        ListedRule("-p IPv4 --ip-dst 169.254.20.10 -j redirect"),
+        ListedRule("-p IPv4 --ip-dst 169.254.20.11 -j redirect"),
     ),
 }
 CONFIGURED = AzureVnet(True, "azure0", frozenset({"169.254.20.11"}))
@@ -421,7 +421,7 @@ def test_rules_for_the_whole_node_go_with_the_last_pod(found: Evidence, expected
 
 def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
     """In tunnel mode a pod's ARP reply does not contain the pod's MAC."""
-    virtual = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
+    virtual = ListedRule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
     unsure = evidence(LIVES, states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
 
@@ -433,13 +433,13 @@ def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_does_not_exist() ->
     assert [verdict and verdict.verb for verdict in verdicts] == [*[REMOVE] * 3, DOUBTFUL]
 
 
-def reason(found: Evidence, place: Place, rule: Rule) -> str:
+def reason(found: Evidence, place: Place, rule: ListedRule) -> str:
     verdict = Judge(found, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], rule)}).rule(place, rule)
     return f"{verdict.verb}: {verdict.reason}" if verdict else ""
 
 
 NO_PODS = {"states": (SUBNETS._replace(endpoints=()),), "configurations": (CONFIGURED,)}
-VIRTUAL = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
+VIRTUAL = ListedRule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
 REASONS = {
     "remove: no pod of azure-vnet is left": evidence(**NO_PODS),
     f"keep: serves all pods of azure-vnet, of which {POD} is in use": evidence(LIVES, states=(WRITTEN,)),
@@ -452,11 +452,11 @@ REASONS = {
 
 @pytest.mark.parametrize("told", REASONS)
 def test_the_verdict_on_a_rule_for_the_whole_node_gives_its_reason(told: str) -> None:
-    assert reason(REASONS[told], BROUTING, Rule("-p IPv4 -j redirect")) == told
+    assert reason(REASONS[told], BROUTING, ListedRule("-p IPv4 -j redirect")) == told
 
 
 def test_an_unsure_pod_is_named_by_what_waits_for_it() -> None:
-    redirect = Rule("-p IPv4 -j redirect")
+    redirect = ListedRule("-p IPv4 -j redirect")
     verdict = Judge(evidence(LIVES, **NO_PODS), {PREROUTING: (VIRTUAL,), BROUTING: (redirect,)}).rule(BROUTING, redirect)
     told = f"it may serve {POD}, and it is unknown whether azure-vnet's pod there still exists"
     assert verdict is not None and (verdict.verb, verdict.reason) == (DOUBTFUL, told)
@@ -505,17 +505,17 @@ def test_without_a_trace_of_azure_vnet_no_rule_is_judged(found: Evidence) -> Non
     ids=["bridge", "all", "state file", "configuration"],
 )
 def test_any_trace_of_azure_vnet_tells_whose_a_rule_is(found: Evidence) -> None:
-    assert reason(found, BROUTING, Rule("-p IPv4 -j redirect")).startswith("remove: ")
+    assert reason(found, BROUTING, ListedRule("-p IPv4 -j redirect")).startswith("remove: ")
 
 
 def test_a_drop_of_vlan_frames_is_azure_vnets_by_its_nat_bridge() -> None:
-    drop, nat_bridge = Rule("-p 802_1Q -j DROP"), Interface("", "azSnatbr", OTHER_MAC, frozenset())
+    drop, nat_bridge = ListedRule("-p 802_1Q -j DROP"), Interface("", "azSnatbr", OTHER_MAC, frozenset())
     assert reason(evidence(nat_bridge), PREROUTING, drop) == "remove: no pod of azure-vnet is left"
     assert reason(evidence(), PREROUTING, drop).startswith("doubtful: ")
 
 
 def test_a_tunnel_is_azure_vnets_by_the_bridge_that_a_file_names() -> None:
-    tunnel = Rule("-i podbr -j dnat --to-dst 12:34:56:78:9a:bc")
+    tunnel = ListedRule("-i podbr -j dnat --to-dst 12:34:56:78:9a:bc")
     for found in (
         Evidence(states=(State(bridges=frozenset({"podbr"})),)),
         Evidence(configurations=(AzureVnet(True, "podbr"),)),
@@ -535,32 +535,32 @@ def test_an_interface_in_the_bridge_is_azure_vnets_without_a_file_and_a_pods_lin
         ("eth9", NODE_MAC, False),
     ]
     for name, mac, is_azures in sources:
-        source = Rule(f"-s Unicast -o {name} -j snat --to-src {mac} --snat-arp")
+        source = ListedRule(f"-s Unicast -o {name} -j snat --to-src {mac} --snat-arp")
         verdict = Judge(found, {POSTROUTING: (source,)}).rule(POSTROUTING, source)
         assert verdict is not None and (verdict.verb != DOUBTFUL) == is_azures
-    own = Rule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
+    own = ListedRule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
     verdict = Judge(found._replace(ports=frozenset({"eth0"})), {PREROUTING: (own,)}).rule(PREROUTING, own)
     assert verdict is not None and verdict.verb == REMOVE
     there = evidence(Interface("", "eth9", OTHER_MAC, frozenset({"10.9.9.9"})))
-    others = Rule(own.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
+    others = ListedRule(own.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
     verdict = Judge(there, {PREROUTING: (others,)}).rule(PREROUTING, others)
     assert verdict is not None and verdict.verb == DOUBTFUL
 
 
 OTHERS_RULES = {
     POSTROUTING: (
-        Rule(f"-s Unicast -o eth1 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
-        Rule(f"-s Unicast -o eth0 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
-        Rule("-p ARP -o br0 --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
+        ListedRule(f"-s Unicast -o eth1 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
+        ListedRule(f"-s Unicast -o eth0 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
+        ListedRule("-p ARP -o br0 --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
     ),
     PREROUTING: (
-        Rule("-p ARP -i eth1 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
-        Rule("-i br0 -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
-        Rule(f"-p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst {OTHER_MAC} --dnat-target ACCEPT"),
-        Rule(f"-p ARP --arp-op Request --arp-ip-dst 10.99.0.1 -j arpreply --arpreply-mac {OTHER_MAC}"),
+        ListedRule("-p ARP -i eth1 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
+        ListedRule("-i br0 -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
+        ListedRule(f"-p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst {OTHER_MAC} --dnat-target ACCEPT"),
+        ListedRule(f"-p ARP --arp-op Request --arp-ip-dst 10.99.0.1 -j arpreply --arpreply-mac {OTHER_MAC}"),
     ),
-    FORWARD: (Rule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth1 -j DROP"),),
-    BROUTING: (Rule("-p IPv6 --ip6-dst fd00:2::/64 -j ACCEPT"), Rule("-p IPv4 --ip-dst 10.99.0.1 -j redirect")),
+    FORWARD: (ListedRule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth1 -j DROP"),),
+    BROUTING: (ListedRule("-p IPv6 --ip6-dst fd00:2::/64 -j ACCEPT"), ListedRule("-p IPv4 --ip-dst 10.99.0.1 -j redirect")),
 }
 
 

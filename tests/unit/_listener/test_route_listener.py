@@ -231,7 +231,7 @@ def waits(
     protocol: int = THEIRS,
 ) -> list[str]:
     found = there or policy.Policy()
-    surroundings = readiness.Surroundings(current(found.rules, protocol), current(found.routes, protocol), links or {})
+    surroundings = readiness.KernelState(current(found.rules, protocol), current(found.routes, protocol), links or {})
     ready = readiness.split(full, surroundings)
     assert len(ready.waiting) + len(ready.policy.rules or ()) + len(ready.policy.routes or ()) == len(
         [*(full.rules or ()), *(full.routes or ())]
@@ -317,7 +317,7 @@ def test_links_are_those_of_all_hops() -> None:
         "to": "default",
         "nexthops": [{"via": "10.0.1.1", "dev": "eth1"}, {"via": "10.0.2.1", "dev": "eth2"}],
     }
-    assert readiness.links(desired(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
+    assert readiness.links(desired(None, [several, BLACKHOLE]), readiness.KernelState((), (), {})) == {"eth1", "eth2"}
 
 
 def test_a_listener_that_cannot_ask_systemd_how_often_it_failed_ends_all_the_same(

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import chain
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, Place, RemovedRules
 
 PLACE = Place("nft", "nat", "PREROUTING")
 
 
-def taken(rules: list[str], gone: set[int]) -> Removed:
-    return Removed(PLACE, tuple(map(Rule, rules)), frozenset(gone))
+def taken(rules: list[str], gone: set[int]) -> RemovedRules:
+    return RemovedRules(PLACE, tuple(map(ListedRule, rules)), frozenset(gone))
 
 
 BACK = {
@@ -33,7 +33,7 @@ BACK = {
 
 @pytest.mark.parametrize(("before", "gone", "now", "after", "moved"), BACK.values(), ids=BACK.keys())
 def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], now: str, after: str, moved: bool) -> None:
-    merge = chain.put_back([Rule(text) for text in now], taken(list(before), gone))
+    merge = chain.put_back([ListedRule(text) for text in now], taken(list(before), gone))
     assert ("".join(rule.text for rule in merge.rules), merge.moved) == (after, moved)
     back = sorted(merge.rules[position].text for position in merge.added)
     assert sorted([*back, *merge.present]) == sorted(before[number] for number in gone)
@@ -44,7 +44,7 @@ def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], no
 def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
     """Rules with equal texts are removed together, because they get the same verdict."""
     removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
-    merge = chain.put_back([Rule(text) for text in removed.left], removed)
+    merge = chain.put_back([ListedRule(text) for text in removed.left], removed)
     assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
 
 
@@ -52,7 +52,7 @@ def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: s
 @given(st.lists(st.sampled_from("abcdXYZ")), st.lists(st.sampled_from("abcdef")))
 def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> None:
     removed = taken(texts, {number for number, text in enumerate(texts) if text in "XYZ"})
-    merge = chain.put_back([Rule(text) for text in now], removed)
+    merge = chain.put_back([ListedRule(text) for text in now], removed)
     stayed = [rule.text for position, rule in enumerate(merge.rules) if position not in merge.added]
     assert stayed == now
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
@@ -74,16 +74,16 @@ RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether the chain
 @pytest.mark.parametrize(("now", "is_right", "is_once"), RESTORED.values(), ids=RESTORED)
 def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool, is_once: bool) -> None:
     removed = taken(list("aXbYc"), {1, 3})
-    merge = chain.put_back([Rule(text) for text in "abc"], removed)
+    merge = chain.put_back([ListedRule(text) for text in "abc"], removed)
     assert merge.texts == {"X", "Y"}
-    rules = [Rule(text) for text in now]
+    rules = [ListedRule(text) for text in now]
     assert (chain.is_put_back(rules, removed, merge), chain.is_there_once(rules, merge)) == (is_right, is_once)
 
 
 def test_a_rule_that_another_program_had_added_is_not_asked_for_again() -> None:
     removed = taken(list("aXbYc"), {1, 3})
-    merge = chain.put_back([Rule(text) for text in "Yabc"], removed)
-    assert merge.texts == {"X"} and chain.is_put_back([Rule(text) for text in "YaXbc"], removed, merge)
+    merge = chain.put_back([ListedRule(text) for text in "Yabc"], removed)
+    assert merge.texts == {"X"} and chain.is_put_back([ListedRule(text) for text in "YaXbc"], removed, merge)
 
 
 def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> None:
@@ -104,7 +104,7 @@ REMOVALS = {  # removals, newest first: a chain before, and the rules removed; t
 @pytest.mark.parametrize(("removals", "now", "after"), REMOVALS.values(), ids=REMOVALS)
 def test_runs_are_undone_from_the_newest_to_the_oldest(removals: list[tuple[str, str]], now: str, after: str) -> None:
     taken_of = [taken(list(text), {number for number, one in enumerate(text) if one in gone}) for text, gone in removals]
-    rules = {PLACE: tuple(map(Rule, now))}
+    rules = {PLACE: tuple(map(ListedRule, now))}
     back = chain.restoration(taken_of, rules, lambda place, rule: "because" * (rule.text == "N"))
     for one in back.removed:
         rules[PLACE] = chain.put_back(rules[PLACE], one).rules

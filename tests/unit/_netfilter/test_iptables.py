@@ -8,9 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Removed
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Rule as ListedRule
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Taken
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, RemovedRules
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, TableRemoval
 from unit.swift import DNS, NAT, SAVED, taken
 
 
@@ -34,9 +33,9 @@ def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> Non
 def test_two_runs_on_one_chain_are_put_back_in_one_script() -> None:
     """The position of the second rule counts the first."""
     rules = tuple(map(ListedRule, ("-j A", "-j SWIFT", "-j SWIFT-POSTROUTING")))
-    newest = Removed(NAT.at("POSTROUTING"), rules[::2], frozenset({1}))
-    oldest = Removed(NAT.at("POSTROUTING"), rules, frozenset({1}))
-    assert iptables.restoration(Taken(NAT, (newest, oldest)), {"POSTROUTING": rules[:1]}).splitlines() == [
+    newest = RemovedRules(NAT.at("POSTROUTING"), rules[::2], frozenset({1}))
+    oldest = RemovedRules(NAT.at("POSTROUTING"), rules, frozenset({1}))
+    assert iptables.restoration(TableRemoval(NAT, (newest, oldest)), {"POSTROUTING": rules[:1]}).splitlines() == [
         *("*nat", "-I POSTROUTING 2 -j SWIFT-POSTROUTING", "-I POSTROUTING 2 -j SWIFT", "COMMIT"),
     ]
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Answer, Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Answer, ModeVerdict
 
 KINDS = frozenset({"cgroup", "ipc", "mnt", "net", "pid", "uts"})
 RUNTIME, IMAGE = False, True
@@ -84,7 +84,7 @@ NO_ANSWER = (
     ],
 )
 def test_the_node_tells_and_in_doubt_it_is_an_image(node: Answer, reason: str) -> None:
-    assert node_mode.by_node(node, "ssh") == Verdict(reason.startswith("An image"), reason)
+    assert node_mode.by_node(node, "ssh") == ModeVerdict(reason.startswith("An image"), reason)
 
 
 def test_a_node_that_is_entered_through_namespaces_is_said_to_be() -> None:

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit, interpreter, loaded_path
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState, Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState, UnitVerdict
 from unit.fakes import Broken, FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
@@ -69,7 +69,7 @@ UNITS = pytest.mark.parametrize("unit", [TABLE, ASKING, ROUTES], ids=["table", "
 def test_a_unit_is_placed_started_and_then_left(node: Node, unit: BootUnit) -> None:
     assert node.hold(unit).changed
     assert node.asked == ["daemon-reload", f"start {unit.name}"]
-    assert node.units.verdict(unit.name) is Verdict.ACTIVE
+    assert node.units.verdict(unit.name) is UnitVerdict.ACTIVE
     assert not node.hold(unit).changed and node.units.systemd.asked == []
 
 
@@ -128,7 +128,7 @@ def test_a_unit_that_waits_to_be_tried_again_is_not_waited_for(node: Node) -> No
 def test_a_unit_that_is_skipped_is_as_it_should_be(node: Node) -> None:
     node.drop_in(ASKING, "[Service]\nExecCondition=\nExecCondition=/bin/false\n")
     assert node.hold(ASKING).changed
-    assert node.units.verdict(ASKING.name) is Verdict.SKIPPED
+    assert node.units.verdict(ASKING.name) is UnitVerdict.SKIPPED
     assert not node.hold(ASKING).changed and not node.hold(ASKING, check=True).changed
 
 
@@ -149,7 +149,7 @@ def test_while_the_node_boots_a_queued_start_is_said_to_be_unseen(
     assert len(node.units.warnings) == 1 and "was not seen" in node.units.warnings[0]
     assert not node.hold(unit).changed
     node.units.systemd.boot()
-    assert not node.hold(unit).changed and node.units.verdict(unit.name) is Verdict.ACTIVE
+    assert not node.hold(unit).changed and node.units.verdict(unit.name) is UnitVerdict.ACTIVE
 
 
 def test_a_unit_that_is_not_to_be_started_is_placed_alone(node: Node) -> None:
@@ -196,7 +196,7 @@ def test_a_run_that_fails_later_leaves_systemd_as_it_was(node: Node) -> None:
     for change in (policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "2"), ROUTES):
         with pytest.raises(Failure):
             node.hold(change, desired=change is not ROUTES, fails=True)
-        assert node.units.verdict(ROUTES.name) is Verdict.ACTIVE
+        assert node.units.verdict(ROUTES.name) is UnitVerdict.ACTIVE
         assert not node.hold(ROUTES).changed
 
 
@@ -217,26 +217,26 @@ def test_what_is_no_operation_on_units_is_refused(node: Node) -> None:
 
 
 STATES = {
-    UnitState("active", "exited", "success", "0"): Verdict.ACTIVE,
-    UnitState("active", "running", "success", ""): Verdict.ACTIVE,
-    UnitState("active", "running", "success", "12"): Verdict.STARTING,
-    UnitState("reloading", "reload", "success", "0"): Verdict.ACTIVE,
-    UnitState("activating", "start-pre", "success", "12"): Verdict.STARTING,
-    UnitState("activating", "start", "success", "0"): Verdict.STARTING,
-    UnitState("activating", "auto-restart", "exit-code", "0"): Verdict.FAILED,
-    UnitState("activating", "auto-restart", "exit-code", "12"): Verdict.STARTING,
-    UnitState("activating", "auto-restart-queued", "exit-code", "12"): Verdict.STARTING,
-    UnitState("deactivating", "stop-sigterm", "success", "0"): Verdict.STARTING,
-    UnitState("failed", "failed", "timeout", "0"): Verdict.FAILED,
-    UnitState("failed", "failed", "timeout", "12"): Verdict.STARTING,
-    UnitState("inactive", "dead", "exec-condition", "0"): Verdict.SKIPPED,
-    UnitState("inactive", "dead", "success", "0"): Verdict.INACTIVE,
-    UnitState("inactive", "dead", "success", "12"): Verdict.STARTING,
+    UnitState("active", "exited", "success", "0"): UnitVerdict.ACTIVE,
+    UnitState("active", "running", "success", ""): UnitVerdict.ACTIVE,
+    UnitState("active", "running", "success", "12"): UnitVerdict.STARTING,
+    UnitState("reloading", "reload", "success", "0"): UnitVerdict.ACTIVE,
+    UnitState("activating", "start-pre", "success", "12"): UnitVerdict.STARTING,
+    UnitState("activating", "start", "success", "0"): UnitVerdict.STARTING,
+    UnitState("activating", "auto-restart", "exit-code", "0"): UnitVerdict.FAILED,
+    UnitState("activating", "auto-restart", "exit-code", "12"): UnitVerdict.STARTING,
+    UnitState("activating", "auto-restart-queued", "exit-code", "12"): UnitVerdict.STARTING,
+    UnitState("deactivating", "stop-sigterm", "success", "0"): UnitVerdict.STARTING,
+    UnitState("failed", "failed", "timeout", "0"): UnitVerdict.FAILED,
+    UnitState("failed", "failed", "timeout", "12"): UnitVerdict.STARTING,
+    UnitState("inactive", "dead", "exec-condition", "0"): UnitVerdict.SKIPPED,
+    UnitState("inactive", "dead", "success", "0"): UnitVerdict.INACTIVE,
+    UnitState("inactive", "dead", "success", "12"): UnitVerdict.STARTING,
 }
 
 
 @pytest.mark.parametrize(("state", "verdict"), STATES.items(), ids=map(str, STATES))
-def test_what_systemd_says_is_judged(state: UnitState, verdict: Verdict) -> None:
+def test_what_systemd_says_is_judged(state: UnitState, verdict: UnitVerdict) -> None:
     assert state.verdict is verdict
 
 
