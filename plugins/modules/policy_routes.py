@@ -377,13 +377,14 @@ rules:
     satisfied_by:
       description:
         - Foreign rules that satisfy desired rules. Nothing was added for these. C(object) is the rule as C(ip rule) prints it,
-          C(protocol) its protocol by name or number, several with commas, and C(owner) its owner in words.
+          C(protocol) its protocol by name or number, several with commas, and C(owner) its owner in words, that is the programs
+          that are known to use its priority, mark or table so, and its protocol.
       type: list
       elements: dict
       sample:
         - object: "ip rule 1024: from all fwmark 0x80/0x80 lookup main"
-          owner: protocol kernel
-          protocol: kernel
+          owner: amazon-vpc-cni, protocol unspec
+          protocol: unspec
 routes:
   description: The same for routes. If a route replaces another one, the new one is added and the old one is removed.
   returned: success

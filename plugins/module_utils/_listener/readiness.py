@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core import fields
-from .._routing import rt_names, rule_order
+from .._routing import known_programs, rt_names, rule_order
 from .._routing.gateways import Gateways
 from .._routing.policy import Policy
 from .._routing.route import LOCAL, Hop, Route
@@ -141,4 +141,4 @@ def _rule_obstacles(desired: Policy, there: KernelState, of_routes: t.Mapping[Ro
 
 
 def _taken(item: Rule | Route, protocol: int) -> str:
-    return f"{item} is there and belongs to {rt_names.owner([protocol])}"
+    return f"{item} is there and belongs to {known_programs.owner(item, [protocol])}"

@@ -12,7 +12,7 @@ import typing as t
 from .._core import fields
 from .._files import managed_files
 from .._platform import kernel, sysctl, sysctl_files
-from .._routing import rule
+from .._routing import known_programs, rule
 from .._routing.routing_backend import Netlink
 from .._rp_filter import reverse_path
 from .._rp_filter.live_reverse_path import LiveReversePath
@@ -61,29 +61,29 @@ class MarkRule:
         if not kernel.is_own_root():
             return
         # an opaque rule may have selectors that cannot be parsed
-        current = [*(kernel_rule for kernel_rule, _protocol in Netlink().rules() if not kernel_rule.opaque), *self._coming]
-        current.sort(key=lambda kernel_rule: kernel_rule.priority)
-        families = {
-            name: [kernel_rule for kernel_rule in current if kernel_rule.family == family]
-            for name, family in fields.FAMILIES.items()
-        }
+        protocols = {item: protocol for item, protocol in Netlink().rules() if not item.opaque}
+        in_order = sorted([*protocols, *self._coming], key=lambda item: item.priority)
+        families = {name: [item for item in in_order if item.family == family] for name, family in fields.FAMILIES.items()}
         used: dict[rule.Rule, Way] = {}
         for way in self._ways():
             routings = {name: self._desired.routing(rules, way.mark) for name, rules in families.items()}
             is_routed = any(routing.marked for routing in routings.values())
             for name, routing in routings.items():
-                if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
-                    yield self._missing(way, name, routing.pods)
-                elif routing.marked and routing.pods:
+                if not routing.marked:
+                    if routing.pods or (name == "ipv4" and not is_routed):
+                        yield self._missing(way, name, routing.pods)
+                    continue
+                marked = _shown(routing.marked, protocols)
+                if routing.pods:
                     yield (
-                        f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before the"
-                        f" kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
+                        f"{marked} comes after {_shown(routing.pods, protocols)}, which sends replies out by the pod's interface"
+                        f" before the kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
                     )
-                other = used.setdefault(routing.marked, way) if routing.marked else way
+                other = used.setdefault(routing.marked, way)
                 if other is not way:
                     yield (
-                        f"{routing.marked} routes by mark {way.mark:#x} of {way.name} as by mark {other.mark:#x} of {other.name},"
-                        " so that replies of both leave by one interface. Give each of them a rule, with the mask"
+                        f"{marked} routes by mark {way.mark:#x} of {way.name} as by mark {other.mark:#x} of {other.name}, so that"
+                        " replies of both leave by one interface. Give each of them a rule, with the mask"
                         f" {self._desired.mask:#x}."
                     )
 
@@ -103,6 +103,11 @@ class MarkRule:
             " such a rule, add it with kubenode.datapath.policy_routes and rules:"
             f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: {table}}}]{which}."
         )
+
+
+def _shown(item: rule.Rule, protocols: t.Mapping[rule.Rule, int]) -> str:
+    """Show a rule with its owner, or alone if it is not in the kernel yet."""
+    return f"{item} ({known_programs.owner(item, [protocols[item]])})" if item in protocols else str(item)
 
 
 class StrictFilter:

@@ -15,7 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from . import equivalent_tables, policy, rt_names, rule_order
+from . import equivalent_tables, known_programs, policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
@@ -58,7 +58,7 @@ class Changes(t.NamedTuple):
             "removed": [str(item) for item in self.removed],
             "kept": self.kept,
             "satisfied_by": [
-                {"object": str(item), "owner": rt_names.owner(protocols), "protocol": rt_names.protocols(protocols)}
+                {"object": str(item), "owner": known_programs.owner(item, protocols), "protocol": rt_names.protocols(protocols)}
                 for item, protocols in self.satisfied
             ],
         }
@@ -338,8 +338,8 @@ def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequ
             choice = "priority" if isinstance(ours, Rule) else "metric or table"
             raise Refusal(
                 f"{desired.option(ours)} cannot be added: it is {ours}, but {item} is there and belongs to"
-                f" {rt_names.owner([protocol])}. Nothing was changed. Choose another {choice}, or have the owner remove the"
-                " existing one"
+                f" {known_programs.owner(item, [protocol])}. Nothing was changed. Choose another {choice}, or have the owner"
+                " remove the existing one"
             )
 
 
@@ -368,9 +368,9 @@ def _refuse_misplaced(desired: Policy, current: t.Sequence[Owned]) -> None:
     for rule, (other, protocol) in rule_order.misplaced(desired.rules or (), current, desired.protocol).items():
         raise Refusal(
             f"{desired.option(rule)} cannot be placed before {desired.option(other)}, as listed: it is {rule}, but {other} is"
-            f" there and belongs to {rt_names.owner([protocol])}; the kernel adds a rule behind the others of its priority."
-            f" Nothing was changed. Give {desired.option(rule)} a smaller priority number, or have the owner remove the existing"
-            " rule"
+            f" there and belongs to {known_programs.owner(other, [protocol])}; the kernel adds a rule behind the others of its"
+            f" priority. Nothing was changed. Give {desired.option(rule)} a smaller priority number, or have the owner remove the"
+            " existing rule"
         )
 
 

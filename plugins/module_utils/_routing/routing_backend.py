@@ -25,9 +25,9 @@ from .._core.plan import UndoBackend
 from .._netlink import attributes, wire
 from .._netlink.wire import Refused
 from .._platform import library
+from . import known_programs, rule_order
 from . import neighbour as neighbours
 from . import route as routes
-from . import rt_names, rule_order
 from . import rule as rules
 from .neighbour import Neighbour
 from .route import Hop, Route
@@ -217,8 +217,8 @@ class Netlink(UndoBackend):
         for index, (rule, protocol) in enumerate(self.rules()):
             (ours if protocol == operation.protocol else foreign)[rule] = (index, protocol)
         return [
-            f"{rule} stands behind {other} ({rt_names.owner([foreign[other][1]])}) now, but came before it earlier: the kernel"
-            " adds a rule behind the others of its priority"
+            f"{rule} stands behind {other} ({known_programs.owner(other, [foreign[other][1]])}) now, but came before it earlier:"
+            " the kernel adds a rule behind the others of its priority"
             for rule, other in pairs
             if rule in ours and other in foreign and ours[rule] > foreign[other]
         ]
@@ -281,7 +281,7 @@ def _still_meant(operation: Arrange | Rearrange, current: t.Sequence[Rule]) -> l
 
 
 def _current(item: t.Any, owner: int) -> str:
-    return f"{item} ({rt_names.owner([owner])})"
+    return f"{item} ({known_programs.owner(item, [owner])})"
 
 
 def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tuple[tuple[Change, ...], list[str]]:

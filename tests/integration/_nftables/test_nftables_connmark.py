@@ -463,7 +463,10 @@ RULES: list[tuple[list[str], list[str]]] = [
     ([MARK_RULE, "-6 rule add from fd00::11 lookup 1001 priority 1000"], ["No ipv6 rule routes by mark 0x80/0x80, "]),
     (
         [MARK_RULE, "rule add from 10.0.1.11 lookup 1001 priority 512"],
-        ["ip rule 1024: from all fwmark 0x80/0x80 lookup main comes after ip rule 512: from 10.0.1.11 lookup 1001, "],
+        [
+            "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni, protocol unspec)"
+            " comes after ip rule 512: from 10.0.1.11 lookup 1001 (protocol unspec), "
+        ],
     ),
 ]
 
@@ -505,7 +508,8 @@ def test_warns_of_each_other_interface_that_is_no_link_has_no_rule_or_shares_one
     assert collision.startswith("Mark 0x82/0x82 has bits of 0x80/0x80, the mark of amazon-vpc-cni and Cilium for")
     shared = warnings(connmark.run(**{**MARKED, "interfaces": [{"name": "eth0", "mark": "0x82"}]}))[-1]
     assert shared.startswith(
-        "ip rule 1024: from all fwmark 0x80/0x80 lookup main routes by mark 0x82 of eth0 as by mark 0x80 of lan"
+        "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni, protocol unspec) routes by mark 0x82 of eth0 as by"
+        " mark 0x80 of lan"
     )
 
 

@@ -11,9 +11,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import layouts
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import known_programs, policy
 
 Entry = dict[str, t.Any]
 
@@ -178,7 +177,7 @@ def test_the_two_parts_of_a_layout_are_all_of_it_and_share_nothing(layout: str, 
 def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], list[str], list[str]]) -> None:
     desired = eni_layout.desired(*case[:2])
     wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
-    assert layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
+    assert known_programs.warnings(wanted.rules or (), wanted.routes or ()) == []
 
 
 def test_custom_takes_another_mark_and_other_priorities() -> None:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import layouts
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import (
+    known_programs,
     policy,
     route,
     rt_names,
@@ -681,7 +681,7 @@ QUIET = [
 
 @pytest.mark.parametrize("one", QUIET, ids=str)
 def test_what_means_the_same_as_a_cnis_is_not_warned_of(one: rule.Rule) -> None:
-    assert layouts.warnings([one], []) == []
+    assert known_programs.warnings([one], []) == []
 
 
 LOUD = [
@@ -696,7 +696,7 @@ LOUD = [
 
 @pytest.mark.parametrize(("owner", "one"), LOUD, ids=str)
 def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
-    (warning,) = layouts.warnings([one, one], [])
+    (warning,) = known_programs.warnings([one, one], [])
     assert owner in warning and "nodes that run this software" in warning
 
 

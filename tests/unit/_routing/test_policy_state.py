@@ -33,7 +33,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule im
 from unit import strategies
 from unit.fake_netlink import FakeNetlink
 
-OURS, THEIRS, KERNEL = 75, 99, 2
+OURS, THEIRS, KERNEL, UNSPEC = 75, 99, 2, 0
 Entries = list[dict[str, t.Any]]
 
 
@@ -226,6 +226,17 @@ def test_a_foreign_route_that_cannot_be_read_in_full_and_leads_elsewhere_does_no
     with pytest.raises(Refusal) as error:
         hold(kernel, DESIRED)
     assert str(other) in str(error.value) and kernel.messages == 0
+
+
+def test_a_rule_of_a_known_cni_is_named_by_the_cni() -> None:
+    ours, theirs = (rule(priority=1536, from_="10.0.1.5", table=number) for number in (1003, 2))
+    wanted = policy.Policy(OURS, (ours,), None)
+    _outcome, state = hold(node((ours, UNSPEC)), wanted)
+    assert state.rules.report()["satisfied_by"] == [
+        {"object": str(ours), "owner": "amazon-vpc-cni, protocol unspec", "protocol": "unspec"}
+    ]
+    with pytest.raises(Refusal, match=r"lookup 2 is there and belongs to amazon-vpc-cni, protocol unspec\. Nothing was"):
+        hold(node((theirs, UNSPEC)), wanted)
 
 
 FOREIGN = {

@@ -15,9 +15,9 @@ from __future__ import annotations
 import typing as t
 
 from .._core.fields import ANY, UINT32
-from .._routing.route import Route
-from .._routing.rt_names import MAIN
-from .._routing.rule import LOOKUP, Rule
+from . import rt_names
+from .route import Route
+from .rule import LOOKUP, Rule
 
 Fits = t.Callable[[Rule], bool]
 
@@ -31,11 +31,11 @@ class Use(t.NamedTuple):
 
 
 def _is_to_pod(rule: Rule) -> bool:
-    return rule.dst != ANY and rule.action == LOOKUP and rule.table == MAIN
+    return rule.dst != ANY and rule.action == LOOKUP and rule.table == rt_names.MAIN
 
 
 def _is_from_pod(rule: Rule) -> bool:
-    return rule.src != ANY and rule.action == LOOKUP and rule.table != MAIN
+    return rule.src != ANY and rule.action == LOOKUP and rule.table != rt_names.MAIN
 
 
 def _is_marked(rule: Rule) -> bool:
@@ -83,15 +83,39 @@ RANGES = (
 TABLES = {200: "Cilium (IPsec)", 201: "Cilium (WireGuard)", 202: "Cilium (VTEP)"}
 # Mark, mask, owner, meaning, the table that the owner looks up by it (0: none).
 MARKS = (
-    (0x80, 0x80, "amazon-vpc-cni and Cilium", "node port replies", MAIN),
+    (0x80, 0x80, "amazon-vpc-cni and Cilium", "node port replies", rt_names.MAIN),
     (0x10, 0x10, "Terway", "symmetric routing", 100),
-    (0x2000, 0x2000, "cni-ipvlan-vpc-k8s", "node port replies", MAIN),
+    (0x2000, 0x2000, "cni-ipvlan-vpc-k8s", "node port replies", rt_names.MAIN),
     (0x4000, 0x4000, "kube-proxy", "packets to be masqueraded", 0),
     (0x8000, 0x8000, "kube-proxy", "packets to be dropped", 0),
     (0xF00, 0xF00, "Cilium", "its magic marks", 0),
     (0xFFFF0000, 0xFFFF0000, "Calico", "its policies, unless FelixConfiguration has another iptablesMarkMask", 0),
 )
 ISTIO = 0x539  # set whole, by the sidecar
+
+
+def owner(item: Rule | Route, protocols: t.Collection[int]) -> str:
+    """Name the owner of a rule or route for use in a sentence: the programs that are known to use it so, and its protocols.
+
+    protocols: those under which the kernel has the item. A protocol such as bird names its program by itself.
+    """
+    programs = _users(item) if rt_names.COMMON.issuperset(protocols) else []
+    return ", ".join(filter(None, (" or ".join(programs), rt_names.owner(protocols))))
+
+
+def _users(item: Rule | Route) -> list[str]:
+    """Return the programs whose purpose for a priority, mark or table the item has. A priority tells most, a table least."""
+    numbers, of_rule = {item.table}, []
+    if isinstance(item, Rule):
+        numbers.add(item.priority)
+        of_rule = [use.owner for use in PRIORITIES.get(item.priority, ()) if use.fits(item)]
+        of_rule = of_rule or [by for *mark, by, _meaning, table in MARKS if table and [*mark, table] == _mark_of(item)]
+    ranges = [by for first, last, by, _meaning in RANGES if any(first <= number <= last for number in numbers)]
+    return of_rule or ranges or [by for table, by in TABLES.items() if table == item.table]
+
+
+def _mark_of(rule: Rule) -> list[int]:
+    return [rule.fwmark, rule.fwmask, rule.table]
 
 
 def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
