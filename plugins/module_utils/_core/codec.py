@@ -23,12 +23,12 @@ class Unreadable(ValueError):
 
 
 def vocabulary(*classes: type) -> Vocabulary:
-    """Maps names to named tuples."""
+    """Map names to named tuples."""
     return {name_of(kind): kind for kind in classes}
 
 
 def name_of(kind: type) -> str:
-    """The last two parts of the module's path, and the class: ``_files.files.Put``.
+    """Return the last two parts of the module's path, and the class: ``_files.files.Put``.
 
     So the names are the same in an Ansible module and in a node program.
     """
@@ -40,12 +40,12 @@ def _unknown(name: str) -> str:
 
 
 def encode(value: t.Any, known: Vocabulary) -> str:
-    """Returns one line of JSON. Raises Unreadable for a value that decode() could not read."""
+    """Return one line of JSON. Raises Unreadable for a value that decode() could not read."""
     return json.dumps(_plain(value, known), separators=(",", ":"))
 
 
 def decode(text: str, known: Vocabulary) -> t.Any:
-    """Returns the value that encode() was given. Raises Unreadable."""
+    """Return the value that encode() was given. Raises Unreadable."""
     try:
         return _rebuilt(json.loads(text), known)
     except Unreadable:
@@ -55,7 +55,7 @@ def decode(text: str, known: Vocabulary) -> t.Any:
 
 
 def exactly(kind: type[T], value: t.Any) -> T:
-    """The value of a record that another program may have edited, if it is of this type. Raises Unreadable."""
+    """Return the value of a record that another program may have edited, if it is of this type. Raises Unreadable."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # bool is a subclass of int
         raise Unreadable(f"a value of type {kind.__name__} is expected, and {value!r} was found")
     return value

@@ -33,7 +33,7 @@ def converge(
     permit: t.Callable[[Outcome], None] = lambda _outcome: None,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Brings the resources of ``planes`` to their desired state, or in ``check`` mode only says how.
+    """Bring the resources of ``planes`` to their desired state, or in ``check`` mode only say how.
 
     groundwork, stages: see Parts.
     exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
@@ -64,12 +64,15 @@ def converge(
 
 
 def _is_risky(resource: Resource, plan: Plan) -> bool:
-    """True for a plan that may cut the node off and can be undone. A plan that cannot be undone waits for the confirmation."""
+    """Return True for a plan that may cut the node off and can be undone.
+
+    A plan that cannot be undone waits for the confirmation.
+    """
     return resource.plane is Plane.IMMEDIATE and any(step.undo is not None for step in plan.steps)
 
 
 def _waiting(surveyed: Plans, risky: t.Sequence[Resource], groundwork: t.Collection[Resource]) -> list[Resource]:
-    """The resources whose plans wait for the confirmation: all but the risky ones, and the groundwork before these."""
+    """Return the resources whose plans wait for the confirmation: all but the risky ones, and the groundwork before these."""
     changed = [resource for resource, _plan in changing(surveyed)]
     before = changed[: changed.index(risky[0])]
     return [resource for resource in changed if resource not in risky and not (resource in groundwork and resource in before)]

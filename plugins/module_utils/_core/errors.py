@@ -28,15 +28,15 @@ class Invalid(DatapathError):
 
     @property
     def values(self) -> tuple[str, object, str]:
-        """The arguments of the error, so that another process can raise it again."""
+        """Return the arguments of the error, so that another process can raise it again."""
         return self.option, self._value, self._allowed
 
     def inside(self, option: str) -> Invalid:
-        """The same error for a value inside another option."""
+        """Return the same error for a value inside another option."""
         return self.renamed(f"{option}.{self.option}")
 
     def renamed(self, option: str) -> Invalid:
-        """The same error, for a value that the operator gave under another name."""
+        """Return the same error, for a value that the operator gave under another name."""
         return Invalid(option, self._value, self._allowed)
 
 

@@ -32,7 +32,7 @@ class Unfit(ValueError):
 
 
 def number(value: object, low: int, high: int) -> int:
-    """Decimal or, with 0x, hexadecimal."""
+    """Parse a number, decimal or, with 0x, hexadecimal."""
     try:
         parsed = value if isinstance(value, int) and not isinstance(value, bool) else int(str(value), 0)
     except ValueError:
@@ -43,7 +43,7 @@ def number(value: object, low: int, high: int) -> int:
 
 
 def span(value: object, high: int) -> Range:
-    """``N`` or ``N-M``."""
+    """Parse ``N`` or ``N-M``."""
     match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", str(value))
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= high:
@@ -52,7 +52,7 @@ def span(value: object, high: int) -> Range:
 
 
 def flag(value: object) -> bool:
-    """As Ansible takes booleans, text included."""
+    """Parse a boolean as Ansible does, text included."""
     word = str(value).lower()
     if word not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
         raise Unfit("true or false")
@@ -60,14 +60,14 @@ def flag(value: object) -> bool:
 
 
 def word(value: object, allowed: t.Mapping[str, int]) -> int:
-    """One of a few words, as the kernel's number."""
+    """Look up one of a few words; return the kernel's number for it."""
     if str(value) not in allowed:
         raise Unfit(f"one of {', '.join(allowed)}")
     return allowed[str(value)]
 
 
 def name_or_number(value: object, names: t.Mapping[str, int], kind: str, low: int, high: int) -> int:
-    """A name that the node knows, or a number."""
+    """Parse a name that the node knows, or a number."""
     try:
         return number(names.get(str(value), value), low, high)
     except Unfit as unfit:
@@ -75,7 +75,7 @@ def name_or_number(value: object, names: t.Mapping[str, int], kind: str, low: in
 
 
 def link(value: object) -> str:
-    """A link's name as the kernel takes it (net/core/dev.c, dev_valid_name; 15 bytes and a NUL)."""
+    """Check a link's name as the kernel takes it (net/core/dev.c, dev_valid_name; 15 bytes and a NUL)."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
     is_name = re.fullmatch(r"[^\s/:]{1,15}", text) and text.isprintable() and len(text.encode()) <= 15
     if not is_name or text in (".", ".."):
@@ -84,7 +84,7 @@ def link(value: object) -> str:
 
 
 def address(value: object) -> tuple[int, bytes]:
-    """The family of an address, and the address in network order."""
+    """Parse an address. Return its family, and the address in network order."""
     text = str(value)
     family = IPV6 if ":" in text else IPV4
     try:
@@ -94,7 +94,7 @@ def address(value: object) -> tuple[int, bytes]:
 
 
 def node(value: object) -> tuple[int, bytes]:
-    """Like address(), for the address of one node. The kernel reads 0.0.0.0 as no address at all, and refuses the others."""
+    """Parse the address of one node, like address(). The kernel reads 0.0.0.0 as no address at all, and refuses the others."""
     family, packed = address(value)
     if not any(packed) or (family == IPV6 and packed[0] == 0xFF):
         raise Unfit("an IP address of one node")
@@ -102,7 +102,7 @@ def node(value: object) -> tuple[int, bytes]:
 
 
 def prefix(value: object) -> tuple[int, Prefix]:
-    """The family and the prefix. An address is a prefix of full length.
+    """Parse a prefix. Return its family, and the prefix. An address is a prefix of full length.
 
     The family is 0 for words that do not tell it: ``default``, ``all`` and ``any``.
     """
@@ -130,7 +130,7 @@ def show(packed: bytes) -> str:
 
 
 def show_prefix(value: Prefix, unlimited: str) -> str:
-    """As ``ip`` prints it; ``unlimited`` for the prefix that contains every address."""
+    """Show a prefix as ``ip`` prints it; ``unlimited`` for the prefix that contains every address."""
     packed, length = value
     if not packed:
         return unlimited
@@ -143,16 +143,16 @@ def show_range(value: Range) -> str:
 
 
 def network(packed: bytes, length: int) -> Prefix:
-    """The prefix of this length that contains an address."""
+    """Return the prefix of this length that contains an address."""
     rest = len(packed) * 8 - length
     return ((int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big"), length) if length else ANY
 
 
 def contains(prefix: Prefix, packed: bytes) -> bool:
-    """Whether an address lies in a prefix of its own family."""
+    """Return whether an address lies in a prefix of its own family."""
     return network(packed, prefix[1]) == prefix
 
 
 def is_link_local(packed: bytes) -> bool:
-    """Whether an IPv6 address is link-local, in fe80::/10 (RFC 4291, section 2.5.6)."""
+    """Return whether an IPv6 address is link-local, in fe80::/10 (RFC 4291, section 2.5.6)."""
     return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80

@@ -24,7 +24,10 @@ class OneOf(t.NamedTuple):
         return OneOf(self.characters | characters if self.negated else self.characters - characters, self.negated)
 
     def meets(self, other: OneOf) -> bool:
-        """Whether some character matches both. Two negated ones always meet, because there are more characters than they name."""
+        """Return whether some character matches both.
+
+        Two negated ones always meet, because there are more characters than they name.
+        """
         left = self.without(other.characters)  # matched by ``self`` alone; if ``other`` is negated, by both
         return not left.is_empty() if other.negated else left != self
 
@@ -42,7 +45,10 @@ class OneOf(t.NamedTuple):
         return f"[{'!' if self.negated else ''}{characters}]" if characters else "?"
 
     def expression(self) -> str:
-        """The same as a regular expression. It contains NUL, which no name has, because ``[]`` and ``[^]`` are not valid."""
+        """Return the same as a regular expression.
+
+        It contains NUL, which no name has, because ``[]`` and ``[^]`` are not valid.
+        """
         return f"[{'^' if self.negated else ''}\0{re.escape(''.join(sorted(self.characters)))}]"
 
 
@@ -71,7 +77,7 @@ def parse(text: str) -> Glob:
 
 
 def _expanded(members: str) -> frozenset[str]:
-    """A class with its ranges written out."""
+    """Return a class with its ranges written out."""
     characters: set[str] = set()
     for first, last, single in re.findall(r"(.)-(.)|(.)", members, re.S):
         characters.update(single or (chr(code) for code in range(ord(first), ord(last) + 1)))
@@ -83,7 +89,7 @@ def text(glob: Glob) -> str:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether ``name`` matches. As in glob(7), a leading dot is matched by a dot alone."""
+    """Return whether ``name`` matches. As in glob(7), a leading dot is matched by a dot alone."""
     if not is_glob(pattern):
         return pattern == name
     glob = parse(pattern)
@@ -100,7 +106,7 @@ def _expression(glob: Glob) -> re.Pattern[str]:
 
 
 def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
-    """Globs that together match what ``glob`` matches, except ``names``: a glob cannot say "not this word" by itself."""
+    """Return globs that together match what ``glob`` matches, except ``names``: a glob cannot say "not this word" by itself."""
     names = [name for name in names if _matches(glob, name)]
     if not names:
         return [glob]
@@ -120,7 +126,7 @@ def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
 
 @functools.cache
 def overlap(first: Glob, other: Glob) -> bool:
-    """Whether some name matches both."""
+    """Return whether some name matches both."""
     if not first or not other:
         return all(part is STAR for part in first + other)
     if first[0] is STAR or other[0] is STAR:

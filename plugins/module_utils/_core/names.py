@@ -66,14 +66,14 @@ NAME_LENGTH = 200
 
 
 def interface(option: str, value: str) -> str:
-    """A link's name that is also a plain word to nft: no quotes, braces, ``*`` (nft's wildcard), blanks or ``/``."""
+    """Check a link's name that is also a plain word to nft: no quotes, braces, ``*`` (nft's wildcard), blanks or ``/``."""
     if not re.fullmatch(r"[A-Za-z0-9_.=+@~-]{1,%d}" % INTERFACE_LENGTH, value) or value in (".", ".."):
         raise Invalid(option, value, f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.=+@~-")
     return value
 
 
 def network_interface(option: str, value: str) -> str:
-    """Like ``interface``, for one that packets from other machines come in by.
+    """Check a name like ``interface``, for a link by which packets from other machines come in.
 
     So it is not lo, and not all or default, which mean several links in /proc/sys/net.
     """
@@ -83,7 +83,7 @@ def network_interface(option: str, value: str) -> str:
 
 
 def pattern(option: str, value: str) -> str:
-    """A link's name, or the beginning of names followed by ``*``. nft counts the ``*`` as a character of the name."""
+    """Check a link's name, or the beginning of names followed by ``*``. nft counts the ``*`` as a character of the name."""
     if value.endswith("*") and 1 < len(value) <= INTERFACE_LENGTH:
         interface(option, value[:-1])
         return value
@@ -91,7 +91,7 @@ def pattern(option: str, value: str) -> str:
 
 
 def table(option: str, value: str, is_new: bool = True) -> str:
-    """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form).
+    """Check a table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form).
 
     is_new: False for a table to be removed: an nft that does not reserve the word may have made it.
     """
@@ -103,14 +103,14 @@ def table(option: str, value: str, is_new: bool = True) -> str:
 
 
 def comment(option: str, value: str) -> str:
-    """A comment of a table, a text that nft takes in quotes. May be empty."""
+    """Check a comment of a table, a text that nft takes in quotes. May be empty."""
     if not re.fullmatch(r"[A-Za-z0-9 _.,:;/@+=()#-]{0,%d}" % COMMENT_LENGTH, value):
         raise Invalid(option, value, f"at most {COMMENT_LENGTH} letters, digits, blanks and _.,:;/@+=()#-")
     return value
 
 
 def own_folder(path: str) -> str:
-    """The folder of the collection that a path is in, as /etc/kubenode or /opt/kubenode-NAME; empty if it is in none.
+    """Return the folder of the collection that a path is in, as /etc/kubenode or /opt/kubenode-NAME; empty if it is in none.
 
     No other program looks for files in a folder of that name. Elsewhere in these places many programs execute or load each file
     of a folder: cron, systemd, sudo, the dynamic linker.
@@ -120,7 +120,8 @@ def own_folder(path: str) -> str:
 
 
 def new_folder(path: str) -> str:
-    """The folder of a path such as /etc/acme/probe.nft, which the collection may make for its files; empty for another path.
+    """Return the folder of a path such as /etc/acme/probe.nft, which the collection may make for its files; empty for another
+    path.
 
     The node decides whether the path is permitted: it is if the folder is missing, or the collection made it (folder_guards).
     """
@@ -129,12 +130,12 @@ def new_folder(path: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """True for a path that files of the collection may have."""
+    """Return True for a path that files of the collection may have."""
     return bool(own_folder(path) or new_folder(path))
 
 
 def own_path(option: str, value: str, beside: t.Collection[str] = ()) -> str:
-    """Like ``path``, for a file of the collection. beside: further folders that the file may be in."""
+    """Check a path like ``path``, for a file of the collection. beside: further folders that the file may be in."""
     if not is_own(path(option, value)) and value.rpartition("/")[0] not in beside:
         further = "".join(f"in {folder}, or " for folder in beside)
         raise Invalid(option, value, further + ALLOWED_FOLDERS)
@@ -142,7 +143,7 @@ def own_path(option: str, value: str, beside: t.Collection[str] = ()) -> str:
 
 
 def boot_path(value: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
-    """The value of the option ``path``, a file that the next boot loads. Raises Invalid.
+    """Check the value of the option ``path``, a file that the next boot loads. Raises Invalid.
 
     is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
     beside: folders that the file may be in besides those of the collection.
@@ -151,7 +152,7 @@ def boot_path(value: str, is_present: bool, beside: t.Collection[str] = ()) -> s
 
 
 def path(option: str, value: str) -> str:
-    """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
+    """Check an absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
     names = value.split("/")[1:]
     is_plain = re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", value)
     if not is_plain or {".", ".."} & set(names) or names[-1].startswith(".") or max(map(len, names)) > NAME_LENGTH:

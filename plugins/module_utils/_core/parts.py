@@ -31,7 +31,7 @@ Spec = t.Mapping[str, t.Mapping[str, t.Any]]  # an argument spec
 
 
 def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """Prepares ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
+    """Prepare ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
 
     Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
     """
@@ -97,18 +97,21 @@ class Request:
 
     @property
     def is_present(self) -> bool:
-        """True if the option ``state`` is present."""
+        """Return whether the option ``state`` is present."""
         return bool(self.params["state"] == "present")
 
     def entries(self, name: str) -> list[t.Any] | None:
-        """A long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
+        """Return a long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
         value = self._entries[name]
         if value is not None and not isinstance(value, list):
             raise Invalid(name, value, "a list of dictionaries, or JSON text of one")
         return value
 
     def planes(self) -> set[Plane]:
-        """The planes that the options select; all for a module without these options. Raises Invalid if none is selected."""
+        """Return the planes that the options select; all for a module without these options.
+
+        Raises Invalid if none is selected.
+        """
         planes = {plane for plane in Plane if self.params.get(plane.value, True)}
         if not planes:
             raise Invalid("immediate", False, "true if permanent is false, because nothing would be managed otherwise")
@@ -116,7 +119,9 @@ class Request:
 
 
 def requested(part: t.Any, options: dict[str, t.Any], by: Request, earlier: Effects = NO_EFFECTS) -> Request:
-    """The request of a module that is a part of another run. Raises Failure if its argument spec does not allow the options.
+    """Return the request of a module that is a part of another run.
+
+    Raises Failure if its argument spec does not allow the options.
 
     part: the module's file of ``_parts``. options: its options, from which long lists are taken out. by: the request of the run.
     """

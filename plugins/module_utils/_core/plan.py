@@ -66,7 +66,7 @@ class Backend(t.Protocol):
         """An attribute of the class."""
 
     def perform(self, operation: t.Any) -> None:
-        """Performs one operation. Raises DatapathError if the node refuses it."""
+        """Perform one operation. Raises DatapathError if the node refuses it."""
 
 
 class UndoBackend(abc.ABC):
@@ -85,7 +85,7 @@ class UndoBackend(abc.ABC):
 
     @abc.abstractmethod
     def perform(self, operation: t.Any) -> None:
-        """As Backend.perform(). Raises ForeignChange if another program has changed the object."""
+        """Perform an operation as Backend.perform() does. Raises ForeignChange if another program has changed the object."""
 
     @abc.abstractmethod
     def verify(self, operation: t.Any) -> list[str]:
@@ -103,14 +103,14 @@ class Resource(t.Protocol):
     plane: Plane
 
     def observe(self) -> t.Any:
-        """Reads the node. Changes nothing and loads no kernel module."""
+        """Read the node. Changes nothing and loads no kernel module."""
 
     def plan(self, observed: t.Any) -> Plan:
-        """Pure: the same observation always gives the same plan."""
+        """Plan the changes. Pure: the same observation always gives the same plan."""
 
     @property
     def backends(self) -> t.Sequence[Backend]:
-        """The backends that perform the operations of its plans. Read only if there is something to do."""
+        """Return the backends that perform the operations of its plans. Read only if there is something to do."""
 
 
 def backend_of(resource: Resource, operation: Operation) -> Backend:
@@ -130,7 +130,7 @@ class Checkpoint(t.Protocol):
     """Makes the node roll a run back by itself unless the controller confirms it: the run may have cut the node off."""
 
     def armed(self, surveyed: Plans) -> t.ContextManager[t.Callable[[Resource, Step], None]]:
-        """Arms the checkpoint before the block. It stays armed after the block, unless the block raises.
+        """Arm the checkpoint before the block. It stays armed after the block, unless the block raises.
 
         surveyed: the plans of all resources whose steps may be noted. Yields a function that notes a step of a resource; it is
         called before the step is done.
@@ -157,22 +157,22 @@ class Outcome(t.NamedTuple):
         return bool(self.plans)
 
     def report(self, resource: Resource) -> t.Any:
-        """Returns the report of a resource's plan; None if its plane was not selected."""
+        """Return the report of a resource's plan; None if its plane was not selected."""
         return next((plan.report for planned, plan in self.surveyed if planned is resource), None)
 
     def of(self, resources: t.Collection[Resource]) -> Outcome:
-        """The outcome of some of the resources."""
+        """Return the outcome of some of the resources."""
         plans, surveyed = (tuple(pair for pair in both if pair[0] in resources) for both in (self.plans, self.surveyed))
         return Outcome(plans, surveyed)
 
     def operations(self) -> t.Iterator[Operation]:
-        """Yields the operations of the plans, and the operations that undo them."""
+        """Yield the operations of the plans, and the operations that undo them."""
         return (
             operation for _resource, plan in self.plans for step in plan.steps for operation in (step.do, step.undo) if operation
         )
 
     def diff(self) -> list[dict[str, str]]:
-        """Returns Ansible's diff: one entry for each plane that changes, with the texts of its resources below one another."""
+        """Return Ansible's diff: one entry for each plane that changes, with the texts of its resources below one another."""
         return [entry for plane in Plane for entry in self._diff_of(plane)]
 
     def _diff_of(self, plane: Plane) -> t.Iterator[dict[str, str]]:
@@ -189,11 +189,11 @@ class Outcome(t.NamedTuple):
 
 
 def survey(resources: t.Sequence[Resource]) -> Plans:
-    """Observes all resources, then plans all of them."""
+    """Observe all resources, then plan all of them."""
     observed = [(resource, resource.observe()) for resource in resources]
     return tuple((resource, resource.plan(state)) for resource, state in observed)
 
 
 def changing(surveyed: Plans) -> Plans:
-    """The plans that have steps."""
+    """Return the plans that have steps."""
     return tuple((resource, plan) for resource, plan in surveyed if plan.steps)

@@ -20,7 +20,7 @@ def execute(
     stages: t.Sequence[t.Sequence[Resource]] = (),
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Applies and proves the plans. After any exception, an interrupt included, it undoes the steps that were done.
+    """Apply and prove the plans. After any exception, an interrupt included, it undoes the steps that were done.
 
     groundwork, stages: see Parts. checkpoint: armed before the first stage that is not groundwork.
     """
@@ -42,7 +42,7 @@ def execute(
 
 
 def _staged(surveyed: Plans, stages: t.Sequence[t.Sequence[Resource]]) -> t.Iterator[Plans]:
-    """The plans of each stage; all plans are one stage if there are no others."""
+    """Yield the plans of each stage; all plans are one stage if there are no others."""
     if not stages:
         yield surveyed
     for stage in stages:
@@ -61,7 +61,10 @@ class _Journal:
         self._note: t.Callable[[Resource, Step], None] = lambda resource, step: None
 
     def note_in(self, note: t.Callable[[Resource, Step], None]) -> None:
-        """note: a checkpoint's function, which writes a step where another program finds it. Called before a step is done."""
+        """Note the steps that were done, and from now on each step before it is done.
+
+        note: a checkpoint's function, which writes a step where another program finds it. Called before a step is done.
+        """
         self._note = note
         for resource, step in self.done:
             note(resource, step)
@@ -82,7 +85,7 @@ class _Journal:
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
 
     def undo(self) -> list[str]:
-        """Undoes the steps, newest first. Returns what could not be undone, as sentences."""
+        """Undo the steps, newest first. Returns what could not be undone, as sentences."""
         troubles: list[str] = []
         kept: list[Resource] = []  # whose record could not be undone
         needed: list[Resource] = []  # whose backup has an object that could not be restored
@@ -102,7 +105,7 @@ class _Journal:
         return troubles
 
     def doubt(self) -> bool:
-        """Treats the refused step as done. Returns False if there is none."""
+        """Treat the refused step as done. Returns False if there is none."""
         self.done, self.refused = self.refused, []
         return bool(self.done)
 
@@ -116,7 +119,7 @@ def _prove(resources: t.Sequence[Resource]) -> None:
 
 
 def _undone(journal: _Journal, surveyed: Plans) -> str:
-    """Undoes the steps and observes the node. Returns the error's last sentence, which names the node's current state."""
+    """Undo the steps and observe the node. Returns the error's last sentence, which names the node's current state."""
     has_done = bool(journal.done)
     troubles = journal.undo()
     differences = _differences(surveyed)
@@ -132,7 +135,7 @@ def _undone(journal: _Journal, surveyed: Plans) -> str:
 
 
 def _differences(surveyed: Plans) -> list[str]:
-    """How the resources differ from their state at planning time. The same state gives the same plan."""
+    """Return how the resources differ from their state at planning time. The same state gives the same plan."""
     try:
         again = survey([resource for resource, _plan in surveyed])
     except DatapathError as error:
@@ -142,7 +145,7 @@ def _differences(surveyed: Plans) -> list[str]:
 
 
 def _state(plan: Plan) -> tuple[t.Any, ...]:
-    """The facts in a plan about the state that it starts from. A step without undo is left out, because it may stay done.
+    """Return the facts in a plan about the state that it starts from. A step without undo is left out, because it may stay done.
 
     A backup contains the counters of the rules to be removed, which packets change. So the undo of its step counts, not the step.
     """

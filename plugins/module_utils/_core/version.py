@@ -32,20 +32,20 @@ class Version:
 
 
 def wanted(option: str, value: str) -> Version:
-    """The version given in an option. Raises Invalid."""
+    """Parse the version in an option. Raises Invalid."""
     if not _WANTED.fullmatch(value):
         raise Invalid(option, value, 'a version of digits and dots, as "0.9.8"')
     return _version(value)
 
 
 def of_package(text: str) -> Version | None:
-    """The upstream version in a package's: 1.0.6 of ``1.0.6-2+deb12u2``, 1.0.9 of ``1:1.0.9-2.azl3``."""
+    """Return the upstream version in a package's: 1.0.6 of ``1.0.6-2+deb12u2``, 1.0.9 of ``1:1.0.9-2.azl3``."""
     match = _OF_PACKAGE.match(text)
     return _version(match[1]) if match else None
 
 
 def of_nft(text: str) -> Version | None:
-    """The version in ``nft --version``: 1.0.6 of ``nftables v1.0.6 (Lester Gooch #5)``."""
+    """Return the version in ``nft --version``: 1.0.6 of ``nftables v1.0.6 (Lester Gooch #5)``."""
     match = _OF_NFT.search(text)
     return _version(match[1]) if match else None
 
