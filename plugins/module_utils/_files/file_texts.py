@@ -13,7 +13,7 @@ from . import files
 
 
 def shown(path: str, before: files.State | None, after: files.State | None) -> tuple[str, str]:
-    """The two states for the diff, with a line about mode and owner if these differ."""
+    """Return the two states for the diff, with a line about mode and owner if these differ."""
     contents = [state for state in (before, after) if isinstance(state, files.Content)]
     has_moved = len({(state.mode, state.owner) for state in contents}) == 2
     first, second = ((_rights(path, state) if has_moved else "") + _readable(path, state) for state in (before, after))
@@ -27,7 +27,7 @@ def _rights(path: str, state: files.State | None) -> str:
 
 
 def _readable(path: str, state: files.State | None) -> str:
-    """A link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
+    """Return a link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
     if isinstance(state, files.Target):
         return f"# {path} -> {state.path}\n"
     if not isinstance(state, files.Content):

@@ -91,7 +91,7 @@ class NotRegular(OSError):
 
 @contextlib.contextmanager
 def regular(path: str, flags: int = 0, errors: str = "replace", newline: str | None = None) -> t.Iterator[t.TextIO]:
-    """Opens a regular file that another program may have placed. flags: further ones of open(2). Raises OSError.
+    """Open a regular file that another program may have placed. flags: further ones of open(2). Raises OSError.
 
     Links are followed, and /dev/null, which masks a file, is read as an empty file. Nothing else is opened, because some
     devices begin their work then. As the path may be replaced after this check, it is opened without blocking, and the open
@@ -105,13 +105,13 @@ def regular(path: str, flags: int = 0, errors: str = "replace", newline: str | N
 
 
 def text(path: str, errors: str = "replace") -> str:
-    """The text of a regular file, read as by regular(). Raises OSError."""
+    """Return the text of a regular file, read as by regular(). Raises OSError."""
     with regular(path, errors=errors) as file:
         return file.read()
 
 
 def text_or_empty(path: str) -> str:
-    """As text(); empty if the file cannot be read."""
+    """Return the text as text() does; empty if the file cannot be read."""
     try:
         return text(path)
     except OSError:
@@ -134,7 +134,7 @@ class Files(UndoBackend):
     VALUES = (Content, Target)
 
     def read(self, path: str) -> State | None:
-        """The object at a path; None for none."""
+        """Return the object at a path; None for none."""
         with answering(path):
             try:
                 mode = os.lstat(path).st_mode
@@ -145,15 +145,15 @@ class Files(UndoBackend):
                 return None
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder, or a link to one."""
+        """Return whether a path is a folder, or a link to one."""
         return os.path.isdir(path)
 
     def is_ours(self, folder: str) -> bool:
-        """Whether this collection made the folder. A folder that is reached through a link is foreign."""
+        """Return whether this collection made the folder. A folder that is reached through a link is foreign."""
         return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
 
     def entries(self, folder: str) -> set[str]:
-        """The names in a folder, without our marker and temporary names; empty for a missing folder."""
+        """Return the names in a folder, without our marker and temporary names; empty for a missing folder."""
         with answering(folder):
             try:
                 names = os.listdir(folder)
@@ -162,7 +162,8 @@ class Files(UndoBackend):
         return {name for name in names if not (name.startswith(".") and name.endswith(MARKER))}
 
     def read_only_at(self, folder: str) -> str:
-        """Where the read-only part of the tree that contains the folder begins; empty if the folder's file system is writable.
+        """Return where the read-only part of the tree that contains the folder begins; empty if the folder's file system is
+        writable.
 
         A folder that does not exist is in the file system of the nearest folder above it.
         """
@@ -177,11 +178,11 @@ class Files(UndoBackend):
             path = os.path.dirname(path)
 
     def is_left_over(self, path: str) -> bool:
-        """Whether a killed run left something under the temporary name of ``path``."""
+        """Return whether a killed run left something under the temporary name of ``path``."""
         return os.path.lexists(temporary_name(path))
 
     def left_over_in(self, folder: str) -> set[str]:
-        """The names in a folder whose temporary names a killed run left; empty for a missing folder."""
+        """Return the names in a folder whose temporary names a killed run left; empty for a missing folder."""
         with answering(folder):
             try:
                 names = os.listdir(folder)
@@ -190,12 +191,12 @@ class Files(UndoBackend):
         return {name[1 : -len(MARKER)] for name in names if name.startswith(".") and name.endswith(MARKER)} - {""}
 
     def perform(self, operation: Operation) -> None:
-        """Performs one operation. Raises Failure; Uncertain if it may have been done nevertheless."""
+        """Perform one operation. Raises Failure; Uncertain if it may have been done nevertheless."""
         with answering(operation.path):
             _PERFORM[type(operation)](operation)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What differs from what the operation should have left; see UndoBackend."""
+        """Describe how the node differs from the operation's result; see UndoBackend."""
         path = operation.path
         if isinstance(operation, Put):
             current = self.read(path)
@@ -211,7 +212,7 @@ class Files(UndoBackend):
 
 @contextlib.contextmanager
 def answering(path: str, kind: type[Failure] = Failure) -> t.Iterator[None]:
-    """Turns an OSError into a failure that names the path."""
+    """Turn an OSError into a failure that names the path."""
     try:
         yield
     except OSError as error:
@@ -229,7 +230,7 @@ def _kind(mode: int) -> str:
 
 
 def temporary_name(path: str) -> str:
-    """The path at which an object is built before a rename moves it to ``path``."""
+    """Return the path at which an object is built before a rename moves it to ``path``."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
 
 
@@ -266,7 +267,7 @@ def _make_folder(operation: MakeFolder) -> None:
 
 @contextlib.contextmanager
 def _arriving(path: str) -> t.Iterator[str]:
-    """Yields the free temporary name of ``path``. What is built there is renamed to ``path``, or removed if building it fails."""
+    """Yield the free temporary name of ``path``. What is built there is renamed to ``path``, or removed if building it fails."""
     temporary = temporary_name(path)
     _discard_at(temporary)
     try:
@@ -308,7 +309,7 @@ def _discard_at(temporary: str) -> None:
 
 
 def _settle(path: str) -> None:
-    """A rename survives a power cut only when its folder has reached the disk (fsync(2))."""
+    """Write a folder to the disk: a rename survives a power cut only when its folder has reached the disk (fsync(2))."""
     with answering(path, Uncertain):
         folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -17,7 +17,7 @@ from .files import Files
 
 
 def roots_folders(*paths: str) -> t.Iterable[str]:
-    """Refuses to write files where a user other than root could replace them, as ssh refuses such keys.
+    """Refuse to write files where a user other than root could replace them, as ssh refuses such keys.
 
     A folder of the collection must not be a symbolic link, because the link's target may be a folder from which other programs
     load files. A folder of another name must not have existed before the collection made it, for the same reason. paths: of the
@@ -56,6 +56,6 @@ def _require_own(path: str) -> None:
 
 
 def _named(folder: str) -> str:
-    """A folder of the collection in the same place."""
+    """Return a folder of the collection in the same place."""
     place, name = os.path.split(folder)
     return f"{place}/kubenode-{name}"

@@ -15,7 +15,7 @@ MOST_LINKS = 40  # of a path that the kernel resolves (path_resolution(7))
 
 
 def on_the_way(path: str) -> t.Iterator[str]:
-    """Yields each folder that the kernel searches to reach an absolute path, those of symbolic links on the way included."""
+    """Yield each folder that the kernel searches to reach an absolute path, those of symbolic links on the way included."""
     ahead, folder, links = path.split("/")[::-1], "/", 0
     while ahead and links <= MOST_LINKS:
         name = ahead.pop()
@@ -34,7 +34,7 @@ def on_the_way(path: str) -> t.Iterator[str]:
 
 
 def exposure(folder: str, trusts_groups: bool = False) -> str:
-    """How a user other than root can replace files in a folder, such as "has mode 0777"; empty if none can.
+    """Return how a user other than root can replace files in a folder, such as "has mode 0777"; empty if none can.
 
     A sticky folder prevents it. A missing folder is not exposed, because root makes it. trusts_groups: whether the members of any
     group that may write are as good as root; else only those of root's group are.

@@ -26,7 +26,7 @@ class Checker(Backend, t.Protocol):
     """A backend that can check a text before it is written."""
 
     def checking(self, text: str) -> Operation:
-        """The operation that fails if the text is not valid."""
+        """Return the operation that fails if the text is not valid."""
 
 
 class ManagedFile(t.NamedTuple):
@@ -48,13 +48,15 @@ class ManagedFile(t.NamedTuple):
 
 
 def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> ManagedFile:
-    """A file with ``desired`` below the collection's heading. ``begins``: the beginning of the text, which no other file of the
-    collection has."""
+    """Return a file with ``desired`` below the collection's heading.
+
+    ``begins``: the beginning of the text, which no other file of the collection has.
+    """
     return ManagedFile(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
 
 def link(path: str, target: str, desired: bool) -> ManagedFile:
-    """A symbolic link."""
+    """Return a symbolic link."""
     return ManagedFile(path, files.Target(target) if desired else None, target)
 
 
@@ -128,7 +130,7 @@ class ManagedFiles:
         )
 
     def _folders(self) -> t.Iterator[tuple[str, bool]]:
-        """The folder and those above it that we made, and whether each exists: a killed run may have removed some."""
+        """Yield the folder and those above it that we made, and whether each exists: a killed run may have removed some."""
         folder = self._folder
         while not (is_there := self._backend.is_folder(folder)) or self._backend.is_ours(folder):
             yield folder, is_there
@@ -161,7 +163,7 @@ class ManagedFiles:
         return Plan(tuple(steps), *_texts(changes)) if changes else Plan(tuple(steps))
 
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
-        """The state after the plan was applied, for a plan that starts from that state."""
+        """Return the state after the plan was applied, for a plan that starts from that state."""
         folder, made = observed.folder, observed.made
         if folder == "missing" and self._keeps_folder:
             folder, made = "ours", (Made(self._folder, False), *made)
@@ -171,7 +173,10 @@ class ManagedFiles:
         return observed._replace(states=states, folder=folder, left_over=(), made=made)
 
     def _is_to_change(self, entry: ManagedFile, current: files.State | None) -> bool:
-        """A foreign object is left alone if the entry is to be removed. Raises Refusal if it is to be written."""
+        """Return whether the entry is to change. A foreign object is left alone if the entry is to be removed.
+
+        Raises Refusal if it is to be written.
+        """
         if current == entry.desired:
             return False
         is_claimed = entry.path in self._claimed and not isinstance(current, files.Other)
@@ -190,13 +195,16 @@ class ManagedFiles:
 
 
 def settling(announced: ManagedFiles, settled: ManagedFiles, observed: ObservedFiles) -> t.Iterator[Step]:
-    """The steps that replace the record of a run's intended changes by the record of its completed changes."""
+    """Yield the steps that replace the record of a run's intended changes by the record of its completed changes."""
     for step in settled.plan(announced.reached(observed)).steps:
         yield step._replace(is_record=True)
 
 
 def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
-    """is_emptying: whether something is removed from the innermost folder."""
+    """Yield the steps that remove the folders, the innermost first.
+
+    is_emptying: whether something is removed from the innermost folder.
+    """
     for path, is_empty in made:
         is_emptying = is_emptying or is_empty
         if is_emptying:
@@ -216,7 +224,7 @@ def _change(entry: ManagedFile, current: files.State | None) -> Step:
 
 
 def _texts(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> t.Iterator[str]:
-    """The two states of the entries that change, for the diff."""
+    """Return the two states of the entries that change, for the diff."""
     from . import file_texts  # most runs change no file
 
     shown = (file_texts.shown(entry.path, current, entry.desired) for entry, current in changes)
