@@ -14,7 +14,9 @@ import time
 
 
 def is_ready(module: str) -> bool:
-    """False if ``module`` is a loadable module that is not loaded, so that using it would load it. Also False without /proc.
+    """Return False if ``module`` is a loadable module that is not loaded, so that using it would load it.
+
+    Also False without /proc.
 
     A built-in module is neither in /proc/modules nor in modules.dep. In a chroot, the kernel's modules are in the root of
     process 1.
@@ -29,12 +31,15 @@ def is_ready(module: str) -> bool:
 
 
 def is_loaded(module: str) -> bool:
-    """Whether ``module`` is a loadable module that is loaded. False if it is built in."""
+    """Return whether ``module`` is a loadable module that is loaded. False if it is built in."""
     return module in (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
 
 
 def is_used(module: str) -> bool:
-    """Whether ``module`` is in use. True also if the kernel does not tell: the module is built in or cannot be unloaded."""
+    """Return whether ``module`` is in use.
+
+    True also if the kernel does not tell: the module is built in or cannot be unloaded.
+    """
     for line in _lines("/proc/modules"):
         name, _size, count, *_rest = line.split()  # proc_modules(5)
         if name == module:
@@ -43,7 +48,7 @@ def is_used(module: str) -> bool:
 
 
 def setting(key: str) -> int | None:
-    """A number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None if there is no such key."""
+    """Return a number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None if there is no such key."""
     lines = _lines(f"/proc/sys/{key}")
     return int(lines[0]) if lines else None
 
@@ -56,17 +61,17 @@ def _first_process_start() -> float:
 
 
 def uptime() -> float:
-    """Seconds since process 1 started. In a container it is younger than the kernel, as are the links."""
+    """Return seconds since process 1 started. In a container it is younger than the kernel, as are the links."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - _first_process_start()
 
 
 def booted_at() -> float:
-    """When process 1 started, in seconds since the epoch, and by the clock of today; see by_either_clock()."""
+    """Return when process 1 started, in seconds since the epoch, and by the clock of today; see by_either_clock()."""
     return time.time() - uptime()
 
 
 def by_either_clock(today: float, unit: str) -> float:
-    """When systemd started a unit at the latest, for a comparison with times of files.
+    """Return when systemd started a unit at the latest, for a comparison with times of files.
 
     today: the time by the clock of today. The clock may have been set since then, and files have the times of the clock as it
     was, as has the link that systemd makes when it starts a unit (src/core/unit.c, unit_export_invocation_id). The earlier of
@@ -79,19 +84,19 @@ def by_either_clock(today: float, unit: str) -> float:
 
 
 def set_up_at(ifindex: int) -> float | None:
-    """When udev began to set up a link, in seconds since the epoch; None if it did not."""
+    """Return when udev began to set up a link, in seconds since the epoch; None if it did not."""
     # systemd, src/libsystemd/sd-device/device-private.c: microseconds of CLOCK_MONOTONIC
     times = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
     return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + times[0] / 1e6 if times else None
 
 
 def global_ipv6_addresses(link: str) -> list[str]:
-    """A link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
+    """Return a link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
     return all_global_ipv6_addresses().get(link, [])
 
 
 def all_global_ipv6_addresses() -> dict[str, list[str]]:
-    """As global_ipv6_addresses(), of all links that have such an address, by link."""
+    """Return the addresses that global_ipv6_addresses() returns, of all links that have such an address, by link."""
     addresses: dict[str, list[str]] = {}
     for line in _lines("/proc/net/if_inet6"):
         # address in 32 hexadecimal digits, the link's index, prefix length, scope, flags, link
@@ -105,7 +110,7 @@ IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detect
 
 
 def boot_identity() -> str:
-    """A text that identifies this boot of the node.
+    """Return a text that identifies this boot of the node.
 
     A container that is started again has the same kernel, and its network namespace may get the same number as before. But its
     process 1 starts at another time (proc_pid_stat(5), the 22nd word: in clock ticks since the kernel was booted).
@@ -116,7 +121,7 @@ def boot_identity() -> str:
 
 
 def is_own_root() -> bool:
-    """False in a chroot or a container whose root is not that of process 1: the running kernel is another system's there.
+    """Return False in a chroot or a container whose root is not that of process 1: the running kernel is another system's there.
 
     The file systems mounted on / are compared. /proc/1/root is not used, because it needs the right to trace process 1. In a
     plain chroot nothing is mounted on /, and a root without /proc cannot be compared: False for both.
@@ -126,12 +131,12 @@ def is_own_root() -> bool:
 
 
 def is_managed_by_systemd() -> bool:
-    """True if systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
+    """Return whether systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
     return os.path.isdir("/run/systemd/system") and is_own_root()
 
 
 def _root_mount(process: str) -> tuple[str, str] | None:
-    """The device, and the folder on it, that a process sees as /. If several are mounted there, the last one is on top."""
+    """Return the device, and the folder on it, that a process sees as /. If several are mounted there, the last one is on top."""
     # proc_pid_mountinfo(5): mount's number, its parent's, major:minor, folder on the device, mount point, ...
     mounts = [line.split(" ")[2:5] for line in _lines(f"/proc/{process}/mountinfo")]
     roots = [(device, folder) for device, folder, point in mounts if point == "/"]

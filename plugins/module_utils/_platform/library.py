@@ -62,23 +62,23 @@ Operation = t.Union[Load, Remove]
 
 
 def needed(operations: t.Iterable[t.Any]) -> list[str]:
-    """The libraries that the operations need: an operation names its library as ``needs``."""
+    """Return the libraries that the operations need: an operation names its library as ``needs``."""
     return sorted({operation.needs for operation in operations if getattr(operation, "needs", "")})
 
 
 def lacking(operations: t.Iterable[t.Any]) -> list[str]:
-    """The libraries that the operations need and this node does not have."""
+    """Return the libraries that the operations need and this node does not have."""
     return [name for name in needed(operations) if not is_there(name)]
 
 
 def require(operations: t.Iterable[t.Any]) -> None:
-    """Raises MissingLibrary if the operations need a library that this node does not have."""
+    """Raise MissingLibrary if the operations need a library that this node does not have."""
     for name in lacking(operations):
         raise missing(name)
 
 
 def is_there(name: str) -> bool:
-    """Whether the library can be loaded. Does not load it."""
+    """Return whether the library can be loaded. Does not load it."""
     return name in {*_loaded, *_packed} or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
@@ -95,7 +95,7 @@ def loaded(operations: t.Iterable[t.Any]) -> list[str]:
 
 
 def load(name: str) -> list[t.Any]:
-    """Imports the MODULES of a library, and what these import. Raises MissingLibrary.
+    """Import the MODULES of a library, and what these import. Raises MissingLibrary.
 
     The library's own ``__init__`` is run only if the modules need it: that of pyroute2 imports all of its 160 modules, which
     takes 0.15 s, and eight of them are enough to encode a message. What was loaded once is not looked for again, because the
@@ -126,7 +126,10 @@ def _imported(name: str) -> list[t.Any]:
 
 @contextlib.contextmanager
 def _without_init(name: str) -> t.Iterator[None]:
-    """Modules of the package ``name`` are imported without its ``__init__``. Afterwards, ``import`` finds the package whole."""
+    """Import modules of the package ``name`` without its ``__init__`` in the block.
+
+    Afterwards, ``import`` finds the package whole.
+    """
     spec = importlib.util.find_spec(name)
     if spec is None:
         raise ImportError(name)
@@ -138,7 +141,7 @@ def _without_init(name: str) -> t.Iterator[None]:
 
 
 def carried(name: str) -> list[str]:
-    """The folders that the library was carried to, the newest version last."""
+    """Return the folders that the library was carried to, the newest version last."""
     versions = {}
     for path in Path(FOLDER).glob(f"{name}-*"):
         version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
@@ -148,13 +151,13 @@ def carried(name: str) -> list[str]:
 
 
 def _is_roots(path: Path) -> bool:
-    """Whether only root can write the folder: root runs what is in it."""
+    """Return whether only root can write the folder: root runs what is in it."""
     status = path.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _own_version(name: str) -> tuple[int, ...]:
-    """The version of the library on Python's own path; () if there is none."""
+    """Return the version of the library on Python's own path; () if there is none."""
     if importlib.util.find_spec(name) is None:
         return ()
     from importlib import metadata  # takes 20 ms, so only if the library is there
@@ -175,7 +178,7 @@ class Libraries:
     OPERATIONS = t.get_args(Operation)
 
     def perform(self, operation: Operation) -> None:
-        """Raises MissingLibrary, or Failure with the answer of the file system."""
+        """Raise MissingLibrary, or Failure with the answer of the file system."""
         if isinstance(operation, Load):
             load(operation.name)
             return

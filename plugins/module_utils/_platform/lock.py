@@ -30,7 +30,7 @@ ENDINGS = (signal.SIGHUP, signal.SIGTERM)
 
 @contextlib.contextmanager
 def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
-    """Holds the lock. Meanwhile a signal to end raises SystemExit, so that the run can undo its steps.
+    """Hold the lock. Meanwhile a signal to end raises SystemExit, so that the run can undo its steps.
 
     Yields the descriptor of the lock, for the programs that the holder starts (process.sharing).
     Raises Failure if other runs have held the lock for ``patience`` seconds.
@@ -47,7 +47,10 @@ def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
 
 @contextlib.contextmanager
 def _raising_signals() -> t.Iterator[None]:
-    """A broken connection sends SIGHUP, a time limit SIGTERM. Without a handler, both would end the run between two steps."""
+    """Turn signals that end the run into an exception in the block. A broken connection sends SIGHUP, a time limit SIGTERM.
+
+    Without a handler, both would end the run between two steps.
+    """
     if threading.current_thread() is not threading.main_thread():  # Python sets handlers in the main thread only
         yield
         return
@@ -89,7 +92,7 @@ def _take(path: str, deadline: float) -> int:
 
 
 def _holders(descriptor: int) -> t.Iterator[int]:
-    """The other processes that have the file open, and so hold its lock or wait for it.
+    """Yield the other processes that have the file open, and so hold its lock or wait for it.
 
     The link of an open file is read before it is followed, because stat(2) of a file on a network file system whose server is
     gone never returns.
@@ -104,14 +107,15 @@ def _holders(descriptor: int) -> t.Iterator[int]:
 
 
 def _name(path: str) -> str:
-    """The base name of the file that a link of /proc/PID/fd leads to, even if it was removed; empty for a closed descriptor."""
+    """Return the base name of the file that a link of /proc/PID/fd leads to, even if it was removed; empty for a closed
+    descriptor."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.basename(os.readlink(path)).removesuffix(" (deleted)")
     return ""
 
 
 def _end_strays(descriptor: int) -> None:
-    """Kills the processes that a killed run left: its programs died with it, but not the processes that they had started."""
+    """Kill the processes that a killed run left: its programs died with it, but not the processes that they had started."""
     from . import process  # not needed if the lock is free
 
     for pid in _holders(descriptor):
@@ -123,7 +127,7 @@ def _end_strays(descriptor: int) -> None:
 
 
 def _variable(pid: int, name: str) -> str:
-    """The value of a variable in a process's environment; empty if it has no such variable."""
+    """Return the value of a variable in a process's environment; empty if it has no such variable."""
     with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
         variables = (line.partition("=") for line in file.read().split("\0"))
         return next((value for key, _equals, value in variables if key == name), "")
@@ -150,7 +154,7 @@ def _open(path: str) -> int:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Whether the locked file is still the one at ``path``."""
+    """Return whether the locked file is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

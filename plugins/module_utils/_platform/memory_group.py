@@ -40,17 +40,17 @@ class MemoryGroup(t.NamedTuple):
     files: Files
 
     def is_exceeded(self) -> bool:
-        """Whether the kernel has killed a process of the group for its memory."""
+        """Return whether the kernel has killed a process of the group for its memory."""
         killed = re.search(r"(?m)^oom_kill (\d+)$", _read(f"{self.folder}/{self.files.events}"))
         return bool(killed and int(killed[1]))
 
     def peak(self) -> int | None:
-        """The most bytes that the group has had at a time; None if this kernel does not count them."""
+        """Return the most bytes that the group has had at a time; None if this kernel does not count them."""
         text = _read(f"{self.folder}/{self.files.peak}").strip()
         return int(text) if text.isdigit() else None
 
     def remove(self) -> None:
-        """Removes the group, whose processes have been killed. The kernel may take a moment to end them."""
+        """Remove the group, whose processes have been killed. The kernel may take a moment to end them."""
         for _try in range(TRIES):
             try:
                 os.rmdir(self.folder)
@@ -61,7 +61,7 @@ class MemoryGroup(t.NamedTuple):
 
 
 def confine(pid: int, most: int) -> MemoryGroup | None:
-    """Moves a process into a group of its own with at most so many bytes of memory.
+    """Move a process into a group of its own with at most so many bytes of memory.
 
     None where this run may make no such group: it is not root, or a container shows it none.
     """
@@ -85,7 +85,7 @@ def confine(pid: int, most: int) -> MemoryGroup | None:
 
 
 def _parents() -> t.Iterator[tuple[Files, str]]:
-    """The folders in which a group with a bound of memory may be made.
+    """Yield the folders in which a group with a bound of memory may be made.
 
     In version 2, a group with processes has no groups inside that bound memory, except the first one. So there the group is made
     beside the run's own.
@@ -107,7 +107,7 @@ def _parents() -> t.Iterator[tuple[Files, str]]:
 
 
 def _own_groups() -> t.Iterator[tuple[str, str]]:
-    """The paths of this process's groups, by the type of their file system."""
+    """Yield the paths of this process's groups, by the type of their file system."""
     for line in _read("/proc/self/cgroup").splitlines():
         _number, controllers, path = line.split(":", 2)
         if not controllers:
@@ -117,7 +117,7 @@ def _own_groups() -> t.Iterator[tuple[str, str]]:
 
 
 def _remove_left(parent: str) -> None:
-    """Removes the groups of killed runs. The kernel removes none with a process in it."""
+    """Remove the groups of killed runs. The kernel removes none with a process in it."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name[len(PREFIX) :]}"):

@@ -46,7 +46,7 @@ class ModeVerdict(t.NamedTuple):
 
     @property
     def mode(self) -> str:
-        """The mode that says the same as the verdict."""
+        """Return the mode that says the same as the verdict."""
         return "image" if self.is_image else "runtime"
 
 
@@ -68,7 +68,7 @@ class Answer(t.NamedTuple):
 
 
 def by_controller(mode: str, transport: str, variables: t.Container[str]) -> ModeVerdict | None:
-    """The verdict without asking the node; None if the node must be asked. transport: the connection plugin's name."""
+    """Return the verdict without asking the node; None if the node must be asked. transport: the connection plugin's name."""
     if mode == "runtime":
         return ModeVerdict(False, "A running node: mode says so.")
     if mode == "image":
@@ -81,7 +81,7 @@ def by_controller(mode: str, transport: str, variables: t.Container[str]) -> Mod
 
 
 def by_node(node: Answer, transport: str) -> ModeVerdict:
-    """The verdict from the node's systemd and namespaces."""
+    """Return the verdict from the node's systemd and namespaces."""
     if not node.has_proc:
         return ModeVerdict(True, "An image: it has no /proc.")
     if node.state in ANSWERS:
@@ -99,19 +99,19 @@ def by_node(node: Answer, transport: str) -> ModeVerdict:
 
 
 def with_transport(reason: str, transport: str) -> str:
-    """The reason with the connection by which the node was entered."""
+    """Return the reason with the connection by which the node was entered."""
     return reason.replace("node:", f"node, entered by {transport}:", 1) if ENTERS.search(transport) else reason
 
 
 def parse(text: str) -> Answer:
-    """Reads the answer to ASK. Skips what a login shell printed before it."""
+    """Read the answer to ASK. Skips what a login shell printed before it."""
     words = {line.split(" ")[0]: line.split(" ")[1:] for line in text.splitlines()}
     namespaces = {kind: (values[0], values[1]) for kind, values in words.items() if kind in KINDS and len(values) == 2}
     return answer_of(words["state"][0] if "state" in words else None, namespaces, "systemd" in words)
 
 
 def answer_of(state: str | None, namespaces: t.Mapping[str, tuple[str, str]], has_systemd: bool) -> Answer:
-    """namespaces: by kind, the own one and process 1's; empty for one that cannot be read."""
+    """Make the answer from its parts. namespaces: by kind, this process's and process 1's; empty for one that cannot be read."""
     pairs = {kind: pair for kind, pair in namespaces.items() if all(pair)}
     return Answer(
         state,

@@ -185,7 +185,7 @@ MANAGERS = (APT, TDNF, DNF)
 
 
 def manager_of(release: t.Mapping[str, str]) -> Manager | None:
-    """The node's manager: its distribution's own, else the first whose programs are installed. Starts no program."""
+    """Return the node's manager: its distribution's own, else the first whose programs are installed. Starts no program."""
     ids = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
     if release.get("VARIANT_ID") == "azurecontainerlinux" or "flatcar" in ids:
         return None  # /usr is read-only, although the ID is azurelinux
@@ -194,7 +194,7 @@ def manager_of(release: t.Mapping[str, str]) -> Manager | None:
 
 
 def os_release() -> dict[str, str]:
-    """The node's os-release(5), without quotes."""
+    """Return the node's os-release(5), without quotes."""
     for path in OS_RELEASE:
         with contextlib.suppress(OSError), files.regular(path) as file:
             pairs = (line.strip().partition("=") for line in file if not line.startswith("#"))
@@ -224,7 +224,7 @@ class Packages(UndoBackend):
 
     @property
     def name(self) -> str | None:
-        """apt, tdnf or dnf; None where the node has no manager that can be used."""
+        """Return the package manager: apt, tdnf or dnf; None where the node has none that can be used."""
         return self._known.name if self._known else None
 
     @property
@@ -237,24 +237,24 @@ class Packages(UndoBackend):
         return self._known
 
     def installed(self, package: str) -> str:
-        """The package's version with epoch and revision; empty if it is not installed. Does not wait for locks."""
+        """Return the package's version with epoch and revision; empty if it is not installed. Does not wait for locks."""
         done = self._run(self._line(self._manager.installed, package), None)
         status, _blank, installed = done.stdout.strip().partition(" ")
         return installed if done.rc == 0 and status not in ("not-installed", "config-files") else ""
 
     def candidate(self, package: str) -> str:
-        """The newest version in the index on the node; empty if it has none. Does not refresh the index."""
+        """Return the newest version in the index on the node; empty if it has none. Does not refresh the index."""
         done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
         versions = [(number, text) for text in self._manager.version.findall(done.stdout) if (number := version.of_package(text))]
         return max(versions)[1] if versions else ""
 
     def obstacle(self, package: str) -> str:
-        """Why the package could not be removed alone, in the manager's words; empty if it could."""
+        """Return why the package could not be removed alone, in the manager's words; empty if it could."""
         done = self._start(self._manager.rehearse, package, locks=self._manager.locks)
         return "" if done.rc == 0 else _complaint(done)
 
     def perform(self, operation: Operation) -> None:
-        """Performs one operation. Raises Failure with the manager's answer."""
+        """Perform one operation. Raises Failure with the manager's answer."""
         if isinstance(operation, Refresh):
             self._refresh(operation)
         elif isinstance(operation, Wait):
@@ -267,13 +267,13 @@ class Packages(UndoBackend):
             self._bring(self._manager.install if isinstance(operation, Install) else self._manager.upgrade, operation.package)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What differs from what a removal should have left. Other operations fail unless they are complete."""
+        """Describe how the node differs from the result of a removal. Other operations fail unless they are complete."""
         if isinstance(operation, Remove) and (installed := self.installed(operation.package)):
             return [f"package {operation.package} {installed} is installed"]
         return []
 
     def _refresh(self, operation: Refresh) -> None:
-        """Refreshes the index. A source that does not answer matters only if no other source has the package."""
+        """Refresh the index. A source that does not answer matters only if no other source has the package."""
         done = self._start(self._manager.refresh)
         self._is_fresh = True
         available = self.candidate(operation.package)
@@ -301,7 +301,7 @@ class Packages(UndoBackend):
         _expect_success(command, self._start(command, package))
 
     def _start(self, command: tuple[str, ...], *package: str, locks: tuple[str, ...] | None = None) -> process.Completed:
-        """Runs a command when its locks are free, and again if another program took one of them first."""
+        """Run a command when its locks are free, and again if another program took one of them first."""
         deadline = self._deadline()
         while True:
             _wait_for(self._manager.locks if locks is None else locks, deadline)
@@ -323,7 +323,7 @@ class Packages(UndoBackend):
 
 
 def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
-    """Returns when all locks are free. Raises Failure with the first lock that is held, and its holder."""
+    """Wait until all locks are free. Raises Failure with the first lock that is held, and its holder."""
     for path in locks:
         while holder := _holder(path):
             if time.monotonic() > deadline:
@@ -332,7 +332,7 @@ def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
 
 
 def _holder(path: str) -> str:
-    """The holder of an fcntl lock on the file; empty if there is none. Does not take the lock."""
+    """Return the holder of an fcntl lock on the file; empty if there is none. Does not take the lock."""
     try:
         with files.regular(path) as file:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -352,7 +352,7 @@ def _expect_success(command: tuple[str, ...], done: process.Completed) -> None:
 
 
 def _complaint(done: process.Completed) -> str:
-    """The program's error message, on one line."""
+    """Return the program's error message, on one line."""
     lines = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
     telling = [line for line in lines if line and not re.match(r"W:|warning", line, re.IGNORECASE)]
     return "; ".join(telling[:8]) or f"exit status {done.rc}"

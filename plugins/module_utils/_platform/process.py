@@ -49,13 +49,13 @@ _shared: set[int] = set()  # descriptors that programs inherit
 
 
 def find(program: str) -> str | None:
-    """The program's path; None if the node does not have it. Starts nothing."""
+    """Return the program's path; None if the node does not have it. Starts nothing."""
     return shutil.which(program, path=SEARCH_PATH)
 
 
 @contextlib.contextmanager
 def sharing(descriptor: int) -> t.Iterator[None]:
-    """Each program that is started in the block holds the descriptor, and so the lock on its file, until the program ends."""
+    """Let each program that is started in the block hold the descriptor, and so the lock on its file, until the program ends."""
     _shared.add(descriptor)
     try:
         yield
@@ -64,7 +64,7 @@ def sharing(descriptor: int) -> t.Iterator[None]:
 
 
 def share_nothing() -> None:
-    """Programs of this process inherit no descriptor, for a process that has left those of its run."""
+    """Let programs of this process inherit no descriptor, for a process that has left those of its run."""
     _shared.clear()
 
 
@@ -75,7 +75,7 @@ def run(
     seconds: float | None = None,
     completes: bool = False,
 ) -> Completed:
-    """The runner. The C locale keeps messages recognisable. Bytes that are not UTF-8 become surrogates.
+    """Run a program. The C locale keeps messages recognisable. Bytes that are not UTF-8 become surrogates.
 
     environment: the program's variables, besides the locale; None for PATH alone.
     seconds: deadline after which the program is killed with all that it started; None for DEADLINE.
@@ -109,7 +109,8 @@ def run(
 
 
 def mark(pid: int) -> str:
-    """A text that identifies a process, even if its pid is reused or exists in another namespace; empty if it has ended."""
+    """Return a text that identifies a process, even if its pid is reused or exists in another namespace; empty if it has
+    ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             started = file.read().rpartition(")")[2].split()[19]  # proc_pid_stat(5): 22
@@ -124,7 +125,7 @@ def _start(
     environment: t.Mapping[str, str],
     bounds: t.Callable[[], None] | None,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program in its own session. So it can be killed with its children, and only the run gets a terminal's signals."""
+    """Start a program in its own session. So it can be killed with its children, and only the run gets a terminal's signals."""
     input_file, out, error = files
     try:
         # pylint: disable-next=ansible-bad-function,subprocess-popen-preexec-fn
@@ -168,7 +169,7 @@ def _bounds(seconds: float, completes: bool) -> t.Callable[[], None] | None:
 
 
 def _prctl() -> t.Callable[..., int] | None:
-    """prctl(2); None if Python was built without libffi."""
+    """Return prctl(2); None if Python was built without libffi."""
     try:
         import ctypes
     except ImportError:
@@ -177,7 +178,7 @@ def _prctl() -> t.Callable[..., int] | None:
 
 
 def _has_ended(program: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Waits for the program, without polling: Popen.wait() with a limit polls, in the end every 50 ms."""
+    """Wait for the program, without polling: Popen.wait() with a limit polls, in the end every 50 ms."""
     try:
         descriptor = os.pidfd_open(program.pid)
     except (AttributeError, OSError):  # Linux before 5.3, or a container that forbids it
@@ -193,7 +194,7 @@ def _has_ended(program: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _kill(program: subprocess.Popen[bytes]) -> bool:
-    """Ends the program, and its children in the same session. False if the program has not ended."""
+    """End the program, and its children in the same session. False if the program has not ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, number)
@@ -202,7 +203,7 @@ def _kill(program: subprocess.Popen[bytes]) -> bool:
 
 
 def _shown(argv: t.Sequence[str]) -> str:
-    """A command line for the operator, without the variables that env(1) is given."""
+    """Return a command line for the operator, without the variables that env(1) is given."""
     return " ".join(word for word in argv if word.startswith("-") or "=" not in word)
 
 

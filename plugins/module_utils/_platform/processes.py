@@ -20,12 +20,12 @@ def myself() -> Process:
 
 
 def find(pid: int) -> Process:
-    """The process that has the pid now; (pid, 0) for none."""
+    """Return the process that has the pid now; (pid, 0) for none."""
     return pid, int(_fields(pid)[19] or 0)
 
 
 def named(names: t.Collection[str], proc: str = "/proc") -> dict[str, str]:
-    """The processes with these names, of which the kernel keeps 15 bytes (TASK_COMM_LEN), by pid.
+    """Return the processes with these names, of which the kernel keeps 15 bytes (TASK_COMM_LEN), by pid.
 
     A node runs hundreds of processes. Buffered text files would take nearly twice the time, and pathlib still more.
     """
@@ -40,7 +40,7 @@ def named(names: t.Collection[str], proc: str = "/proc") -> dict[str, str]:
 
 
 def tell(process: Process, number: int) -> bool:
-    """Sends a signal; False if the process has ended."""
+    """Send a signal; False if the process has ended."""
     if find(process[0]) != process:
         return False
     try:
@@ -51,7 +51,7 @@ def tell(process: Process, number: int) -> bool:
 
 
 def network_namespace(pid: str = "self") -> tuple[int, int]:
-    """Device and inode of a process's network namespace; (0, 0) if it may not be read."""
+    """Return the device and inode of a process's network namespace; (0, 0) if it may not be read."""
     try:
         return _network_namespace(pid)
     except OSError:
@@ -59,13 +59,15 @@ def network_namespace(pid: str = "self") -> tuple[int, int]:
 
 
 def in_this_network(names: t.Collection[str]) -> dict[str, str]:
-    """As named(), but only processes that may be in this process's network namespace."""
+    """Return processes as named() does, but only those that may be in this process's network namespace."""
     return {pid: name for pid, name in named(names).items() if _may_share_network(pid)}
 
 
 def _may_share_network(pid: str) -> bool:
-    """Whether a process may be in this process's network namespace. False if it has ended; True if its namespace cannot be
-    read."""
+    """Return whether a process may be in this process's network namespace.
+
+    False if it has ended; True if its namespace cannot be read.
+    """
     try:
         return _network_namespace(pid) == network_namespace()
     except PermissionError:
@@ -89,7 +91,7 @@ class SshConnection(t.NamedTuple):
 
 
 def ssh_connection() -> SshConnection | None:
-    """The ssh connection in which this process runs; None if it runs in none.
+    """Return the ssh connection in which this process runs; None if it runs in none.
 
     sudo removes SSH_CONNECTION from the environment, so the environments of the parent processes are read.
     """
@@ -105,13 +107,16 @@ def ssh_connection() -> SshConnection | None:
 
 
 def ssh_peer() -> str:
-    """The client's address of the ssh connection in which this process runs, or "the node itself"."""
+    """Return the client's address of the ssh connection in which this process runs, or "the node itself"."""
     connection = ssh_connection()
     return connection.client if connection else "the node itself"
 
 
 def _fields(pid: int) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third on; empty strings if there is no process. A name may contain ``) ``."""
+    """Return the fields of proc_pid_stat(5) from the third on; empty strings if there is no process.
+
+    A name may contain ``) ``.
+    """
     return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split() or [""] * 50
 
 

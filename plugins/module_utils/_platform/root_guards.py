@@ -14,7 +14,7 @@ from . import kernel
 
 
 def require_own_root(desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> t.Iterable[str]:
-    """Refuses to change the running kernel from a root that does not belong to it.
+    """Refuse to change the running kernel from a root that does not belong to it.
 
     desired: the option that asks for the change, for the error. remedy: what to do.
     """

@@ -43,19 +43,19 @@ class Sysctl(UndoBackend):
     OPERATIONS = t.get_args(Operation)
 
     def links(self) -> dict[str, int]:
-        """Link indexes by name, from the kernel: /sys may be mounted from another network namespace."""
+        """Return link indexes by name, from the kernel: /sys may be mounted from another network namespace."""
         return {name: index for index, name in socket.if_nameindex()}
 
     def read(self, key: str) -> int | None:
-        """The number in a setting; None if there is no such setting."""
+        """Return the number in a setting; None if there is no such setting."""
         return kernel.setting(key)
 
     def existing(self, keys: t.Iterable[str]) -> tuple[tuple[str, int], ...]:
-        """The keys that exist, with their numbers."""
+        """Return the keys that exist, with their numbers."""
         return tuple((key, value) for key in keys for value in (self.read(key),) if value is not None)
 
     def has_applied(self, path: str, ifindex: int) -> bool:
-        """Whether the boot, or udev when the link appeared, has read the current content of the file at ``path``.
+        """Return whether the boot, or udev when the link appeared, has read the current content of the file at ``path``.
 
         ifindex: the link's index, 0 for none. The inode's change time decides, which cp --preserve cannot set.
         """
@@ -67,7 +67,7 @@ class Sysctl(UndoBackend):
         return changed < max(booted, kernel.set_up_at(ifindex) or 0)
 
     def perform(self, operation: Operation) -> None:
-        """Writes once. If the setting is gone, its link is gone, and nothing is written.
+        """Write once. If the setting is gone, its link is gone, and nothing is written.
 
         Raises Failure with the kernel's answer, and ForeignChange if a setting to be restored has another value by now.
         """
@@ -92,7 +92,7 @@ class Sysctl(UndoBackend):
             os.close(descriptor)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What differs from what the operation should have left; see UndoBackend."""
+        """Describe how the node differs from the operation's result; see UndoBackend."""
         current = self.read(operation.key)
         if current in (None, operation.value) or (isinstance(operation, Restore) and current != operation.written):
             return []
@@ -100,7 +100,9 @@ class Sysctl(UndoBackend):
 
 
 def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
-    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. A file that cannot be read is left out.
+    """Return all files that systemd-sysctl or ``sysctl --system`` may read: texts by path.
+
+    A file that cannot be read is left out.
 
     warn: called with a sentence for each path that is not a regular file, so that these programs may block on it.
     """

@@ -37,12 +37,12 @@ class Assignment(t.NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The number that the kernel reads from the value; it ignores what follows after a blank."""
+        """Return the number that the kernel reads from the value; it ignores what follows after a blank."""
         match = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
         return int(match.group(), 16 if match.group(1) else 8 if match.group(2) else 10) if match else None
 
     def covers(self, key: str) -> bool:
-        """Whether the line's key is ``key`` or a glob that it matches."""
+        """Return whether the line's key is ``key`` or a glob that it matches."""
         mine, others = self.key.split("/"), key.split("/")
         return len(mine) == len(others) and all(map(glob.matches, mine, others))
 
@@ -59,7 +59,7 @@ class Configuration:
                 self._explicit.setdefault(assignment.key, []).append(assignment)
 
     def winner(self, key: str) -> Assignment | None:
-        """The line that decides ``key``: the last explicit line, else the last glob; None if there is neither.
+        """Return the line that decides ``key``: the last explicit line, else the last glob; None if there is neither.
 
         A line whose value the kernel refuses counts only if there is no other: the value written before it stays.
         """
@@ -68,13 +68,13 @@ class Configuration:
         return taken[-1] if taken else None
 
     def value(self, key: str) -> int | None:
-        """The value that the tool gives to ``key``; None if it does not set it."""
+        """Return the value that the tool gives to ``key``; None if it does not set it."""
         winner = self.winner(key)
         return winner.number if winner else None
 
 
 def by_systemd(files: t.Mapping[str, str]) -> Configuration:
-    """How systemd-sysctl reads ``files``, texts by path.
+    """Return how systemd-sysctl reads ``files``, texts by path.
 
     It keeps one line for each key (src/sysctl/sysctl.c, parse_file). A later line with another value replaces the earlier one
     and goes to the end. A later line with the same value is ignored, so that the earlier one keeps its place among globs.
@@ -88,13 +88,16 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
 
 
 def by_procps(files: t.Mapping[str, str]) -> Configuration:
-    """How ``sysctl --system`` of procps 4 reads ``files``, texts by path. It keeps all lines, and applies them in order."""
+    """Return how ``sysctl --system`` of procps 4 reads ``files``, texts by path.
+
+    It keeps all lines, and applies them in order.
+    """
     paths = [*in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
     return Configuration(_parse(files, paths))
 
 
 def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list[str]:
-    """Sorts paths by file name. If several folders have a file of the same name, only that in the first folder is kept.
+    """Sort paths by file name. If several folders have a file of the same name, only that in the first folder is kept.
 
     All of systemd's programs read their drop-in files in this order.
     """
@@ -111,7 +114,7 @@ def _base(path: str) -> str:
 
 
 def read_instead(path: str, files: t.Iterable[str]) -> str:
-    """The file that counts among those with the same name as ``path``; it may be ``path`` itself."""
+    """Return the file that counts among those with the same name as ``path``; it may be ``path`` itself."""
     name = _base(path)
     return next((other for other in in_order({*files, path}, FOLDERS) if _base(other) == name), path)
 
@@ -126,7 +129,7 @@ def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Ass
 
 
 def _normal(key: str) -> str:
-    """The key as a path. If its first separator is a dot, dots and slashes are swapped (sysctl.d(5))."""
+    """Return the key as a path. If its first separator is a dot, dots and slashes are swapped (sysctl.d(5))."""
     key = (key[1:] if key.startswith("-") else key).strip(" \t\r")
     separator = re.search("[./]", key)
     if separator and separator.group() == ".":
