@@ -32,12 +32,12 @@ class Message(t.NamedTuple):
 
 
 def message(kind: int, flags: int, body: bytes, number: int = 1) -> bytes:
-    """A request for the kernel. flags: besides REQUEST."""
+    """Return a request for the kernel. flags: besides REQUEST."""
     return HEADER.pack(HEADER.size + len(body), kind, REQUEST | flags, number, 0) + body
 
 
 def messages(data: bytes) -> t.Iterator[Message]:
-    """The messages in what a socket received. Netlink pads messages to four bytes."""
+    """Yield the messages in what a socket received. Netlink pads messages to four bytes."""
     offset, end = 0, len(data)
     while offset < end:
         length, kind, flags, number, _port = HEADER.unpack_from(data, offset)
@@ -46,7 +46,7 @@ def messages(data: bytes) -> t.Iterator[Message]:
 
 
 def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
-    """Payloads by attribute type. Netlink pads attributes to four bytes."""
+    """Return the payloads by attribute type. Netlink pads attributes to four bytes."""
     attrs = {}
     end, unpack = len(data), ATTRIBUTE.unpack_from
     while offset < end:
@@ -57,7 +57,7 @@ def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
 
 
 def elements(data: bytes) -> list[bytes]:
-    """The payloads of a list, whose attributes all have one type, in order."""
+    """Return the payloads of a list, whose attributes all have one type, in order."""
     payloads, offset = [], 0
     while offset < len(data):
         length, _kind = ATTRIBUTE.unpack_from(data, offset)
@@ -67,7 +67,7 @@ def elements(data: bytes) -> list[bytes]:
 
 
 def u32(attrs: dict[int, bytes], kind: int) -> int:
-    """An integer attribute, in the node's byte order; 0 if it is missing."""
+    """Return an integer attribute, in the node's byte order; 0 if it is missing."""
     return int.from_bytes(attrs.get(kind, b""), sys.byteorder)
 
 
@@ -76,5 +76,5 @@ def text(attrs: dict[int, bytes], kind: int) -> str:
 
 
 def pack(attrs: t.Mapping[int, bytes]) -> bytes:
-    """The attributes encoded for a message, with padding."""
+    """Return the attributes encoded for a message, with padding."""
     return b"".join(ATTRIBUTE.pack(4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in attrs.items())

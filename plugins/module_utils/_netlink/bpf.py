@@ -51,7 +51,7 @@ class Program(t.NamedTuple):
 
 
 def at_ingress(link: str) -> list[Program]:
-    """The BPF programs that receive a link's packets, without filters that have no name; empty if there is no such link.
+    """Return the BPF programs that receive a link's packets, without filters that have no name; empty if there is no such link.
 
     Raises Failure if the kernel refuses to tell.
     """
@@ -63,7 +63,7 @@ def at_ingress(link: str) -> list[Program]:
 
 
 def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
-    """All programs and filters by link. links: names by index. Raises Failure if the kernel refuses to tell."""
+    """Return all programs and filters by link. links: names by index. Raises Failure if the kernel refuses to tell."""
     directions = {index: FILTERED[kind] for index, kind in rtnetlink.qdiscs() if kind in FILTERED}
     programs = {}
     for index, link in links.items():
@@ -75,7 +75,7 @@ def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
 
 
 def _by_number(link: str, index: int, directions: t.Sequence[str]) -> t.Iterator[Program]:
-    """The programs that the kernel lists by number."""
+    """Yield the programs that the kernel lists by number."""
     try:
         by_number = [("XDP", INGRESS, rtnetlink.xdp_programs(index))]
         by_number += [("tcx", direction, _tcx_programs(index, TCX[direction])) for direction in directions]
@@ -99,7 +99,7 @@ def _tcx_programs(index: int, attachment: int) -> set[int]:
 
 
 def _name(number: int) -> str:
-    """The name of a program; its number if it has ended since."""
+    """Return the name of a program; its number if it has ended since."""
     try:
         program = _bpf(PROG_GET_FD_BY_ID, ctypes.create_string_buffer(struct.pack("=III", number, 0, 0), 12))
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def _name(number: int) -> str:
 
 
 def _bpf(command: int, attributes: ctypes.Array[ctypes.c_char]) -> int:
-    """Calls bpf(2). Raises OSError."""
+    """Call bpf(2). Raises OSError."""
     syscall = SYSCALL.get(os.uname().machine)
     if syscall is None or struct.calcsize("P") != 8:  # a 32-bit program has other numbers
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

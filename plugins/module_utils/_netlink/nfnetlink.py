@@ -49,7 +49,7 @@ SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python has no name for
 
 
 def has_table(family: str, name: str) -> bool:
-    """True if the kernel has the table. Call it only if the kernel has loaded nf_tables: the question would load it.
+    """Return whether the kernel has the table. Call it only if the kernel has loaded nf_tables: the question would load it.
 
     Raises Failure if the kernel does not answer.
     """
@@ -60,14 +60,14 @@ def has_table(family: str, name: str) -> bool:
 
 
 def tables() -> list[tuple[str, str]]:
-    """Family and name of all tables. The kernel must have loaded nf_tables, as for has_table()."""
+    """Return the family and name of all tables. The kernel must have loaded nf_tables, as for has_table()."""
     names = {number: family for family, number in FAMILIES.items()}
     bodies = wire.dump(GET_TABLE, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0), "the tables", _open)
     return [(names.get(body[0], str(body[0])), text(attributes(body, 4), TABLE_NAME)) for body in bodies]
 
 
 def table_comment(family: str, name: str) -> str:
-    """The comment of a table; empty if it has none or is not there. nft's JSON has it from nft 1.1 on."""
+    """Return the comment of a table; empty if it has none or is not there. nft's JSON has it from nft 1.1 on."""
     with wire.connected(_open) as netlink:
         answer = next(wire.answers(netlink, message(GET_TABLE, 0, _of_table(family, name))))
     stored = b"" if answer.kind == wire.ERROR else attributes(answer.body, 4).get(TABLE_USERDATA, b"")
@@ -80,7 +80,7 @@ def table_comment(family: str, name: str) -> str:
 
 
 def delete_table(family: str, name: str) -> None:
-    """Deletes a table with its contents. Raises Failure if the kernel refuses."""
+    """Delete a table with its contents. Raises Failure if the kernel refuses."""
     begin, end = (_batch(kind, number) for kind, number in ((BATCH_BEGIN, 1), (BATCH_END, 3)))
     code = _ask([begin, message(DELETE_TABLE, wire.ACK, _of_table(family, name), 2), end])
     if code:
@@ -97,20 +97,20 @@ class Chain(t.NamedTuple):
 
 
 def chains(family: str) -> list[Chain]:
-    """The chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
+    """Return the chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
     bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
     listed = (attributes(body, 4) for body in bodies)
     return [Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs) for attrs in listed]
 
 
 def ipsets() -> list[str]:
-    """The names of all ipsets. The kernel must have loaded ip_set, as for has_table()."""
+    """Return the names of all ipsets. The kernel must have loaded ip_set, as for has_table()."""
     question = NFGENMSG.pack(socket.AF_INET, 0, 0) + pack({SET_PROTOCOL: OLDEST_PROTOCOL, SET_FLAGS: NAMES_ONLY})
     return [text(attributes(body, 4), SET_NAME) for body in wire.dump(LIST_SETS, question, "the ipsets", _open)]
 
 
 def delete_connections() -> None:
-    """Ends all connections that the kernel tracks in this network namespace, if it tracks any. Raises Failure."""
+    """End all connections that the kernel tracks in this network namespace, if it tracks any. Raises Failure."""
     _ask([message(DELETE_CONNECTIONS, wire.ACK, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))])
 
 
@@ -127,7 +127,10 @@ class EncodedRule(t.NamedTuple):
 
 
 def rules(family: str, table: str) -> list[EncodedRule]:
-    """A table's rules, chain by chain, in order; empty if there is no table. Raises Failure if they change at every attempt."""
+    """Return a table's rules, chain by chain, in order; empty if there is no table.
+
+    Raises Failure if they change at every attempt.
+    """
     bodies = wire.dump(GET_RULE, _of_table(family, table), f"the rules of table {family} {table}", _open)
     listed = (attributes(body, 4) for body in bodies)
     return [
@@ -150,7 +153,7 @@ class Doomed(t.NamedTuple):
 
 
 def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
-    """Deletes all rules in one transaction, or none. Returns 0, or the error number of the first rule that is refused."""
+    """Delete all rules in one transaction, or none. Returns 0, or the error number of the first rule that is refused."""
     messages = [_batch(BATCH_BEGIN, 0)]
     for number, rule in enumerate(doomed, 1):
         further = {RULE_CHAIN: rule.chain.encode() + b"\0", RULE_HANDLE: rule.handle.to_bytes(8, "big")}
@@ -160,12 +163,12 @@ def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
 
 
 def _family(family: str) -> bytes:
-    """The header of a message about nftables, nfgenmsg."""
+    """Return the header of a message about nftables, nfgenmsg."""
     return NFGENMSG.pack(FAMILIES[family], 0, 0)
 
 
 def _of_table(family: str, table: str, further: t.Mapping[int, bytes] = MappingProxyType({})) -> bytes:
-    """The body of a message about a table or a rule: both name the table by the same attribute."""
+    """Return the body of a message about a table or a rule: both name the table by the same attribute."""
     return _family(family) + pack({TABLE_NAME: table.encode() + b"\0", **further})
 
 
@@ -178,7 +181,10 @@ def _open() -> socket.socket:
 
 
 def _ask(messages: t.Sequence[bytes]) -> int:
-    """The error number of the first answer; 0 for success, or for a reply with data. Raises Uncertain without an answer."""
+    """Return the error number of the first answer; 0 for success, or for a reply with data.
+
+    Raises Uncertain without an answer.
+    """
     question = b"".join(messages)
     try:
         with wire.connected(_open) as netlink:

@@ -33,7 +33,7 @@ ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and
 
 
 def index_of(link: str) -> int:
-    """A link's index; 0 if there is no link of this name."""
+    """Return a link's index; 0 if there is no link of this name."""
     try:
         return socket.if_nametoindex(link)
     except (OSError, ValueError):  # a name with a zero byte is a ValueError
@@ -41,7 +41,10 @@ def index_of(link: str) -> int:
 
 
 def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_EGRESS)) -> set[str]:
-    """Names of the BPF programs on a link's clsact qdisc; empty if there is no such link or qdisc. parents: the directions."""
+    """Return the names of the BPF programs on a link's clsact qdisc; empty if there is no such link or qdisc.
+
+    parents: the directions.
+    """
     index = index_of(link)
     if not index:
         return set()
@@ -56,7 +59,7 @@ class Filter(t.NamedTuple):
 
 
 def filters(index: int, parent: int) -> list[Filter]:
-    """The filters on the clsact qdisc of the link with this index. parent: the direction."""
+    """Return the filters on the clsact qdisc of the link with this index. parent: the direction."""
     listed = []
     for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, TRAFFIC.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
         of_filter = attributes(answer, TRAFFIC.size)
@@ -67,13 +70,13 @@ def filters(index: int, parent: int) -> list[Filter]:
 
 
 def qdiscs() -> list[tuple[int, str]]:
-    """The index of the link, and the kind, of each qdisc."""
+    """Return the index of the link, and the kind, of each qdisc."""
     answers = wire.dump(RTM_GETQDISC, TRAFFIC.pack(socket.AF_UNSPEC, 0, 0, 0, 0), "the qdiscs of this node")
     return [(TRAFFIC.unpack_from(answer)[1], text(attributes(answer, TRAFFIC.size), TCA_KIND)) for answer in answers]
 
 
 def xdp_programs(index: int) -> set[int]:
-    """IDs of the XDP programs on the link with this index."""
+    """Return the IDs of the XDP programs on the link with this index."""
     ids = set()
     for answer in _ask(message(RTM_GETLINK, 0, LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0))):
         xdp = attributes(attributes(answer, LINK.size).get(IFLA_XDP, b""))
@@ -83,7 +86,7 @@ def xdp_programs(index: int) -> set[int]:
 
 
 def link_towards(address: ipaddress.IPv6Address) -> str | None:
-    """The name of the link by which the node itself would send to an address; None if it has no route."""
+    """Return the name of the link by which the node itself would send to an address; None if it has no route."""
     wanted = ATTRIBUTE.pack(ATTRIBUTE.size + 16, RTA_DST) + address.packed
     for answer in _ask(message(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted)):
         index = u32(attributes(answer, ROUTE.size), RTA_OIF)
@@ -92,7 +95,10 @@ def link_towards(address: ipaddress.IPv6Address) -> str | None:
 
 
 def _ask(question: bytes) -> t.Iterator[bytes]:
-    """The bodies of the kernel's answers; none if the kernel answers with an error. Raises Failure for an error of the socket."""
+    """Yield the bodies of the kernel's answers; none if the kernel answers with an error.
+
+    Raises Failure for an error of the socket.
+    """
     with wire.connected() as netlink:
         for answer in wire.answers(netlink, question):
             if answer.kind in (wire.ERROR, wire.DONE):

@@ -40,13 +40,13 @@ class Refused(t.NamedTuple):
 
 
 def open_socket(protocol: int = ROUTE) -> socket.socket:
-    """A socket in the network namespace of the caller."""
+    """Open a socket in the network namespace of the caller."""
     return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
 
 
 @contextlib.contextmanager
 def connected(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
-    """A socket that names the reason of a refusal. Raises Failure for an error of the socket, a timeout included."""
+    """Open a socket that names the reason of a refusal. Raises Failure for an error of the socket, a timeout included."""
     with opener() as netlink:
         netlink.settimeout(TIMEOUT)
         for option in (CAP_ACK, EXT_ACK):
@@ -58,19 +58,19 @@ def connected(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
 
 
 def answers(netlink: socket.socket, question: bytes) -> t.Iterator[Message]:
-    """Sends the question and yields the kernel's messages for as long as they are asked for."""
+    """Send a request and yield the replies lazily."""
     netlink.send(question)
     while True:
         yield from messages(netlink.recv(BUFFER))
 
 
 def error_code(answer: Message) -> int:
-    """The error number in a message of the type ERROR; 0 in an acknowledgement."""
+    """Return the error number in a message of the type ERROR; 0 in an acknowledgement."""
     return -int(struct.unpack_from("=i", answer.body)[0])
 
 
 def dump(kind: int, body: bytes, what: str, opener: Opener = open_socket) -> list[bytes]:
-    """The bodies of all messages that answer a dump; none if the kernel lacks what is asked for.
+    """Return the bodies of all messages that answer a dump; none if the kernel lacks what is asked for.
 
     what: names the objects for errors. opener: opens the socket, which may be one in another network namespace.
     Raises Failure if the kernel refuses, or if the objects change during every attempt.
@@ -84,7 +84,7 @@ def dump(kind: int, body: bytes, what: str, opener: Opener = open_socket) -> lis
 
 
 def _collected(netlink: socket.socket, question: bytes, what: str) -> list[bytes] | None:
-    """The bodies of the messages; None if a change interrupted the dump."""
+    """Return the bodies of the messages; None if a change interrupted the dump."""
     bodies: list[bytes] = []
     is_whole = True
     for answer in answers(netlink, question):
@@ -103,7 +103,7 @@ def _collected(netlink: socket.socket, question: bytes, what: str) -> list[bytes
 
 
 def exchange(requests: list[bytes], opener: Opener = open_socket) -> dict[int, Refused]:
-    """Sends messages at once and returns the refusals, by sequence number. opener: as for dump().
+    """Send messages at once and return the refusals, by sequence number. opener: as for dump().
 
     The kernel processes the messages one by one, and does not stop at a refusal. It answers each message that it refuses, and
     the last one, which asks for an answer.
@@ -125,7 +125,10 @@ def exchange(requests: list[bytes], opener: Opener = open_socket) -> dict[int, R
 
 
 def _text(answer: Message) -> str:
-    """The kernel's error text, or an empty string. The code is followed by the header of our message, and then by attributes."""
+    """Return the kernel's error text, or an empty string.
+
+    The code is followed by the header of our message, and then by attributes.
+    """
     if not (answer.flags & ACK_ATTRIBUTES and answer.flags & ACK_CAPPED):
         return ""
     return attributes(answer.body, 4 + HEADER.size).get(MESSAGE_TEXT, b"").rstrip(b"\0").decode(errors="replace")
