@@ -37,17 +37,17 @@ LACKS_LIBRARY = 76  # the exit status of a rehearsal if a library that the progr
 
 
 def isolated(python: str, program: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a boot program."""
+    """Return the command that runs a boot program."""
     return (python, *ISOLATED, program, *arguments)
 
 
 def interpreter(text: str) -> str:
-    """The Python that a unit of this collection runs; empty if it runs none. text: of the unit file."""
+    """Return the Python that a unit of this collection runs; empty if it runs none. text: of the unit file."""
     match = re.search(rf"^Exec(?:Condition|Start)=.*?(\S+) {' '.join(ISOLATED)} ", text, re.MULTILINE)
     return match[1] if match else ""
 
 
 def loaded_path(text: str) -> str:
-    """The file that a unit of this collection loads; empty if the text is not that of such a unit."""
+    """Return the file that a unit of this collection loads; empty if the text is not that of such a unit."""
     match = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
     return match[1] if match else ""

@@ -14,7 +14,10 @@ from . import units
 
 
 def with_reload(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:
-    """The steps with a reload of systemd after them, and after their roll-back. Without reloads if systemd does not run here."""
+    """Return the steps with a reload of systemd after them, and after their roll-back.
+
+    Without reloads if systemd does not run here.
+    """
     if not steps or not is_managed:
         return tuple(steps)
     undo = Step("have systemd read its former unit files", undo=units.Reload())  # the first step is undone last

@@ -72,7 +72,7 @@ class EnabledUnit:
         return ObservedUnit(tuple(group.observe() for group in self._groups), is_managed, verdict)
 
     def _verdict(self) -> UnitVerdict:
-        """Asks systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
+        """Ask systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
         if self._desired and self._starts:
             return self._systemd.verdict(self._unit)
         return UnitVerdict.ACTIVE if self._systemd.is_active(self._unit) else UnitVerdict.INACTIVE
@@ -90,7 +90,7 @@ class EnabledUnit:
         return Plan((*self._before(placing, observed), *placing, *starting), *texts(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
-        """Steps that act only in a roll-back.
+        """Return the steps that act only in a roll-back.
 
         The first steps are undone last: the former files are in place again by then, and systemd has read them.
         """
@@ -117,6 +117,6 @@ class EnabledUnit:
 
 
 def texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
-    """The diff of several plans."""
+    """Return the diff of several plans."""
     before, after = ("\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans)))
     return before, after

@@ -40,7 +40,7 @@ class _Property(t.NamedTuple):
 
 
 def get(names: t.Sequence[str], unit: str = "") -> list[str]:
-    """Properties of a unit, or of systemd itself if ``unit`` is empty. Numbers are returned as text.
+    """Return properties of a unit, or of systemd itself if ``unit`` is empty. Numbers are returned as text.
 
     Raises OSError, and ValueError if the answer is an error or cannot be parsed.
     """
@@ -63,7 +63,7 @@ def get(names: t.Sequence[str], unit: str = "") -> list[str]:
 
 
 def _of_unit(unit: str, name: str) -> _Property:
-    """The property of a unit. The unit's name is escaped as by systemd's bus_label_escape()."""
+    """Return the property of a unit. The unit's name is escaped as by systemd's bus_label_escape()."""
     label = re.sub(r"[^A-Za-z0-9]|^[0-9]", lambda match: f"_{ord(match[0]):02x}", unit)
     return _Property(f"{_ROOT}/unit/{label}", _OF_SERVICES.get(name, _UNIT), name)
 
@@ -92,7 +92,7 @@ def _padded(data: bytes, to: int) -> bytes:
 
 
 def _answer(answers: t.BinaryIO) -> tuple[str, bytes]:
-    """The byte order and the body of the next reply. systemd answers calls in their order."""
+    """Return the byte order and the body of the next reply. systemd answers calls in their order."""
     while True:
         fixed = answers.read(16)
         order = "<" if fixed[:1] == b"l" else ">"
@@ -108,7 +108,8 @@ def _answer(answers: t.BinaryIO) -> tuple[str, bytes]:
 
 
 def _value(order: str, body: bytes) -> str:
-    """The value of a variant: length of the signature, signature, NUL, and the value at the next multiple of its alignment."""
+    """Return the value of a variant: length of the signature, signature, NUL, and the value at the next multiple of its
+    alignment."""
     kind, at = body[1 : 1 + body[0]].decode(), 2 + body[0]
     if kind not in ("s", "(uo)"):
         raise ValueError(f"{SOCKET} sent a value of type {kind!r}")

@@ -29,7 +29,7 @@ class State(t.NamedTuple):
 
 
 def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
-    """The unit's state, read from files, without a call to systemd."""
+    """Return the unit's state, read from files, without a call to systemd."""
     masks = (f"{folder}/{unit}" for folder in (units.FOLDER, "/run/systemd/system"))
     return State(
         has_links=systemd.is_enabled(unit),
@@ -39,7 +39,7 @@ def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
 
 
 def harmless(backend: files.Files, systemd: units.Units, unit: str) -> t.Iterable[str]:
-    """Warns of a unit that flushes every table of the node when it is started, stopped or reloaded."""
+    """Warn of a unit that flushes every table of the node when it is started, stopped or reloaded."""
     state = state_of(backend, systemd, unit)
     if state.masked or not (state.has_links or state.active):
         return ()

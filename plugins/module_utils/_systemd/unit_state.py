@@ -41,7 +41,7 @@ class UnitState(t.NamedTuple):
 
     @property
     def verdict(self) -> UnitVerdict:
-        """The verdict by the unit alone. Never QUEUED, which also depends on whether the node is booting."""
+        """Return the verdict by the unit alone. Never QUEUED, which also depends on whether the node is booting."""
         if self.has_job:
             return UnitVerdict.STARTING
         if self.active == "failed" or self.waits_to_try_again:
@@ -54,12 +54,13 @@ class UnitState(t.NamedTuple):
 
     @property
     def waits_to_try_again(self) -> bool:
-        """True between two starts of a unit with Restart=. A start job then stays queued until RestartSec= has passed."""
+        """Return True between two starts of a unit with Restart=. A start job then stays queued until RestartSec= has passed."""
         return self.sub == "auto-restart"
 
     @property
     def waits_in_queue(self) -> bool:
-        """True if the unit's job has not begun: a unit that starts is activating, one that restarts is deactivating first."""
+        """Return whether the unit's job has not begun: a unit that starts is activating, one that restarts is deactivating
+        first."""
         return self.has_job and self.active in ("inactive", "failed")
 
     def __str__(self) -> str:

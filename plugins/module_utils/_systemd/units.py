@@ -74,17 +74,17 @@ BOOTING = ("initializing", "starting")  # systemctl(1), is-system-running
 
 
 def path_of(unit: str) -> str:
-    """The path of a unit file in the administrator's folder."""
+    """Return the path of a unit file in the administrator's folder."""
     return f"{FOLDER}/{unit}"
 
 
 def link_of(unit: str, wanted_by: str = "multi-user.target") -> str:
-    """The path of the symbolic link that enables a unit."""
+    """Return the path of the symbolic link that enables a unit."""
     return f"{path_of(wanted_by)}.wants/{unit}"
 
 
 def _discard(_sentence: str) -> None:
-    """Discards a warning."""
+    """Discard a warning."""
 
 
 class Units(UndoBackend):
@@ -102,7 +102,7 @@ class Units(UndoBackend):
         self.patience = patience
 
     def is_enabled(self, unit: str) -> bool:
-        """True if the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
+        """Return whether the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
         paths = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
         if not paths or not paths[0].is_file():  # missing, masked by a link to /dev/null, or a dangling link
             return False
@@ -110,21 +110,23 @@ class Units(UndoBackend):
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
     def named(self, pattern: str) -> set[str]:
-        """Names of the units in the administrator's folder, where this collection puts its own, that match a shell pattern."""
+        """Return the names of the units in the administrator's folder, where this collection puts its own, that match a shell
+        pattern."""
         return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def is_running(self) -> bool:
         return kernel.is_managed_by_systemd()
 
     def is_active(self, unit: str) -> bool:
-        """True if the unit was started and has neither stopped nor failed, by the link that systemd keeps for its invocation.
+        """Return whether the unit was started and has neither stopped nor failed, by the link that systemd keeps for its
+        invocation.
 
         Also true of a unit that is still starting: ``verdict`` tells the two apart.
         """
         return os.path.lexists(f"/run/systemd/units/invocation:{unit}") and kernel.is_own_root()
 
     def verdict(self, unit: str) -> UnitVerdict:
-        """The result of the unit's last start. Waits for a start that is in progress.
+        """Return the result of the unit's last start. Waits for a start that is in progress.
 
         QUEUED if the start cannot end before the node has booted. STARTING if it has not ended within ``patience``. Starts no
         process if systemd's socket answers. Raises Failure if systemctl does not answer either.
@@ -132,7 +134,7 @@ class Units(UndoBackend):
         return self.settled(unit)[0]
 
     def settled(self, unit: str) -> tuple[UnitVerdict, UnitState]:
-        """The verdict, and the state of the unit that it was taken from."""
+        """Return the verdict, and the state of the unit that it was taken from."""
         began = time.monotonic()
         pause = PAUSES[0]
         while True:
@@ -146,7 +148,7 @@ class Units(UndoBackend):
             pause = min(2 * pause, PAUSES[1])
 
     def comes_before(self, unit: str) -> list[str]:
-        """The units that systemd starts after ``unit``, by their own names and not by their aliases. Starts systemctl."""
+        """Return the units that systemd starts after ``unit``, by their own names and not by their aliases. Starts systemctl."""
         return self._show(("Before",), unit)[0].split()
 
     def state(self, unit: str) -> UnitState:
@@ -156,7 +158,7 @@ class Units(UndoBackend):
         return self._get(("SystemState",))[0] in BOOTING
 
     def _get(self, names: t.Sequence[str], *unit: str) -> list[str]:
-        """Properties from systemd's socket; from systemctl if there is no socket, or its answer cannot be parsed."""
+        """Return properties from systemd's socket; from systemctl if there is no socket, or its answer cannot be parsed."""
         from . import manager  # only for runs that need the state of a unit
 
         try:
@@ -175,7 +177,7 @@ class Units(UndoBackend):
         return [properties[name] for name in names]
 
     def perform(self, operation: Operation) -> None:
-        """Performs one operation. Raises Failure with systemctl's answer, or with the last journal lines of a failed unit."""
+        """Perform one operation. Raises Failure with systemctl's answer, or with the last journal lines of a failed unit."""
         if isinstance(operation, Forget):
             for verb in ("stop", "reset-failed"):
                 self.systemctl(verb, operation.unit, unless="not loaded")
@@ -189,7 +191,7 @@ class Units(UndoBackend):
             raise TypeError(f"{operation!r} is no operation on units")
 
     def verify(self, operation: Operation) -> list[str]:
-        """Sentences about differences from the state that the operation leaves; see UndoBackend.
+        """Describe differences from the state that the operation leaves; see UndoBackend.
 
         Empty for a start, which verifies itself.
         """
@@ -198,7 +200,7 @@ class Units(UndoBackend):
         return []
 
     def systemctl(self, *arguments: str, unless: str = "\0") -> str:
-        """The output of systemctl. Raises Failure if it fails without ``unless`` in its error message."""
+        """Return the output of systemctl. Raises Failure if it fails without ``unless`` in its error message."""
         done = self.run([process.find("systemctl") or "systemctl", *arguments], None)
         if done.rc != 0 and unless not in done.stderr:
             raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")
@@ -206,7 +208,7 @@ class Units(UndoBackend):
 
 
 def _start(systemd: Units, operation: Start | Restart) -> None:
-    """Starts with --no-block: systemctl would wait for ever if the unit's job waits for this run."""
+    """Start with --no-block: systemctl would wait for ever if the unit's job waits for this run."""
     unit = operation.unit
     # Otherwise systemd refuses a start after five in a row (StartLimitBurst=).
     systemd.systemctl("reset-failed", unit, unless="not loaded")
@@ -240,7 +242,7 @@ def _last_lines(systemd: Units, unit: str) -> str:
 
 
 def rehearse(operation: Rehearse) -> None:
-    """Runs the command in the environment that systemd gives a unit: a search path, and no variables of the login.
+    """Run the command in the environment that systemd gives a unit: a search path, and no variables of the login.
 
     Raises Failure, and MissingLibrary if the unit's interpreter lacks a library, which this process's interpreter may have.
     """
