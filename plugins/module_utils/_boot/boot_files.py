@@ -25,17 +25,17 @@ NOTE = "# A run changes the files at these paths. If it was killed, the next run
 
 
 def program(path: str) -> str:
-    """The path of the boot program that belongs to the file at ``path``."""
+    """Return the path of the boot program that belongs to the file at ``path``."""
     return f"{path}.pyz"
 
 
 def record(unit: str) -> str:
-    """The path of the record. systemd ignores the file, because its name is not that of a unit."""
+    """Return the path of the record. systemd ignores the file, because its name is not that of a unit."""
     return f"{units.path_of(unit)}.files"
 
 
 def loaded_path(backend: files.Files, unit: str) -> str:
-    """The path that the unit on the node loads; empty if it loads none, or is not a unit of this collection.
+    """Return the path that the unit on the node loads; empty if it loads none, or is not a unit of this collection.
 
     The file there is the collection's, whatever it contains.
     """
@@ -84,7 +84,7 @@ class BootFiles:
         self._entries = entries
 
     def stages(self) -> tuple[Arriving, Leaving]:
-        """The resources to apply before and after the unit: a boot may read the unit between any two steps."""
+        """Return the resources to apply before and after the unit: a boot may read the unit between any two steps."""
         return Arriving(self), Leaving(self)
 
     def observe(self) -> Known:
@@ -96,17 +96,17 @@ class BootFiles:
         return Known(loaded, frozenset(recorded), self._record(()).observe())
 
     def _is_moving(self, loaded: str) -> bool:
-        """True if the path that the unit loads is not the desired one (none, if the files are to go)."""
+        """Return whether the path that the unit loads is not the desired one (none, if the files are to go)."""
         return loaded != (self.path if self.arriving else "")
 
     def _record(self, paths: t.Collection[str]) -> ManagedFiles:
-        """The record with these paths; without paths, its absence."""
+        """Return the record with these paths; without paths, its absence."""
         path = record(self._unit)
         desired = NOTE + "".join(f"{path}\n" for path in sorted(paths)) if paths else None
         return ManagedFiles(self.backend, [managed_files.text(path, desired)], "permanent", claimed=(path,))
 
     def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """The steps that write the record, and the steps that remove it."""
+        """Return the steps that write the record, and the steps that remove it."""
         recorded = known.record
         coming: tuple[Step, ...] = ()
         if recorded is None:
@@ -119,7 +119,7 @@ class BootFiles:
         return coming, self._record(()).plan(recorded).steps
 
     def leaving(self, path: str) -> list[ManagedFile]:
-        """Entries that remove the files at a path, except files that arrive.
+        """Yield entries that remove the files at a path, except files that arrive.
 
         The path of a former program may be that of the file that arrives.
         """
@@ -127,7 +127,7 @@ class BootFiles:
         return [entry for entry in self._entries(path, False) if entry.path not in arriving]
 
     def current(self, entries: t.Sequence[ManagedFile], loaded: str) -> ManagedFiles:
-        """The resource of these entries. Files at ``loaded`` belong to this collection, whatever they contain.
+        """Return the resource of these entries. Files at ``loaded`` belong to this collection, whatever they contain.
 
         A path in the record alone does not make a file the collection's: another program may have placed one there since.
         """
@@ -170,7 +170,7 @@ class Leaving:
         self.name = placement.path
 
     def _current(self, known: Known) -> list[ManagedFiles]:
-        """The resources that remove the files of each path, those in the deepest folders first."""
+        """Return the resources that remove the files of each path, those in the deepest folders first."""
         paths = {*known.recorded, known.loaded, self._of.path} - {""}
         ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
         return [self._of.current(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
@@ -193,14 +193,14 @@ class Leaving:
 
 
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
-    """One plan of these plans and steps. The record's text is not in the diff, because the record does not outlast the run."""
+    """Join plans and steps into one plan. The record's text is not in the diff, because the record does not outlast the run."""
     steps = (*before, *(step for plan in plans for step in plan.steps), *after)
     texts = ("\n".join(filter(None, part)) for part in ((plan.before for plan in plans), (plan.after for plan in plans)))
     return Plan(steps, *texts)
 
 
 def paths_in(text: str) -> t.Iterator[str]:
-    """Yields the paths in a record's text. Lines that no version has written are ignored."""
+    """Yield the paths in a record's text. Lines that no version has written are ignored."""
     for line in text.splitlines():
         try:
             yield names.path("path", line)

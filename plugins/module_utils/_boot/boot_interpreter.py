@@ -18,7 +18,7 @@ from . import interpreters
 
 
 def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
-    """The interpreter that the unit on the node names, if it lasts and the unit needs no change; else a new choice.
+    """Return the interpreter that the unit on the node names, if it lasts and the unit needs no change; else a new choice.
 
     So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for the choice.
     If the unit has failed, the choice is made anew, because the interpreter may be the reason.

@@ -25,7 +25,7 @@ ASK = f"import sys; sys.exit(0 if sys.version_info >= {OLDEST} else sys.version.
 
 
 def is_lasting(path: str) -> bool:
-    """True if the program exists, will exist at the next boot, and can be replaced only by root. Starts no process."""
+    """Return whether the program exists, will exist at the next boot, and can be replaced only by root. Starts no process."""
     return not _defect(path)
 
 
@@ -49,7 +49,7 @@ def _defect(path: str) -> str:
 
 
 def choose() -> str:
-    """The interpreter that runs this process, if it lasts; else the first on the node that lasts and is new enough.
+    """Return the interpreter that runs this process, if it lasts; else the first on the node that lasts and is new enough.
 
     A candidate other than this process's interpreter is started to tell its version, in the environment that systemd gives a
     unit. PATH is not used. Raises Refusal if there is none.
@@ -77,7 +77,7 @@ def _candidates() -> t.Iterator[str]:
 
 
 def _without_version(path: str, folders: t.Collection[str]) -> str:
-    """The path without the version, if that is the same program: /usr/bin/python3 rather than /usr/bin/python3.11.
+    """Return the path without the version, if that is the same program: /usr/bin/python3 rather than /usr/bin/python3.11.
 
     The distribution's own name without a version outlives an upgrade.
     """

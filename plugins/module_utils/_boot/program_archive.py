@@ -36,7 +36,7 @@ DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def archive(program: str, loaded: t.Collection[str] = ()) -> str:
-    """A node program with all modules that it imports from this collection. program: as ``_probe_snat.ipv6_program``.
+    """Return a node program with all modules that it imports from this collection. program: as ``_probe_snat.ipv6_program``.
 
     loaded: modules that it loads when it starts, with all that these import, in functions too: so it needs its archive no more.
     The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
@@ -55,7 +55,7 @@ def archive(program: str, loaded: t.Collection[str] = ()) -> str:
 
 
 def sources(names: t.Iterable[str]) -> dict[str, str]:
-    """By name, the sources of these modules and of all modules that they import, directly or not."""
+    """Map the names of these modules, and of all modules that they import, directly or not, to their sources."""
     ahead, texts = [*names], {}
     while ahead:
         name = ahead.pop()
@@ -66,7 +66,7 @@ def sources(names: t.Iterable[str]) -> dict[str, str]:
 
 
 def _source(name: str) -> str:
-    """Asks the loader, as this file may lie in an archive. To find a module in an archive, Python would compile its source."""
+    """Ask the loader, as this file may lie in an archive. To find a module in an archive, Python would compile its source."""
     path = os.path.join(os.path.dirname(os.path.dirname(__file__)), *name.split("."))
     try:
         return t.cast("importlib.abc.FileLoader", __spec__ and __spec__.loader).get_data(f"{path}.py").decode()

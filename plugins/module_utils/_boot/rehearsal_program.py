@@ -22,13 +22,14 @@ _INDENTED_IMPORT = re.compile(r"^ +(?:import|from) \w", re.MULTILINE)
 
 
 def own_imports(package: str, source: str) -> t.Iterator[tuple[str, list[str]]]:
-    """What a module of ``package`` imports from this collection: the full name after ``from``, and the names after ``import``."""
+    """Yield what a module of ``package`` imports from this collection: the full name after ``from``, and the names after
+    ``import``."""
     for relative, names in _OWN_IMPORT.findall(source):
         yield importlib.util.resolve_name(relative, package), re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))
 
 
 def import_everything() -> None:
-    """Imports each module of this program, and what its functions import. Raises ImportError, SyntaxError."""
+    """Import each module of this program, and what its functions import. Raises ImportError, SyntaxError."""
     program = sys.modules[__name__.partition(".")[0]]
     for part in pkgutil.walk_packages(program.__path__, f"{program.__name__}."):
         importlib.import_module(part.name)
@@ -57,7 +58,8 @@ def _import(name: str, names: t.Sequence[str]) -> None:
 
 
 def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
-    """The imports of Python's modules in functions, except those that the program can do without, as ctypes without libffi."""
+    """Yield the imports of Python's modules in functions, except those that the program can do without, as ctypes without
+    libffi."""
     if not _INDENTED_IMPORT.search(source):
         return
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
@@ -69,5 +71,5 @@ def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _is_optional(block: ast.Try) -> bool:
-    """True if the block handles an import that fails."""
+    """Return whether the block handles an import that fails."""
     return any(isinstance(handler.type, ast.Name) and handler.type.id == "ImportError" for handler in block.handlers)
