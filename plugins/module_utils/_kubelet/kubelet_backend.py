@@ -23,20 +23,20 @@ PROCESSES = (KUBELET, "k3s-server", "k3s-agent", "kubelite")
 
 
 def has_label(label: str, root: str = "/") -> bool:
-    """True if kubelet registers the node with ``label``, a "key=value"."""
+    """Return whether kubelet registers the node with ``label``, a "key=value"."""
     word = re.compile(rf"(?<![\w./-]){re.escape(label)}(?![\w./-])")
     lines = (line for text in _sources(root) for line in text.splitlines() if not line.lstrip().startswith("#"))
     return any(word.search(line) for line in lines)
 
 
 def services(root: str = "/") -> set[str]:
-    """The systemd services that kubelet's processes belong to, by their control groups."""
+    """Return the systemd services that kubelet's processes belong to, by their control groups."""
     names = (_service(_line(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
     return {service for service in names if service}
 
 
 def _service(groups: str) -> str:
-    """The service in the text of a /proc/PID/cgroup; empty for none.
+    """Return the service in the text of a /proc/PID/cgroup; empty for none.
 
     In systemd's hierarchy, named or cgroup v2's, the first component that is no slice is a unit. The groups below it are the
     unit's own, or those of a container in it.
@@ -52,7 +52,10 @@ def _service(groups: str) -> str:
 
 @functools.cache
 def _running(root: str) -> dict[str, str]:
-    """The names of kubelet's processes by pid. Looked for once in a run, because it takes a file of each process of the node."""
+    """Return the names of kubelet's processes by pid.
+
+    Looked for once in a run, because it takes a file of each process of the node.
+    """
     return processes.named(PROCESSES, f"{root}proc")
 
 
@@ -78,7 +81,7 @@ def _text(path: str) -> str:
 
 
 def _line(path: str) -> str:
-    """The text of a /proc file. No other program can have created it, so files.regular() is not needed."""
+    """Return the text of a /proc file. No other program can have created it, so files.regular() is not needed."""
     try:
         with open(path, errors="replace") as file:
             return file.read()

@@ -15,7 +15,7 @@ from .kubelet_units import STARTERS
 
 
 def kubelet_starters(systemd: Units, units: t.Sequence[str], before: t.Sequence[str]) -> t.Iterable[str]:
-    """Warns if kubelet runs in a service that a unit of this collection is not ordered before.
+    """Warn if kubelet runs in a service that a unit of this collection is not ordered before.
 
     units: names of units of this collection. before: as for kubelet_units.ordering().
 

@@ -45,7 +45,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {"before": {"type": "list", "elements": "
 
 
 def others(names: t.Iterable[str] | None) -> tuple[str, ...]:
-    """The units of the option ``before``, sorted, without those of STARTERS. Raises Invalid."""
+    """Return the units of the option ``before``, sorted, without those of STARTERS. Raises Invalid."""
     named = {_checked(f"before[{number}]", name) for number, name in enumerate(names or ())}
     return tuple(sorted(named.difference(STARTERS)))
 
@@ -64,5 +64,5 @@ def _checked(option: str, name: str) -> str:
 
 
 def ordering(before: t.Sequence[str]) -> str:
-    """The line of a unit that must be complete before kubelet is started. before: units besides STARTERS, see others()."""
+    """Return the line of a unit that must be complete before kubelet is started. before: units besides STARTERS, see others()."""
     return f"Before={' '.join((*STARTERS, *before))}"
