@@ -20,7 +20,7 @@ class Live(Resource, t.Protocol):
     """The resource for the running kernel, which keeps a record."""
 
     def remember(self, observed: t.Any) -> Plan:
-        """Plans the record alone: it takes over the settings that the collection's files have made."""
+        """Plan the record alone: it takes over the settings that the collection's files have made."""
 
 
 class ObservedBootRecord(t.NamedTuple):

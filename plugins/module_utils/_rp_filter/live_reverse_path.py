@@ -89,28 +89,28 @@ class LiveReversePath:
         return ObservedReversePath(settings._replace(record=(*record, *matters)), file, record, is_moving)
 
     def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
-        """The lines of the collection's files whose settings are not in the record."""
+        """Return the lines of the collection's files whose settings are not in the record."""
         recorded = {entry.ifindex or entry.name for entry in record}
         unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
         lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
         return [line for line in lines if self._backend.has_applied(line.winner.path, links.get(line.name, 0))]
 
     def _matters(self, entry: reverse_path.RecordEntry) -> bool:
-        """Whether there is a former value to restore, or the link is a desired one, which must stay pinned."""
+        """Return whether there is a former value to restore, or the link is a desired one, which must stay pinned."""
         return entry.value != entry.before or (self._desired is not None and self._desired.covers(entry.name))
 
     def _concerns(self, link: str) -> bool:
         return self._desired is not None and (self._desired.raise_all or self._desired.covers(link))
 
     def report(self, before: Settings, after: Settings) -> Interfaces:
-        """The links concerned, and those that get a former value back, as they are and as they will be. Pure."""
+        """Return the links concerned, and those that get a former value back, as they are and as they will be. Pure."""
         current = before.held(self._holder).keys()
         named = {link for link in before.links if (self._desired.covers(link) if self._desired else link in current)}
         restored = {link for link in current & before.links.keys() if before.shown(link) != after.shown(link)}
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(named | restored)}
 
     def released(self) -> list[str]:
-        """The links whose setting the holder gives up, and which no other holder sets, if desired is None."""
+        """Return the links whose setting the holder gives up, and which no other holder sets, if desired is None."""
         settings = self.observe().settings
         others = settings.desired_by_others(self._holder)
         return [name for name in settings.held(self._holder) if name not in others]
@@ -134,7 +134,7 @@ class LiveReversePath:
         return Plan(steps, before_text, after_text, self.report(settings, after))
 
     def remember(self, observed: ObservedReversePath) -> Plan:
-        """Plans the record alone: it takes over what our files have set."""
+        """Plan the record alone: it takes over what our files have set."""
         return self._record_file(observed.settings.record).plan(observed.file)
 
     def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:

@@ -46,12 +46,12 @@ RP_FILTER, SRC_VALID_MARK = "rp_filter", "src_valid_mark"
 
 
 def key(name: str, setting: str = RP_FILTER) -> str:
-    """The setting's path below /proc/sys; in this form a dot in a link's name is a dot."""
+    """Return the setting's path below /proc/sys; in this form a dot in a link's name is a dot."""
     return f"net/ipv4/conf/{name}/{setting}"
 
 
 def dotted(name: str, setting: str = RP_FILTER) -> str:
-    """The setting as sysctl(8) prints it: a dot in a link's name becomes a slash."""
+    """Return the setting as sysctl(8) prints it: a dot in a link's name becomes a slash."""
     return f"net.ipv4.conf.{name.replace('.', '/')}.{setting}"
 
 
@@ -65,7 +65,7 @@ class DesiredFilter(t.NamedTuple):
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> DesiredFilter:
-        """The desired state in a module's options. Raises Invalid for the first option that cannot be used."""
+        """Return the desired state in a module's options. Raises Invalid for the first option that cannot be used."""
         if options["mode"] is None:
             raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
         if not options["interfaces"]:
@@ -84,12 +84,13 @@ class DesiredFilter(t.NamedTuple):
         return link in self.names or any(glob.matches(pattern, link) for pattern in self.patterns)
 
     def contains(self, word: str) -> bool:
-        """Whether the desired state covers a name, or certainly covers all names that a pattern may match."""
+        """Return whether the desired state covers a name, or certainly covers all names that a pattern may match."""
         is_within = (pattern == word or (pattern[-1] == "*" and word.startswith(pattern[:-1])) for pattern in self.patterns)
         return any(is_within) if glob.is_glob(word) else self.covers(word)
 
     def globs(self) -> dict[str, list[str]]:
-        """By pattern, globs that match the same names except the reserved ones, which a pattern in a file would set as well."""
+        """Map each pattern to globs that match the same names except the reserved ones, which a pattern in a file would set as
+        well."""
         cut = {pattern: glob.without(glob.parse(pattern), (*RESERVED, "")) for pattern in self.patterns}
         return {pattern: [glob.text(part) for part in parts] for pattern, parts in cut.items()}
 
@@ -104,7 +105,7 @@ def _word(option: str, word: str) -> str:
 
 
 def _can_match(word: str) -> bool:
-    """Whether a link can have such a name: the word is not too long, and has no class without members."""
+    """Return whether a link can have such a name: the word is not too long, and has no class without members."""
     singles = [part for part in glob.parse(word) if part is not glob.STAR]
     return len(singles) <= INTERFACE_LENGTH and not any(part.is_empty() for part in singles)
 
@@ -113,7 +114,7 @@ def _can_match(word: str) -> bool:
 
 
 def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
-    """The desired state as a file of sysctl.d(5).
+    """Return the desired state as a file of sysctl.d(5).
 
     links: the current links. others: the texts of all other files that are read, by path.
     A link whose name is known gets an explicit line, which wins over any glob in any file. A glob is for future links, and for
@@ -135,7 +136,8 @@ def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapp
 
 
 def desired_in(text: str) -> DesiredFilter | None:
-    """The desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the text."""
+    """Return the desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the
+    text."""
     match = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
     try:
         return match and DesiredFilter.from_options({"mode": match[1], "interfaces": match[2].split(), "raise_all": False})
@@ -144,21 +146,21 @@ def desired_in(text: str) -> DesiredFilter | None:
 
 
 def at_boot(link: str, files: t.Mapping[str, str]) -> int:
-    """The effective mode that ``files``, texts by path, give to a link at the next boot."""
+    """Return the effective mode that ``files``, texts by path, give to a link at the next boot."""
     configuration = sysctl_files.by_systemd(files)
     link_value, default, all_ = (configuration.value(key(name)) for name in (link, DEFAULT, ALL))
     return max(all_ or 0, link_value if link_value is not None else default or 0)
 
 
 def _name(assignment: sysctl_files.Assignment) -> str:
-    """The name or pattern in a line about rp_filter of links; empty if the line is about something else."""
+    """Return the name or pattern in a line about rp_filter of links; empty if the line is about something else."""
     parts = assignment.key.split("/")
     name = parts.pop(3) if len(parts) == 5 else ""
     return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
 
 
 def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> str:
-    """A line that counts after all globs of ``others`` that are read before it, and does not change their order.
+    """Return a line that counts after all globs of ``others`` that are read before it, and does not change their order.
 
     systemd-sysctl keeps one line for each spelling of a key. If a key is repeated, the values decide whether the line keeps its
     first place. So our line has a spelling that no other line has.
@@ -170,7 +172,8 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
 
 
 def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
-    """Lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other links.
+    """Return the lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other
+    links.
 
     ours: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
     repeated, so that they keep their order among the other globs.
@@ -208,7 +211,7 @@ def overriding(
     read: t.Callable[[t.Mapping[str, str]], sysctl_files.Configuration],
     setting: str = RP_FILTER,
 ) -> t.Iterator[Overriding]:
-    """The lines that win over the file at ``path``. read: how the tool in question reads files."""
+    """Yield the lines that win over the file at ``path``. read: how the tool in question reads files."""
     ours, both = read({path: files[path]}), read(files)
     for line in ours.assignments:
         winner = None if line.is_glob or line.key == key(ALL, setting) else both.winner(line.key)
@@ -254,7 +257,7 @@ class RecordEntry(t.NamedTuple):
     named: bool = True
 
     def is_ours(self, current: int) -> bool:
-        """Whether this collection may have written the value. Any other value was written later by another program."""
+        """Return whether this collection may have written the value. Any other value was written later by another program."""
         return current in (self.value, self.next)
 
 
@@ -262,18 +265,18 @@ Record = tuple[RecordEntry, ...]
 
 
 def record_text(record: t.Iterable[RecordEntry]) -> str | None:
-    """The record as lines of JSON; None for an empty one."""
+    """Return the record as lines of JSON; None for an empty one."""
     entries = sorted(record, key=lambda entry: (entry.ifindex, entry.name, entry.holder))
     return "".join(f"{json.dumps(entry._asdict())}\n" for entry in entries) or None
 
 
 def record_from(text: str) -> Record:
-    """The entries in a record's text. Other lines are skipped, so that absent works without them."""
+    """Return the entries in a record's text. Other lines are skipped, so that absent works without them."""
     return tuple(entry for entry in map(_entry_from, text.splitlines()) if entry)
 
 
 def unreadable(text: str) -> list[int]:
-    """The numbers of the lines in a record's text that are neither an entry nor a comment."""
+    """Return the numbers of the lines in a record's text that are neither an entry nor a comment."""
     lines = enumerate(text.splitlines(), 1)
     return [number for number, line in lines if not line.startswith("#") and _entry_from(line) is None]
 
@@ -289,7 +292,7 @@ def _entry_from(line: str) -> RecordEntry | None:
 
 
 def _is_int(value: object) -> bool:
-    """Whether the value fits the kernel's ``int``."""
+    """Return whether the value fits the kernel's ``int``."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
 
 
@@ -309,19 +312,20 @@ class Settings(t.NamedTuple):
         return self.links.get(name, 0)
 
     def entries(self, holder: str) -> dict[str, RecordEntry]:
-        """The record's entries for current settings, by name: the entry of ``holder``, else another holder's desired value."""
+        """Return the record's entries for current settings, by name: the entry of ``holder``, else another holder's desired
+        value."""
         return {**self.desired_by_others(holder), **self.held(holder)}
 
     def held(self, holder: str) -> dict[str, RecordEntry]:
-        """The record's entries of ``holder`` for current settings, by name."""
+        """Return the record's entries of ``holder`` for current settings, by name."""
         return self._there(entry for entry in self.record if entry.holder == holder)
 
     def desired_by_others(self, holder: str) -> dict[str, RecordEntry]:
-        """The entries of other holders that name the link, by name. All of them for one link have the same value."""
+        """Return the entries of other holders that name the link, by name. All of them for one link have the same value."""
         return self._there(entry for entry in self.record if entry.named and entry.holder != holder)
 
     def _there(self, entries: t.Iterable[RecordEntry]) -> dict[str, RecordEntry]:
-        """Finds a link's entry by its index, so that a renamed link keeps its pin."""
+        """Find a link's entry by its index, so that a renamed link keeps its pin."""
         known = {entry.ifindex or entry.name: entry for entry in entries}
         return {name: known[identity] for name in self.values for identity in (self.ifindex(name) or name,) if identity in known}
 
@@ -352,13 +356,13 @@ class Difference(t.NamedTuple):
     record: Record
 
     def after(self, settings: Settings) -> Settings:
-        """The settings after the writes."""
+        """Return the settings after the writes."""
         written = {change.name: change.desired for change in self.changes}
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
 def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -> Difference:
-    """How to reach the desired state of ``holder``; desired None releases all its settings.
+    """Return how to reach the desired state of ``holder``; desired None releases all its settings.
 
     Raises Refusal if conf/all or another holder makes that impossible.
     """
@@ -401,7 +405,8 @@ def _targets(
     holder: str,
     settings: Settings,
 ) -> dict[str, _Target]:
-    """Targets by name: for the desired links, and for the settings that must change so that the mode is possible there.
+    """Return the targets by name: for the desired links, and for the settings that must change so that the mode is possible
+    there.
 
     ours: the entries of ``holder`` whose value is current, so that no other program has changed it since.
     """
@@ -434,7 +439,7 @@ def _impossible(desired: DesiredFilter, current: int) -> Refusal:
 
 
 def _claim(name: str, target: _Target, holder: str, settings: Settings, old: RecordEntry | None) -> Change | None:
-    """The write that gives a setting its target value and pins it; None if the holder has done that already.
+    """Return the write that gives a setting its target value and pins it; None if the holder has done that already.
 
     A holder that joins others has the same former value as they; the last of them to release the setting restores it.
     """
@@ -458,7 +463,7 @@ def _announced(entry: RecordEntry, old: RecordEntry | None) -> RecordEntry:
 
 
 def _order(change: Change) -> tuple[int, str]:
-    """Orders the writes so that no other link is filtered less in between: conf/all rises first and falls last.
+    """Order the writes so that no other link is filtered less in between: conf/all rises first and falls last.
 
     A write to conf/default also changes all links that are not pinned, so it comes after the links.
     """
@@ -468,7 +473,7 @@ def _order(change: Change) -> tuple[int, str]:
 
 
 def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
-    """The settings that change, in the language of sysctl(8), before the change or after it."""
+    """Return the settings that change, in the language of sysctl(8), before the change or after it."""
     return "".join(f"{_line(settings, change, is_after)}\n" for change in difference.changes)
 
 

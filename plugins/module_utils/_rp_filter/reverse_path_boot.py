@@ -26,7 +26,7 @@ class Line(t.NamedTuple):
 
 
 def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]) -> tuple[Line, ...]:
-    """The deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
+    """Return the deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
     if not ours:
         return ()
     everything = sysctl_files.by_systemd(files)
@@ -45,7 +45,7 @@ def _without(files: t.Mapping[str, str], ours: t.Collection[str]) -> sysctl_file
 
 
 def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collection[str], settings: Settings) -> Record:
-    """The record as if we had written ``lines`` ourselves; only of lines whose value is current.
+    """Return the record as if we had written ``lines`` ourselves; only of lines whose value is current.
 
     The former value in an entry is the one that a node without our files has.
     """
@@ -62,7 +62,10 @@ def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collecti
 
 
 def _before(name: str, rest: sysctl_files.Configuration, is_default_ours: bool, settings: Settings) -> int:
-    """The kernel starts with 0 (net/ipv4/devinet.c), and gives conf/default to links that no file sets."""
+    """Return the value that a setting had at first.
+
+    The kernel starts with 0 (net/ipv4/devinet.c), and gives conf/default to links that no file sets.
+    """
     said = rest.value(key(name, settings.setting))
     if said is not None:
         return said

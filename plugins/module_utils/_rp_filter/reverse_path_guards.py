@@ -48,7 +48,7 @@ class ReversePathLinks:
 
 
 def unreadable_record(backend: files.Files, path: str) -> t.Iterable[str]:
-    """Warns about lines in the record at ``path`` that this collection did not write. Such lines are skipped."""
+    """Warn about lines in the record at ``path`` that this collection did not write. Such lines are skipped."""
     record = backend.read(path)
     numbers = reverse_path.unreadable(record.text) if isinstance(record, files.Content) else []
     if numbers:
