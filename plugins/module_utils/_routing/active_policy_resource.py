@@ -20,7 +20,7 @@ class ObservedActivePolicy(t.NamedTuple):
 
 
 def record(protocol: int) -> str:
-    """The record's path. It is in /run, which a boot empties: after a boot, the policy in the permanent file is active."""
+    """Return the record's path. It is in /run, which a boot empties: after a boot, the policy in the permanent file is active."""
     return f"/run/kubenode/policy-routes-{protocol}.json"
 
 
@@ -56,7 +56,7 @@ class ActivePolicyRecord:
         return ObservedActivePolicy(self._has_listener(), (self._current if self._stays else self._gone).observe())
 
     def plan(self, observed: ObservedActivePolicy) -> Plan:
-        """The plan has no text for the diff: the diff of the rules and routes shows the change already."""
+        """Plan the record. The plan has no text for the diff: the diff of the rules and routes shows the change already."""
         goes_with_listener = self.plane is Plane.PERMANENT
         if goes_with_listener and not observed.has_listener:
             return Plan()

@@ -20,7 +20,7 @@ Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 
 
 def served(desired: Policy, missing: t.Iterable[Rule], rules: t.Iterable[Owned], routes: t.Sequence[Owned]) -> dict[Rule, Owned]:
-    """The ``missing`` rules of ``desired`` that a foreign rule satisfies, because its table leads to the same gateways.
+    """Return the ``missing`` rules of ``desired`` that a foreign rule satisfies, because its table leads to the same gateways.
 
     rules, routes: those of the kernel.
     """
@@ -34,7 +34,7 @@ def served(desired: Policy, missing: t.Iterable[Rule], rules: t.Iterable[Owned],
 
 
 def _leads_alike(desired: Policy, rule: Rule, table: int, routes: t.Iterable[Owned]) -> bool:
-    """True if foreign routes of ``table`` lead to all gateways to which the desired routes of the rule's table lead."""
+    """Return whether foreign routes of ``table`` lead to all gateways to which the desired routes of the rule's table lead."""
     ways = {
         _way(route)
         for route in desired.routes or ()

@@ -47,7 +47,7 @@ class Gateways:
         return sorted({prefix[1] for _family, prefix in self._connected}, reverse=True)
 
     def lack(self, route: Route, hop: Hop) -> str:
-        """What a next hop's gateway must be, as the end of "must be ..."; empty if the gateway is valid.
+        """Return what a next hop's gateway must be, as the end of "must be ..."; empty if the gateway is valid.
 
         Reports a gateway only if the kernel is certain to refuse it (net/ipv4/fib_semantics.c, fib_check_nh_v4_gw;
         net/ipv6/route.c, ip6_validate_gw).
@@ -73,13 +73,13 @@ class Gateways:
         return f"a neighbour on {hop.dev} by a connected route, or onlink must be true"
 
     def include(self, family: int, hop: Hop) -> bool:
-        """True if a hop's gateway is a neighbour on its link. Link-local addresses are neighbours on every link."""
+        """Return whether a hop's gateway is a neighbour on its link. Link-local addresses are neighbours on every link."""
         if family == IPV6 and fields.is_link_local(hop.via):
             return True
         return any(hop.dev in _links([route]) for route in self._leading_to(family, hop.via))
 
     def lack_of_source(self, route: Route) -> str:
-        """What a route's preferred source must be, as the end of "must be ..."; empty if the source is valid.
+        """Return what a route's preferred source must be, as the end of "must be ..."; empty if the source is valid.
 
         The checks are the kernel's: net/ipv4/fib_semantics.c, fib_valid_prefsrc; net/ipv6/route.c, ip6_route_info_create, by
         ipv6_chk_addr.
@@ -96,7 +96,8 @@ class Gateways:
         return f"an address of this node{' on ' + ' and on '.join(devs) if is_narrow else ''}"
 
     def _is_broadcast(self, table: int, hop: Hop) -> bool:
-        """True if a gateway is a broadcast address to the kernel, which looks in the route's own table and then in local."""
+        """Return whether a gateway is a broadcast address to the kernel, which looks in the route's own table and then in
+        local."""
         for searched in (table, LOCAL_TABLE):
             if searched != rt_names.MAIN:
                 best = self._best(searched, hop.via, hop.dev)
@@ -105,17 +106,18 @@ class Gateways:
         return False
 
     def _is_elsewhere(self, hop: Hop) -> bool:
-        """True if main reaches an IPv6 gateway, but not over the hop's link (net/ipv6/route.c, ip6_route_check_nh_onlink)."""
+        """Return whether main reaches an IPv6 gateway, but not over the hop's link (net/ipv6/route.c,
+        ip6_route_check_nh_onlink)."""
         best = self._longest(IPV6, rt_names.MAIN, hop.via, lambda route: route.type in (UNICAST, LOCAL))
         return bool(best) and best[0].dst != fields.ANY and not any(hop.dev in route.links for route in best)
 
     def _kind(self, table: int, address: bytes) -> int | None:
-        """The type of the route that an IPv4 address takes in a table; None if there is no route."""
+        """Return the type of the route that an IPv4 address takes in a table; None if there is no route."""
         best = self._best(table, address)
         return best.type if best else None
 
     def _best(self, table: int, address: bytes, dev: str = "") -> Route | None:
-        """The IPv4 route that an address takes in a table. dev: only routes over this link count."""
+        """Return the IPv4 route that an address takes in a table. dev: only routes over this link count."""
 
         def leads(route: Route) -> bool:
             return not dev or (route.scope >= LINK and dev in route.links)
@@ -123,7 +125,7 @@ class Gateways:
         return min(self._longest(IPV4, table, address, leads), key=lambda route: route.metric, default=None)
 
     def _longest(self, family: int, table: int, address: bytes, fits: t.Callable[[Route], bool]) -> t.Sequence[Route]:
-        """The routes of a table that ``fits`` accepts, with the longest prefix that contains an address."""
+        """Return the routes of a table that ``fits`` accepts, with the longest prefix that contains an address."""
         by_prefix = self._in_table(family, table)
         for length in range(fields.BITS[family], -1, -1):
             routes = [route for route in by_prefix.get(fields.network(address, length), ()) if fits(route)]
@@ -141,7 +143,7 @@ class Gateways:
         return self._tables[family, table]
 
     def _is_address(self, address: bytes, dev: str) -> bool:
-        """True if an IPv6 address is an address of this node, on ``dev`` if that is given.
+        """Return whether an IPv6 address is an address of this node, on ``dev`` if that is given.
 
         For each address, the kernel keeps a route in table local or in the table of a VRF.
         """
@@ -156,7 +158,8 @@ class Gateways:
         return links_of
 
     def _links(self, family: int, table: int, gateway: bytes) -> list[str]:
-        """The links on which a route of ``table`` finds its gateway: none if no route covers it, several if it is ambiguous.
+        """Return the links on which a route of ``table`` finds its gateway: none if no route covers it, several if it is
+        ambiguous.
 
         The kernel searches the route's own table first, and then follows the node's rules (net/ipv4/fib_semantics.c,
         fib_check_nh_v4_gw; net/ipv6/route.c, ip6_route_check_nh), for which table main is searched here. The longest prefix
@@ -176,7 +179,10 @@ class Gateways:
 
 
 def resolved(desired: Policy, neighbours: Gateways) -> Policy:
-    """The desired policy, with a link for each next hop that names none. Raises Invalid if a gateway has no link, or several."""
+    """Return the desired policy, with a link for each next hop that names none.
+
+    Raises Invalid if a gateway has no link, or several.
+    """
     if not any(route.is_bare for route in desired.routes or ()):
         return desired
     routes = (_over_links(desired, route, neighbours) if route.is_bare else route for route in desired.routes or ())

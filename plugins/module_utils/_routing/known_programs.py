@@ -119,7 +119,7 @@ def _mark_of(rule: Rule) -> list[int]:
 
 
 def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
-    """A sentence for each desired priority, table and mark that a known program uses for another purpose."""
+    """Return a sentence for each desired priority, table and mark that a known program uses for another purpose."""
     sentences: dict[str, None] = {}
     tables = {route.table for route in routes}
     # amazon-vpc-cni and amazon-ec2-net-utils number the table of an ENI on a further network card in the same way.
@@ -151,7 +151,7 @@ def _at_priority(rule: Rule) -> t.Iterator[str]:
 
 
 def mark_warnings(mark: int, mask: int, bits: int, table: int | None = None) -> t.Iterator[str]:
-    """A sentence for each known program that uses bits of a mark for another purpose.
+    """Yield a sentence for each known program that uses bits of a mark for another purpose.
 
     bits: those that matter: the mark's own in a rule, which tests them, and the whole mask if the mask's bits are set.
     table: the table that a rule looks up by the mark; None if the mark is set.
@@ -174,7 +174,8 @@ def mark_warnings(mark: int, mask: int, bits: int, table: int | None = None) -> 
 
 
 def cluster_warning(mark: int, mask: int, cluster: int) -> str:
-    """The sentence about the cluster ID of the node's Cilium, which is the lowest byte of its marks (cilium#21330); or empty."""
+    """Return the sentence about the cluster ID of the node's Cilium, which is the lowest byte of its marks (cilium#21330); or
+    empty."""
     if not mask & cluster & 0xFF:
         return ""
     return (

@@ -52,7 +52,7 @@ class Changes(t.NamedTuple):
     orders: tuple[Order, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
-        """The value of ``rules`` or ``routes`` in the module's result."""
+        """Return the value of ``rules`` or ``routes`` in the module's result."""
         return {
             "added": [str(item) for item in self.added],
             "removed": [str(item) for item in self.removed],
@@ -172,7 +172,7 @@ class LivePolicy:
         return _arranged(desired, satisfied, current, self._policy.protocol)
 
     def _steps(self, observed: ObservedPolicy, rules: Changes, routes: Changes) -> t.Iterator[Step]:
-        """Adds routes, adds rules, removes rules, removes routes: a packet never meets a rule whose table lacks its routes."""
+        """Add routes, add rules, remove rules, remove routes: a packet never meets a rule whose table lacks its routes."""
         routes_in, routes_out = _messages(routes, observed.routes, self._policy.protocol)
         if routes_in:
             yield self._route_step("add", routes_in)
@@ -198,7 +198,7 @@ def _few(items: t.Sequence[t.Any], noun: str) -> str:
 
 
 def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
-    """True if a packet could tell the current order of the rules from ``in_order``, the desired one.
+    """Return whether a packet could tell the current order of the rules from ``in_order``, the desired one.
 
     ours: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
     one priority, their order is not compared, and counts as wrong if order matters there at all.
@@ -221,7 +221,7 @@ def _arranged(
     protocol: int,
     is_free: bool = False,
 ) -> Changes:
-    """The changes that lead from the current rules to ``desired``.
+    """Return the changes that lead from the current rules to ``desired``.
 
     satisfied: the desired rules that foreign rules satisfy, with the protocols of these.
     is_free: the order does not matter, and no rule is new.
@@ -283,7 +283,7 @@ class _Arranged:
 
 
 def _same(former: t.Sequence[Rule], desired: t.Sequence[Rule]) -> int:
-    """How many rules at the beginning stay, so that the order need not name them; 0 if a rule occurs twice."""
+    """Return how many rules at the beginning stay, so that the order need not name them; 0 if a rule occurs twice."""
     if len(set(former)) < len(former):
         return 0
     pairs = enumerate(zip(former, desired))
@@ -291,7 +291,10 @@ def _same(former: t.Sequence[Rule], desired: t.Sequence[Rule]) -> int:
 
 
 def _overtaken(going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[int, Rule]]) -> tuple[tuple[Rule, Rule], ...]:
-    """The ``overtaken`` of a rule_order.Order. Empty for more than MOST_PAIRS pairs, whose comparison would take too long."""
+    """Return the ``overtaken`` of a rule_order.Order.
+
+    Empty for more than MOST_PAIRS pairs, whose comparison would take too long.
+    """
     if len(going) * len(foreign) > MOST_PAIRS or not rule_order.counts([rule for _index, rule in (*going, *foreign)]):
         return ()
     return tuple(
@@ -300,7 +303,7 @@ def _overtaken(going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[in
 
 
 def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
-    """The rules before and after, for the diff. If a rule moves, the diff includes the rules that it passes."""
+    """Return the rules before and after, for the diff. If a rule moves, the diff includes the rules that it passes."""
     moving = set(rules.added).intersection(rules.removed)
     moved = [order for order in rules.orders if moving.intersection(order.after)]
     places = {order.place for order in moved}
@@ -313,7 +316,7 @@ def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
 
 
 def _owners(items: t.Collection[t.Any], current: t.Iterable[Owned]) -> dict[t.Any, set[int]]:
-    """The protocols under which the kernel has an equal object, for each item that it has."""
+    """Return the protocols under which the kernel has an equal object, for each item that it has."""
     wanted = set(items)
     owners: dict[t.Any, set[int]] = {}
     if wanted:
@@ -324,7 +327,7 @@ def _owners(items: t.Collection[t.Any], current: t.Iterable[Owned]) -> dict[t.An
 
 
 def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequence[Owned]) -> None:
-    """Raises Refusal if a foreign object has the key of an object to add, with another meaning.
+    """Raise Refusal if a foreign object has the key of an object to add, with another meaning.
 
     The foreign object stays: if it were replaced, its owner might restore it. If the own object were added beside it, the foreign
     object might come first. An object with attributes that cannot be read is foreign, whatever its protocol.
@@ -348,7 +351,7 @@ def _is_unread(item: Rule | Route) -> bool:
 
 
 def _moved(current: t.Sequence[Owned], orders: t.Sequence[Order], protocol: int) -> list[Owned]:
-    """The rules after ``orders``, in order within a place. A rule that was to stay may have to move as well."""
+    """Return the rules after ``orders``, in order within a place. A rule that was to stay may have to move as well."""
     messages = rule_order.messages([rule for rule, owner in current if owner == protocol], orders)
     going = collections.Counter(messages.deleted)
     moved: list[Owned] = []
@@ -361,7 +364,7 @@ def _moved(current: t.Sequence[Owned], orders: t.Sequence[Order], protocol: int)
 
 
 def _refuse_misplaced(desired: Policy, current: t.Sequence[Owned]) -> None:
-    """Raises Refusal if a foreign rule that satisfies a desired rule stands before an own rule that must come first.
+    """Raise Refusal if a foreign rule that satisfies a desired rule stands before an own rule that must come first.
 
     current: the rules after the run.
     """
@@ -385,7 +388,7 @@ def _check_targets(desired: Policy, added: t.Sequence[Rule], current: t.Sequence
 
 
 def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection[str], neighbours: Gateways) -> None:
-    """Raises Invalid for a link, gateway or source that the kernel would refuse, so that check mode finds it too."""
+    """Raise Invalid for a link, gateway or source that the kernel would refuse, so that check mode finds it too."""
     # Many pods share a gateway: each combination is checked once.
     for route in _with_different(lambda route: (route.family, route.table, route.hops), added):
         for hop in route.hops:
@@ -401,7 +404,7 @@ def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection
 
 
 def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
-    """The first route for each value of ``what``."""
+    """Return the first route for each value of ``what``."""
     first_of: dict[t.Any, Route] = {}
     for route in routes:
         first_of.setdefault(what(route), route)
@@ -409,7 +412,7 @@ def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route])
 
 
 def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:
-    """The messages that add or change routes, and those that delete routes.
+    """Return the messages that add or change routes, and those that delete routes.
 
     If an own route has the key of a new one, one message changes it, so that the key is never without a route. If the key has
     several routes, because a program appended one, the kernel changes the first (fib_table_insert).

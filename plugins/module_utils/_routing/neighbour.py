@@ -41,13 +41,13 @@ class Neighbour(t.NamedTuple):
         return bool(self.state & PERMANENT)
 
     def __str__(self) -> str:
-        """As ``ip neigh`` prints it."""
+        """Show the neighbour as ``ip neigh`` prints it."""
         mac = f" lladdr {self.mac}" if self.mac else ""
         return f"{self.address} dev {self.link}{mac} {STATES.get(self.state, self.state)}"
 
 
 def from_message(body: bytes, links: t.Mapping[int, str]) -> Neighbour | None:
-    """The neighbour; None for one that the kernel created itself (NOARP) or is still resolving (INCOMPLETE).
+    """Return the neighbour; None for one that the kernel created itself (NOARP) or is still resolving (INCOMPLETE).
 
     links: link names by index.
     """

@@ -42,20 +42,20 @@ class Policy(t.NamedTuple):
 
     @property
     def left_out(self) -> list[str]:
-        """The names of the lists that are not managed."""
+        """Return the names of the lists that are not managed."""
         return [name for name in ("rules", "routes") if getattr(self, name) is None]
 
     @property
     def is_known(self) -> bool:
-        """False if the policy has only the options for discovering its lists, and not yet the lists."""
+        """Return False if the policy has only the options for discovering its lists, and not yet the lists."""
         return not self.enis or self.rules is not None
 
     def for_boot(self) -> Policy:
-        """The policy as the permanent file keeps it: without lists that each boot discovers itself."""
+        """Return the policy as the permanent file keeps it: without lists that each boot discovers itself."""
         return self._replace(rules=None, routes=None) if self.enis else self
 
     def option(self, item: Rule | Route, hop: Hop | None = None) -> str:
-        """The option that gave an item, such as ``rules[12]``. Next hops are sorted, so they have no index."""
+        """Return the option that gave an item, such as ``rules[12]``. Next hops are sorted, so they have no index."""
         name = "rules" if isinstance(item, Rule) else "routes"
         place = t.cast("tuple[t.Any, ...]", getattr(self, name)).index(item)
         places = self.places[name == "routes"]
@@ -63,14 +63,14 @@ class Policy(t.NamedTuple):
         return f"{name}[{places[place] if places else place}]{inner}"
 
     def over(self, former: Policy) -> Policy:
-        """This policy, with the lists of ``former`` in place of lists that it does not manage."""
+        """Return this policy, with the lists of ``former`` in place of lists that it does not manage."""
         return self._replace(
             rules=former.rules if self.rules is None else self.rules,
             routes=former.routes if self.routes is None else self.routes,
         )
 
     def without(self, other: Policy) -> Policy:
-        """What remains when the lists of ``other`` are removed. Nothing remains if ``other`` has no lists."""
+        """Return what remains when the lists of ``other`` are removed. Nothing remains if ``other`` has no lists."""
         if other.rules is None and other.routes is None:
             return Policy(self.protocol)
         gone = {*taken(self.rules or (), other.rules), *taken(self.routes or (), other.routes)}
@@ -80,7 +80,7 @@ class Policy(t.NamedTuple):
         )
 
     def without_rules(self, gone: t.Container[Rule]) -> Policy:
-        """This policy without some rules. Errors still name the options of the others by their indexes."""
+        """Return this policy without some rules. Errors still name the options of the others by their indexes."""
         places = self.places[0] or range(len(self.rules or ()))
         kept = [(rule, place) for rule, place in zip(self.rules or (), places) if rule not in gone]
         return self._replace(
@@ -89,13 +89,13 @@ class Policy(t.NamedTuple):
         )
 
     def by(self, links: t.Collection[str]) -> Policy:
-        """The routes over these links, and the rules that look up the tables of these routes."""
+        """Return the routes over these links, and the rules that look up the tables of these routes."""
         routes = tuple(route for route in self.routes or () if not route.links.isdisjoint(links))
         tables = {route.table for route in routes}
         return self._replace(rules=tuple(rule for rule in self.rules or () if rule.table in tables), routes=routes)
 
     def besides(self, other: Policy) -> Policy:
-        """This policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
+        """Return this policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
         tables = {route.table for route in self.routes or ()}
         return self._replace(
             rules=(*(self.rules or ()), *(rule for rule in other.rules or () if rule.table not in tables)),
@@ -104,11 +104,11 @@ class Policy(t.NamedTuple):
 
     @property
     def beginning(self) -> str:
-        """The beginning that the texts of all non-empty policies of this protocol share."""
+        """Return the beginning that the texts of all non-empty policies of this protocol share."""
         return f'{{\n"protocol": {self.protocol},\n'
 
     def text(self) -> str:
-        """The file's text: JSON with one entry per line."""
+        """Return the file's text: JSON with one entry per line."""
         lists = {"rules": self.rules, "routes": self.routes}
         parts = [f'"protocol": {self.protocol}']
         if self.enis:
@@ -122,7 +122,7 @@ class Policy(t.NamedTuple):
 
 
 def taken(items: t.Iterable[Item], by: t.Iterable[Item] | None) -> list[Item]:
-    """The items that the list ``by`` selects for removal. A route also matches if only one of the two names its link."""
+    """Return the items that the list ``by`` selects for removal. A route also matches if only one of the two names its link."""
     listed = {item.key: item for item in by or ()}
     return [item for item in items if item.key in listed and item.is_like(listed[item.key])]
 
@@ -133,7 +133,7 @@ def from_options(
     routes: t.Sequence[t.Mapping[str, t.Any]] | None,
     tables: t.Mapping[str, int],
 ) -> Policy:
-    """The policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
+    """Return the policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
     number = _protocol(protocol)
     of_rules, rule_places = _items("rules", rules or (), functools.partial(rule.from_options, tables=tables))
     of_routes, route_places = _items("routes", routes or (), functools.partial(route.from_options, tables=tables))
@@ -146,7 +146,7 @@ def from_options(
 
 
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
-    """The ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
+    """Return the ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
     plain = re.sub("^#.*", "", text)
     begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"enis": {.*})?', plain)
     if begins and not any(f'"{name}": [' in plain for name in lists):
@@ -176,7 +176,8 @@ def _items(
     entries: t.Sequence[t.Mapping[str, t.Any]],
     parse: t.Callable[[str, t.Mapping[str, t.Any]], Item],
 ) -> tuple[tuple[Item, ...], list[int]]:
-    """The entries without duplicates, in the order given (of the rules of one priority the first decides), and their indexes."""
+    """Return the entries without duplicates, in the order given (of the rules of one priority the first decides), and their
+    indexes."""
     if not isinstance(entries, (list, tuple)):
         raise Invalid(name, entries, "a list")
     items: dict[t.Any, Item] = {}

@@ -104,22 +104,22 @@ class Route(t.NamedTuple):
 
     @property
     def key(self) -> tuple[t.Any, ...]:
-        """Family, table, prefix and metric. Two routes with the same key and different meanings are in conflict."""
+        """Return the family, table, prefix and metric. Two routes with the same key and different meanings are in conflict."""
         return self[:KEY] if self.beside == NOTHING else (*self[:KEY], self.beside)
 
     @property
     def is_connected(self) -> bool:
-        """True if the addresses in its prefix are neighbours on a link. For IPv4, the scope must say so as well."""
+        """Return whether the addresses in its prefix are neighbours on a link. For IPv4, the scope must say so as well."""
         is_near = self.family == IPV6 or self.scope >= LINK
         return self.type == UNICAST and is_near and any(not hop.via for hop in self.hops)
 
     @property
     def is_bare(self) -> bool:
-        """True if it names a gateway without a link, which is then looked up."""
+        """Return whether it names a gateway without a link, which is then looked up."""
         return bool(self.hops) and not self.hops[0].dev  # sorted: a hop without dev comes first
 
     def is_like(self, other: Route) -> bool:
-        """True if they are equal, except for links that one of them does not name."""
+        """Return whether they are equal, except for links that one of them does not name."""
         if self == other:
             return True
         if not (self.is_bare or other.is_bare) or len(self.hops) != len(other.hops):
@@ -129,7 +129,7 @@ class Route(t.NamedTuple):
 
     @property
     def path(self) -> Route:
-        """The route with nothing but what decides where a packet goes.
+        """Return the route with nothing but what decides where a packet goes.
 
         ``onlink`` is not part of it: the kernel reads that flag when it accepts a gateway, and not when it sends a packet. Unread
         attributes in HARMLESS are not part of it either, nor is the MTU of a route that has them, which may be locked.
@@ -143,17 +143,17 @@ class Route(t.NamedTuple):
 
     @property
     def address(self) -> str:
-        """The only address that it leads to; empty if it leads to more."""
+        """Return the only address that it leads to; empty if it leads to more."""
         packed, length = self.dst
         return fields.show(packed) if packed and length == len(packed) * 8 and self.type == UNICAST else ""
 
     @property
     def links(self) -> frozenset[str]:
-        """The names of the links of its next hops."""
+        """Return the names of the links of its next hops."""
         return frozenset(hop.dev for hop in self.hops)
 
     def __str__(self) -> str:
-        """As ``ip route show table all`` prints it."""
+        """Show the route as ``ip route show table all`` prints it."""
         is_single = len(self.hops) == 1
         words = [
             f"ip{' -6' if self.family == IPV6 else ''} route",
@@ -171,7 +171,7 @@ class Route(t.NamedTuple):
         return " ".join(filter(None, words))
 
     def options(self) -> dict[str, t.Any]:
-        """The options that give this route, without defaults, as a file keeps them."""
+        """Return the options that give this route, without defaults, as a file keeps them."""
         is_single = len(self.hops) == 1
         hop = self.hops[0] if is_single else Hop("")
         shown = {
@@ -210,7 +210,7 @@ def _hop_options(hop: Hop) -> dict[str, t.Any]:
 
 
 def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
-    """The route and its protocol; None for an entry of the kernel's route cache.
+    """Return the route and its protocol; None for an entry of the kernel's route cache.
 
     links: link names by index.
     """
@@ -244,7 +244,7 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
 
 
 def _unread(attrs: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
-    """Names of the attributes in a message that this module cannot read."""
+    """Yield the names of the attributes in a message that this module cannot read."""
     if kind not in _TYPE_NAMES:
         yield UNREAD_TYPE
     for number in attrs.keys() - KNOWN:
@@ -256,7 +256,7 @@ def _unread(attrs: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
 
 
 def _expires(attrs: t.Mapping[int, bytes]) -> bool:
-    """True for a route that expires, such as one from a router advertisement."""
+    """Return True for a route that expires, such as one from a router advertisement."""
     return RTA_CACHEINFO in attrs and CACHE_EXPIRES.unpack_from(attrs[RTA_CACHEINFO])[0] != 0
 
 
@@ -267,7 +267,7 @@ def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
 
 
 def _hops(attrs: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
-    """The next hops; and names of their attributes that this module cannot read, such as an encapsulation."""
+    """Return the next hops; and names of their attributes that this module cannot read, such as an encapsulation."""
     if RTA_MULTIPATH not in attrs:
         return (_hop(u32(attrs, RTA_OIF), attrs, flags, 0, links),), set()
     hops, unread, data = [], set(), attrs[RTA_MULTIPATH]
@@ -304,7 +304,10 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
-    """The route that an entry describes. ``option`` names the entry (``routes[3]``). Raises Invalid if it cannot be used."""
+    """Parse the route that an entry describes. ``option`` names the entry (``routes[3]``).
+
+    Raises Invalid if it cannot be used.
+    """
     values = {key: value for key, value in entry.items() if key not in ("nexthops", "table") and value is not None}
     parsed = _parse(option, values, _PARSERS, ("nexthops", "table"))
     try:
@@ -386,7 +389,7 @@ def _check_hops(
 
 
 def _check_ipv6_hops(option: str, entry: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
-    """Checks what the kernel requires (net/ipv6/route.c, ip6_route_multipath_add)."""
+    """Check what the kernel requires (net/ipv6/route.c, ip6_route_multipath_add)."""
     for index, hop in enumerate(hops):
         if "via" not in hop:
             raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic only among gateways")
@@ -395,7 +398,7 @@ def _check_ipv6_hops(option: str, entry: t.Mapping[str, t.Any], hops: list[dict[
 
 
 def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
-    """Raises Invalid if the next hop must name its link. Only a gateway that can be found on one link may omit it."""
+    """Raise Invalid if the next hop must name its link. Only a gateway that can be found on one link may omit it."""
     if kind != UNICAST or "via" not in hop or hop.get("onlink"):
         allowed = "given: the link by which packets leave; only a unicast route with via and without onlink may omit it"
         raise Invalid(f"{option}.dev", None, allowed)
@@ -410,7 +413,7 @@ def _desired_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
 
 
 def _scope(option: str, entry: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]) -> int:
-    """The scope; by default that of ``ip route add``. IPv6 routes have no scope, and the kernel keeps 0."""
+    """Return the scope; by default that of ``ip route add``. IPv6 routes have no scope, and the kernel keeps 0."""
     if family == IPV6:
         if scope not in (None, GLOBAL):
             raise Invalid(f"{option}.scope", entry["scope"], "left out: IPv6 routes have no scope")

@@ -129,25 +129,28 @@ class Netlink(UndoBackend):
     VALUES = (Change, Order, Rule, Route, Hop, Neighbour)
 
     def rules(self) -> list[Owned]:
-        """Rules of both families in the kernel's order."""
+        """Return the rules of both families in the kernel's order."""
         return listed_rules()
 
     def routes(self) -> list[Owned]:
-        """Routes of both families and all tables. Of several at one key, the first is the one that the kernel would replace."""
+        """Return the routes of both families and all tables.
+
+        Of several at one key, the first is the one that the kernel would replace.
+        """
         return listed_routes(self.links())
 
     def neighbours(self) -> list[Neighbour]:
-        """Neighbours of both families, without those that the kernel creates itself, as for multicast."""
+        """Return the neighbours of both families, without those that the kernel creates itself, as for multicast."""
         names = self.links()
         bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family)]
         return list(filter(None, (neighbours.from_message(body, names) for body in bodies)))
 
     def links(self) -> dict[int, str]:
-        """Link names by index."""
+        """Return link names by index."""
         return dict(socket.if_nameindex())
 
     def perform(self, operation: Operation) -> None:
-        """Raises Failure, which names the refused change, and MissingLibrary if there is no pyroute2."""
+        """Raise Failure, which names the refused change, and MissingLibrary if there is no pyroute2."""
         send = self.sender(operation.protocol)
         if isinstance(operation, Apply):
             self._refuse_foreign(operation)
@@ -162,12 +165,12 @@ class Netlink(UndoBackend):
             self._restore(send, operation)
 
     def sender(self, protocol: int) -> Sender:
-        """A function that sends changes, of rules and routes with this protocol."""
+        """Return a function that sends changes, of rules and routes with this protocol."""
         encode = _Encoder(protocol, {name: index for index, name in self.links().items()})
         return lambda changes: _exchange(encode, changes)
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads anew and describes what a Restore or Rearrange has not restored. A key that is foreign by now does not count."""
+        """Read anew and describe what a Restore or Rearrange has not restored. A key that is foreign by now does not count."""
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
         current = self.rules()
@@ -179,7 +182,7 @@ class Netlink(UndoBackend):
         return differences or self._overtaken(operation)
 
     def _do(self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]) -> None:
-        """Sends all changes, or undoes those that were sent. inverse: returns the operation that undoes them."""
+        """Send all changes, or undo those that were sent. inverse: returns the operation that undoes them."""
         sent: list[Change] = []
         try:
             for start in range(0, len(changes), CHUNK):
@@ -201,14 +204,14 @@ class Netlink(UndoBackend):
     # Rules
 
     def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
-        """The messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
+        """Return the messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
         ours = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
         orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, ours)
         messages = rule_order.messages(ours, orders)
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
-        """Describes own rules that were added again and now stand behind foreign rules that stood behind them before."""
+        """Describe own rules that were added again and now stand behind foreign rules that stood behind them before."""
         pairs = [pair for order in operation.orders for pair in order.overtaken]
         if not pairs:
             return []
@@ -226,7 +229,7 @@ class Netlink(UndoBackend):
     # Routes
 
     def _refuse_foreign(self, operation: Apply) -> None:
-        """Raises Failure if a foreign route has come to a key since the plan. It stands first, so the kernel would replace it."""
+        """Raise Failure if a foreign route has come to a key since the plan. It stands first, so the kernel would replace it."""
         changed = [change for change in operation.changes if change.verb == CHANGE]
         holders = self._holders(changed)
         for change in changed:
@@ -245,13 +248,16 @@ class Netlink(UndoBackend):
             raise ForeignChange("; ".join(left))
 
     def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Owned]:
-        """The first route at each key, which the kernel would replace. Empty, without reading, if no change adds a route."""
+        """Return the first route at each key, which the kernel would replace.
+
+        Empty, without reading, if no change adds a route.
+        """
         if not any(isinstance(change.item, Route) and change.verb != DELETE for change in changes):
             return {}
         return {current[0].key: current for current in reversed(self.routes())}
 
     def _differences(self, operation: Apply | Restore) -> list[str]:
-        """Describes what differs. A route whose key is foreign by now is no difference: the restoration has reported it."""
+        """Describe what differs. A route whose key is foreign by now is no difference: the restoration has reported it."""
         routes_there = self.routes()
         ours = {route for route, protocol in routes_there if protocol == operation.protocol}
         foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
@@ -270,7 +276,7 @@ def _identity(item: Route | Neighbour) -> t.Any:
 
 
 def _still_meant(operation: Arrange | Rearrange, current: t.Sequence[Rule]) -> list[Order]:
-    """The orders without rules that are on both sides and do not exist: another program has removed them."""
+    """Return the orders without rules that are on both sides and do not exist: another program has removed them."""
     there = set(current)
     orders = []
     for order in operation.orders:
@@ -285,7 +291,7 @@ def _current(item: t.Any, owner: int) -> str:
 
 
 def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tuple[tuple[Change, ...], list[str]]:
-    """The changes to make, and a description of each route that is left out because its key is foreign by now.
+    """Return the changes to make, and a description of each route that is left out because its key is foreign by now.
 
     A route to change that no longer exists is added.
     """
@@ -303,7 +309,7 @@ def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tu
 
 
 def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
-    """Makes as many changes as possible and describes those that failed.
+    """Make as many changes as possible and describe those that failed.
 
     EEXIST is no failure: the object is there already, or a foreign object has its key.
     """
@@ -316,7 +322,8 @@ def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
 
 
 def _is_done(change: Change, answer: Refused) -> bool:
-    """True if an object to delete is gone already: with its link, or by a program that deletes without naming a protocol."""
+    """Return whether an object to delete is gone already: with its link, or by a program that deletes without naming a
+    protocol."""
     return change.verb == DELETE and answer.code in GONE
 
 
@@ -335,7 +342,7 @@ def _complaint(change: Change, answer: Refused) -> str:
 
 
 def dump(kind: int, family: int, opener: wire.Opener = wire.open_socket) -> list[bytes]:
-    """The bodies of all messages of a kind (GETRULE, GETROUTE and so on). Raises Failure.
+    """Return the bodies of all messages of a kind (GETRULE, GETROUTE and so on). Raises Failure.
 
     Each family is dumped alone: a dump of all families is incomplete (kernel commit c454673da7c1).
     """
@@ -357,7 +364,7 @@ def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_so
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:
-    """Encodes the changes, sends them at once and returns the refusals, by position."""
+    """Encode the changes, send them at once and return the refusals, by position."""
     messages, refused = [], {}
     for number, change in enumerate(changes):
         try:
@@ -387,7 +394,7 @@ class _Encoder:
         self._links = links
 
     def message(self, change: Change, number: int) -> bytes:
-        """The encoded message. Raises KeyError with the name of a link that does not exist."""
+        """Return the encoded message. Raises KeyError with the name of a link that does not exist."""
         new, gone, adding = KINDS[type(change.item)]
         flags = {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
         return attributes.message(gone if change.verb == DELETE else new, flags, self._body(change), number)
@@ -470,13 +477,13 @@ class _Encoder:
 
 
 def _encoded(message: t.Any) -> bytes:
-    """A message of pyroute2 without its header."""
+    """Return a message of pyroute2 without its header."""
     message.encode()
     return bytes(message.data)[attributes.HEADER.size :]
 
 
 def _name_metrics(message: t.Any) -> None:
-    """Names all metrics in a deletion, with 0 for those that the route does not have.
+    """Name all metrics in a deletion, with 0 for those that the route does not have.
 
     A deletion that names no metrics also deletes a route that has some (net/ipv4/fib_semantics.c, fib_metrics_match).
     """

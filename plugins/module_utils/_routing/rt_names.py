@@ -24,7 +24,10 @@ COMMON = frozenset({0, 2, 3, 4})
 
 
 def parse(text: str) -> dict[str, int]:
-    """Table numbers by name, from the text of an rt_tables(5) file: a number and a name per line. Other lines are skipped."""
+    """Return table numbers by name, from the text of an rt_tables(5) file: a number and a name per line.
+
+    Other lines are skipped.
+    """
     numbers = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -37,7 +40,7 @@ def parse(text: str) -> dict[str, int]:
 
 
 def table(number: int) -> str:
-    """A table's name if every node knows it, else its number."""
+    """Return a table's name if every node knows it, else its number."""
     return next((name for name, known in TABLES.items() if known == number), str(number))
 
 
@@ -50,5 +53,5 @@ def protocols(numbers: t.Iterable[int]) -> str:
 
 
 def owner(protocols: t.Iterable[int]) -> str:
-    """The owners of rules or routes with these protocols, for use in a sentence."""
+    """Return the owners of rules or routes with these protocols, for use in a sentence."""
     return ", ".join(f"protocol {protocol(number)}" for number in sorted(protocols))

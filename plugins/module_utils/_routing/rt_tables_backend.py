@@ -17,7 +17,7 @@ FOLDERS = ("/usr/lib/iproute2", "/usr/share/iproute2", "/etc/iproute2")
 
 
 def tables() -> dict[str, int]:
-    """Table numbers by name. A later folder overrides an earlier one; the kernel's own tables override all."""
+    """Return table numbers by name. A later folder overrides an earlier one; the kernel's own tables override all."""
     numbers: dict[str, int] = {}
     for folder in FOLDERS:
         for path in (Path(folder, "rt_tables"), *sorted(Path(folder, "rt_tables.d").glob("*.conf"))):

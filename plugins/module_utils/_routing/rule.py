@@ -74,20 +74,20 @@ class Rule(t.NamedTuple):
 
     @property
     def key(self) -> tuple[t.Any, ...]:
-        """Family, priority and selector. Two rules with the same key and different meanings are in conflict."""
+        """Return the family, priority and selector. Two rules with the same key and different meanings are in conflict."""
         return self[:SELECTORS]
 
     @property
     def place(self) -> tuple[int, int]:
-        """Family and priority, which give its place in the kernel's lists."""
+        """Return the family and priority, which give its place in the kernel's lists."""
         return self[:2]
 
     def is_like(self, other: Rule) -> bool:
-        """True if equal. Unlike a route, a rule has nothing that is looked up on the node."""
+        """Return whether the rules are equal. Unlike a route, a rule has nothing that is looked up on the node."""
         return self == other
 
     def __str__(self) -> str:
-        """As ``ip rule`` prints it."""
+        """Show the rule as ``ip rule`` prints it."""
         words = [f"ip{' -6' if self.family == IPV6 else ''} rule {self.priority}:", "not" if self.invert else ""]
         words += [
             f"from {fields.show_prefix(self.src, 'all')}",
@@ -108,7 +108,7 @@ class Rule(t.NamedTuple):
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """The names of the attributes of an opaque rule that this module cannot read."""
+        """Return the names of the attributes of an opaque rule that this module cannot read."""
         kinds = _unknown(attributes(self.opaque, HEADER.size)) if self.opaque else []
         return tuple(UNREAD.get(kind, f"attribute {kind}") for kind in kinds)
 
@@ -123,7 +123,7 @@ class Rule(t.NamedTuple):
         return _ACTION_NAMES.get(self.action, str(self.action))
 
     def options(self) -> dict[str, t.Any]:
-        """The options that give this rule, without defaults, as a file keeps them."""
+        """Return the options that give this rule, without defaults, as a file keeps them."""
         shown: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
         if self.src[0]:
             shown["from"] = fields.show_prefix(self.src, "all")
@@ -171,13 +171,13 @@ def _unknown(attrs: t.Mapping[int, bytes]) -> list[int]:
 
 
 def _sendable(body: bytes) -> bytes:
-    """The message without the flags that report missing links: the kernel would store them if they were sent back."""
+    """Return the message without the flags that report missing links: the kernel would store them if they were sent back."""
     *header, flags = HEADER.unpack_from(body)
     return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
 
 
 def from_message(body: bytes) -> tuple[Rule, int]:
-    """The rule and its protocol.
+    """Return the rule and its protocol.
 
     Newer kernels add selectors (Linux 6.13: dscp, flowlabel). Without ``opaque``, such a rule would seem to match every packet.
     """
@@ -213,7 +213,7 @@ def from_message(body: bytes) -> tuple[Rule, int]:
 
 
 def _fwmark(fwmark: object) -> tuple[int, int]:
-    """``MARK`` or ``MARK/MASK``; without a mask all bits count."""
+    """Parse ``MARK`` or ``MARK/MASK``; without a mask all bits count."""
     mark, slash, mask = str(fwmark).partition("/")
     try:
         value, bits = fields.number(mark, 0, UINT32), fields.number(mask, 1, UINT32) if slash else UINT32
@@ -227,7 +227,7 @@ def _fwmark(fwmark: object) -> tuple[int, int]:
 
 
 def _tos(tos: object) -> int:
-    """A type of service. The kernel accepts the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
+    """Parse a type of service. The kernel accepts the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
     value = fields.number(tos, 0, 255)
     if value & ~0x1E:
         raise Unfit("a type of service of RFC 1349, 0x02 to 0x1e in steps of 2")
@@ -256,7 +256,7 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Rule:
-    """The rule that an entry describes. ``option`` names the entry (``rules[3]``). Raises Invalid if it cannot be used."""
+    """Parse the rule that an entry describes. ``option`` names the entry (``rules[3]``). Raises Invalid if it cannot be used."""
     parsed: dict[str, t.Any] = {}
     for key, value in entry.items():
         if value is None:
@@ -287,7 +287,7 @@ def _family(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any])
 
 
 def _checked(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
-    """The rule. Raises Invalid if its fields do not fit together."""
+    """Make the rule. Raises Invalid if its fields do not fit together."""
     get = parsed.get
     if "table" in parsed and parsed.keys() <= _PLAIN_OPTIONS:  # nearly all rules of a node
         source, destination = get("from", (0, ANY))[1], get("to", (0, ANY))[1]

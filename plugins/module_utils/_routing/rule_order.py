@@ -72,7 +72,7 @@ class Messages(t.NamedTuple):
 
 
 def counts(rules: t.Collection[Rule]) -> bool:
-    """True if a packet may match two of these rules of one place, so that their order matters.
+    """Return whether a packet may match two of these rules of one place, so that their order matters.
 
     The order does not matter if all rules name the same fields with different values, and prefixes have one length: for example
     the rules for pods, each with its own source address.
@@ -97,12 +97,12 @@ def counts(rules: t.Collection[Rule]) -> bool:
 
 
 def may_be_mistaken(rules: t.Iterable[Rule]) -> bool:
-    """True if the kernel might delete one of these rules instead of another, because they name different fields."""
+    """Return whether the kernel might delete one of these rules instead of another, because they name different fields."""
     return len({_named(rule) for rule in rules}) > 1
 
 
 def conflict(rule: Rule, other: Rule) -> bool:
-    """True if a packet may match both rules, and the order of the two makes a difference to it."""
+    """Return whether a packet may match both rules, and the order of the two makes a difference to it."""
     if rule.place != other.place or _verdict(rule) == _verdict(other):
         return False
     if rule.invert or other.invert:
@@ -131,7 +131,7 @@ def _meet(prefix: fields.Prefix, other: fields.Prefix) -> bool:
 
 
 def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.Mapping[Rule, int]) -> int:
-    """How many own rules at the beginning of ``desired`` can stay where they are.
+    """Return how many own rules at the beginning of ``desired`` can stay where they are.
 
     An own rule that ``desired`` lists after a foreign rule must stand behind that rule.
 
@@ -151,7 +151,7 @@ def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.
 
 
 def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int) -> dict[Rule, Owned]:
-    """The desired own rules that should stand before a foreign rule and cannot, each with that rule and its protocol.
+    """Return the desired own rules that should stand before a foreign rule and cannot, each with that rule and its protocol.
 
     The foreign rule satisfies a desired rule that is listed later. Only pairs whose order makes a difference to a packet count.
 
@@ -182,7 +182,9 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
 
 
 def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
-    """The messages that lead from the own ``current`` rules, in the kernel's order, to ``orders``. Rules not in ``orders`` stay.
+    """Return the messages that lead from the own ``current`` rules, in the kernel's order, to ``orders``.
+
+    Rules not in ``orders`` stay.
 
     All additions come before the first deletion, so that every packet has a rule at any moment.
     """
@@ -219,7 +221,8 @@ def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
 
 
 def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ...], int | None]:
-    """The deletions of the rules at these indexes, the last one first if possible; or the index of a rule that prevents them."""
+    """Return the deletions of the rules at these indexes, the last one first if possible; or the index of a rule that prevents
+    them."""
     if not going:
         return (), None
     hits = _Hits(rules)
@@ -247,7 +250,10 @@ class _Hits:
         self._by_values: dict[tuple[int, ...], dict[tuple[t.Any, ...], list[int]]] = {}
 
     def first(self, index: int) -> int:
-        """The index of that rule. How the kernel compares an opaque rule is unknown, so only the first rule left is certain."""
+        """Return the index of that rule.
+
+        How the kernel compares an opaque rule is unknown, so only the first rule left is certain.
+        """
         rule, named = self._rules[index], self._named[index]
         if rule.opaque:
             named = ()
