@@ -59,25 +59,25 @@ class Layout(t.NamedTuple):
 
     @property
     def bits(self) -> tuple[int, int]:
-        """The mark and the mask as numbers."""
+        """Return the mark and the mask as numbers."""
         mark, mask = self.mark.split("/")
         return fields.number(mark, 1, UINT32), fields.number(mask, 1, UINT32)
 
 
 def _of_device(interface: Eni) -> int:
-    """amazon-vpc-cni-k8s: 2, 3, ... on the first network card."""
+    """Number the table as amazon-vpc-cni-k8s does: 2, 3, ... on the first network card."""
     number = _device_number(interface)
     card = interface.network_card or 0
     return 10000 + number + 100 * card if card else number + 1
 
 
 def _of_interface(interface: Eni) -> int:
-    """Cilium: RouteTableInterfacesOffset and the interface's number."""
+    """Number the table as Cilium does: RouteTableInterfacesOffset and the interface's number."""
     return 10 + _device_number(interface)
 
 
 def _of_index(interface: Eni) -> int | None:
-    """Terway: the link's index, which changes each time the ENI is plugged in."""
+    """Number the table as Terway does: the link's index, which changes each time the ENI is plugged in."""
     return 1000 + interface.index if interface.index else None
 
 
@@ -167,7 +167,7 @@ def desired(
     parts: t.Collection[str] = PARTS,
     interface_marks: t.Sequence[t.Mapping[str, object]] | None = None,
 ) -> DesiredLayout:
-    """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
+    """Return the desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
     Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace. Of two ENIs on
     different network cards that the layout gives one table, the first has it, and the second has neither rules nor routes.
@@ -217,7 +217,8 @@ def desired(
 
 
 def _without_table(layout: Layout, enis: t.Iterable[Eni]) -> dict[str, str]:
-    """By name, the ENIs whose table an ENI on another network card has: Cilium numbers the ENIs of all cards in one range.
+    """Map the names of the ENIs whose table an ENI on another network card has to the reason: Cilium numbers the ENIs of all
+    cards in one range.
 
     Two ENIs of one number on one card are not among them: the metadata of an ENI that was attached a moment ago may be so.
     """
@@ -236,7 +237,7 @@ def _without_table(layout: Layout, enis: t.Iterable[Eni]) -> dict[str, str]:
 
 
 def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) -> Layout:
-    """The layout of this name, with the user's mark and priorities. Raises Invalid."""
+    """Return the layout of this name, with the user's mark and priorities. Raises Invalid."""
     if name not in LAYOUTS:
         raise Invalid("layout", name, f"one of {', '.join(LAYOUTS)}")
     layout = LAYOUTS[name]
@@ -259,7 +260,7 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
 
 
 def marks_of(layout: Layout, entries: object) -> dict[str, int]:
-    """The marks of secondary ENIs by name, from a list of dictionaries with name and mark. Raises Invalid."""
+    """Return the marks of secondary ENIs by name, from a list of dictionaries with name and mark. Raises Invalid."""
     if not isinstance(entries or [], list):
         raise Invalid("interface_marks", entries, "a list of dictionaries with name and mark")
     marks: dict[str, int] = {}
@@ -312,7 +313,7 @@ def _mark_rules(layout: Layout, primary: Eni) -> list[Entry]:
 
 
 def _way_rules(layout: Layout, interface: Eni, fwmark: str) -> t.Iterator[Entry]:
-    """The rules that look up replies to requests that came in by a secondary ENI in its table."""
+    """Yield the rules that look up replies to requests that came in by a secondary ENI in its table."""
     table = layout.table_of(interface)
     for family in _routed_families(layout, interface) if table is not None else ():
         yield {"priority": layout.mark_priority, "fwmark": fwmark, "table": table, "family": family}
@@ -330,12 +331,12 @@ def _mark_families(layout: Layout, primary: Eni) -> list[str]:
 
 
 def _used_families(interface: Eni) -> list[str]:
-    """IPv4, which every cloud node has, and IPv6 if the ENI has an IPv6 address."""
+    """Return IPv4, which every cloud node has, and IPv6 if the ENI has an IPv6 address."""
     return [family for family in FAMILIES if family == "ipv4" or interface.addresses[family]]
 
 
 def _rules(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
-    """The rules that look up an ENI's packets in its table."""
+    """Yield the rules that look up an ENI's packets in its table."""
     table = layout.table_of(interface)
     for pod in interface.pods:
         yield {"priority": layout.to_pod, "to": pod, "table": MAIN}
@@ -346,15 +347,17 @@ def _rules(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
 
 
 def _routes(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
-    """The routes in an ENI's table."""
+    """Yield the routes in an ENI's table."""
     table = layout.table_of(interface)
     for family in _routed_families(layout, interface) if table is not None else ():
         yield from _default(layout, interface, family, t.cast(int, table))
 
 
 def _routed_families(layout: Layout, interface: Eni) -> list[str]:
-    """The families that an ENI's table needs. IPv6 only if its router is known or a pod needs it: the metadata of most
-    clouds does not name the router, and pods may be IPv4 only.
+    """Return the families that an ENI's table needs.
+
+    IPv6 only if its router is known or a pod needs it: the metadata of most clouds does not name the router, and pods may be IPv4
+    only.
     """
     known = [family for family in _used_families(interface) if _gateway(layout, interface, family)]
     needed = [family for family in FAMILIES if interface.pods_of(family)] + (["ipv4"] if interface.addresses["ipv4"] else [])

@@ -21,7 +21,7 @@ def read(
     retries: float = imds_backend.RETRIES,
     deadline: float = math.inf,
 ) -> tuple[str, list[dict[str, t.Any]]]:
-    """The cloud that answered, and the interfaces as imds_info returns them. Raises NoMetadata.
+    """Return the cloud that answered, and the interfaces as imds_info returns them. Raises NoMetadata.
 
     timeout, retries, deadline: see imds_backend.with_retries().
     """

@@ -70,7 +70,7 @@ Read = t.Callable[[str, str, float], T]  # interfaces() or primary_ipv6()
 
 
 def search(read: Read[T], endpoint: str | None, timeout: float) -> tuple[str, T]:
-    """The first cloud that answers as its vendor documents, and what was read. Raises Unidentified.
+    """Return the first cloud that answers as its vendor documents, and what was read. Raises Unidentified.
 
     endpoint: replaces each cloud's own endpoint.
     """
@@ -84,7 +84,7 @@ def search(read: Read[T], endpoint: str | None, timeout: float) -> tuple[str, T]
 
 
 def asking(read: Read[T], cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, T]]:
-    """A function for with_retries() that asks the service once and returns the cloud that answered and what was read.
+    """Return a function for with_retries() that asks the service once and returns the cloud that answered and what was read.
 
     read: interfaces() or primary_ipv6().
     cloud: "auto" for the cloud that the firmware names, or else the first that answers.
@@ -100,7 +100,7 @@ def asking(read: Read[T], cloud: str = "auto", endpoint: str | None = None) -> t
 
 
 def cloud_by_firmware(root: str = "/") -> str | None:
-    """The cloud that the node's firmware names, or None. Only root can read the uuids."""
+    """Return the cloud that the node's firmware names, or None. Only root can read the uuids."""
     names = ("sys_vendor", "product_name", "chassis_asset_tag", "product_uuid")
     facts = {name: _text(os.path.join(root, "sys/class/dmi/id", name)) for name in names}
     facts["hypervisor_uuid"] = _text(os.path.join(root, "sys/hypervisor/uuid"))
@@ -152,7 +152,7 @@ class _Tree:
         return _request("GET", self._endpoint, TREE_PATH + path, self._token, self._timeout)
 
     def file(self, folder: str, name: str) -> str | None:
-        """A file of an interface; None if it is missing."""
+        """Return a file of an interface; None if it is missing."""
         try:
             return self.get(f"network/interfaces/macs/{folder}/{name}")
         except Rejected as problem:
@@ -168,7 +168,7 @@ class _Tree:
 
 
 def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str]:
-    """The header with a token; empty if the cloud refuses to give a token and does not require one."""
+    """Return the header with a token; empty if the cloud refuses to give a token and does not require one."""
     lifetime = {f"{names.token_header}-ttl-seconds": str(TOKEN_LIFETIME)}
     try:
         token = _request("PUT", endpoint, TOKEN_PATH, lifetime, timeout).strip()
@@ -182,7 +182,7 @@ def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str
 
 
 def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str], timeout: float) -> str:
-    """The text of an answer with status 200. Raises a subclass of NoMetadata otherwise."""
+    """Return the text of an answer with status 200. Raises a subclass of NoMetadata otherwise."""
     request = f"{method} {endpoint.rstrip('/')}{path}"
     host, port = metadata.address_of(endpoint)
     standard = {"Host": endpoint.rstrip("/")[len("http://") :], "Connection": "close", "User-Agent": "kubenode.datapath"}
@@ -260,7 +260,7 @@ class _Stream:
 
 
 def _body(request: str, stream: _Stream) -> bytes:
-    """The body of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1). Raises Rejected or Garbled."""
+    """Return the body of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1). Raises Rejected or Garbled."""
     parts = None
     while not parts or parts[1].startswith("1"):  # interim answers, such as 100 Continue (RFC 9110 section 15.2)
         status, *fields = stream.until(b"\r\n\r\n").decode(errors="replace").split("\r\n")

@@ -15,14 +15,14 @@ from .metadata import Link
 
 
 def read(root: str = "/") -> tuple[Link, ...]:
-    """All links of the network namespace that /sys was mounted in, sorted by name."""
+    """Return all links of the network namespace that /sys was mounted in, sorted by name."""
     folder = Path(root, "sys/class/net")
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     return tuple(link for entry in entries for link in _link(entry))
 
 
 def _link(entry: Path) -> t.Iterator[Link]:
-    """Yields nothing for ``bonding_masters``, which is not a link, and for a link that disappears during the call."""
+    """Yield nothing for ``bonding_masters``, which is not a link, and for a link that disappears during the call."""
     try:
         mac = (entry / "address").read_text().strip().lower()
         index = int((entry / "ifindex").read_text())
@@ -33,7 +33,7 @@ def _link(entry: Path) -> t.Iterator[Link]:
 
 
 def _target(link: Path) -> str | None:
-    """The base name of a symbolic link's target; None if the symbolic link does not exist."""
+    """Return the base name of a symbolic link's target; None if the symbolic link does not exist."""
     try:
         return os.path.basename(os.readlink(link))
     except OSError:

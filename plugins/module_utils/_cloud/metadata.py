@@ -191,7 +191,7 @@ class Link(t.NamedTuple):
 
 
 def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
-    """The link of the interface with this MAC address; None if no link has the address. Several links may share it.
+    """Return the link of the interface with this MAC address; None if no link has the address. Several links may share it.
 
     A bridge, bond, VLAN or macvlan above the interface's link has the same address, and so has an accelerated-networking VF
     below it, whose master is the interface's link. So a link with other links below it is not chosen, except Hyper-V's
@@ -208,7 +208,7 @@ def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
 
 
 def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
-    """An interface as imds_info returns it and the filter eni_policy takes it."""
+    """Return an interface as imds_info returns it and the filter eni_policy takes it."""
     link = choose(nic.mac, links)
     return {
         "name": link.name if link else None,
@@ -226,7 +226,10 @@ def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
 
 
 def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
-    """The cloud that the firmware names, or None. facts: by file name in /sys/class/dmi/id, and Xen's "hypervisor_uuid"."""
+    """Return the cloud that the firmware names, or None.
+
+    facts: by file name in /sys/class/dmi/id, and Xen's "hypervisor_uuid".
+    """
     vendor, product = facts.get("sys_vendor", ""), facts.get("product_name", "")
     if facts.get("chassis_asset_tag") == AZURE_ASSET_TAG and vendor == "Microsoft Corporation":
         return "azure"
@@ -240,7 +243,7 @@ def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
 
 
 def address_of(endpoint: str) -> tuple[str, int]:
-    """Address and port of an endpoint. Raises Invalid.
+    """Return the address and port of an endpoint. Raises Invalid.
 
     A host name is refused: a lookup can hang for longer than the time limit, and early in a boot there may be no resolver.
     """
@@ -263,12 +266,15 @@ def azure(answer: str) -> tuple[Nic, ...]:
 
 
 def azure_ipv6(answer: str) -> tuple[str, ...]:
-    """The primary interface's IPv6 addresses. The rest of Azure's network/interface is not parsed. Raises Garbled."""
+    """Return the primary interface's IPv6 addresses. The rest of Azure's network/interface is not parsed. Raises Garbled."""
     return _azure_addresses("interface[0]", _azure_interfaces(answer)[0], "ipv6", 6)
 
 
 def _azure_interfaces(answer: str) -> list[t.Any]:
-    """At least one interface; the first is the primary one, as in AgentBaker (cse_config.sh, getPrimaryNicIP). Raises Garbled."""
+    """Return at least one interface; the first is the primary one, as in AgentBaker (cse_config.sh, getPrimaryNicIP).
+
+    Raises Garbled.
+    """
     try:
         interfaces = json.loads(answer)
     except (ValueError, RecursionError):
@@ -294,7 +300,7 @@ def _azure_addresses(what: str, nic: t.Any, family: str, version: int) -> tuple[
 
 
 def _entries(what: str, nic: t.Any, family: str, listed: str) -> list[dict[str, t.Any]]:
-    """``nic[family][listed]``; empty if the family or the list is missing. Raises Garbled for another type."""
+    """Return ``nic[family][listed]``; empty if the family or the list is missing. Raises Garbled for another type."""
     if not isinstance(nic, dict):
         raise Garbled(what, "an object", str(nic))
     current = nic.get(family) or {}
@@ -305,7 +311,7 @@ def _entries(what: str, nic: t.Any, family: str, listed: str) -> list[dict[str, 
 
 
 def macs(listing: str) -> tuple[str, ...]:
-    """The folder names in a tree's list of interfaces. Raises Garbled."""
+    """Return the folder names in a tree's list of interfaces. Raises Garbled."""
     names = tuple(name.rstrip("/") for name in _words(listing))
     for name in names:
         _mac("the list of interfaces", name)
@@ -325,12 +331,15 @@ def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str)
 
 
 def node_mac(text: str) -> str:
-    """A tree's file "mac": the MAC address of the primary interface, which is also the name of its folder. Raises Garbled."""
+    """Return a tree's file "mac": the MAC address of the primary interface, which is also the name of its folder.
+
+    Raises Garbled.
+    """
     return _mac("the node's mac", text.strip())
 
 
 def tree_ipv6(cloud: str, folder: str, text: str) -> tuple[str, ...]:
-    """An interface's IPv6 addresses, from the file in its folder that lists them. Raises Garbled."""
+    """Return an interface's IPv6 addresses, from the file in its folder that lists them. Raises Garbled."""
     return _hosts(f"{folder}/{TREES[cloud].ipv6}", 6, _words(text))
 
 
@@ -360,7 +369,7 @@ def _number(what: str, text: str | None) -> int | None:
 
 
 def _words(text: str) -> list[str]:
-    """The items of a list in any of its forms: one per line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
+    """Return the items of a list in any of its forms: one per line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
     return re.findall(r'[^\s,"\[\]]+', text)
 
 
@@ -372,17 +381,17 @@ def _mac(what: str, value: object) -> str:
 
 
 def _hosts(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
-    """The global unicast addresses (RFC 4291, section 2.4), private ones included. Raises Garbled."""
+    """Return the global unicast addresses (RFC 4291, section 2.4), private ones included. Raises Garbled."""
     return tuple(str(address) for address in _unicast(what, version, texts) if not address.is_link_local)
 
 
 def _routers(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
-    """The addresses of routers, which may be link-local. Raises Garbled."""
+    """Return the addresses of routers, which may be link-local. Raises Garbled."""
     return tuple(str(address) for address in _unicast(what, version, texts))
 
 
 def _unicast(what: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Address]:
-    """The unicast addresses, without loopback and IPv4-mapped ones, and without those that have a zone (%eth0)."""
+    """Yield the unicast addresses, without loopback and IPv4-mapped ones, and without those that have a zone (%eth0)."""
     for text in texts:
         address = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
         is_special = address.is_unspecified or address.is_loopback or address.is_multicast
@@ -395,7 +404,7 @@ def _unicast(what: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Addr
 
 
 def _networks(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
-    """Each subnet once. Host bits in a subnet's base are cleared. Raises Garbled."""
+    """Return each subnet once. Host bits in a subnet's base are cleared. Raises Garbled."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
     subnets = (_parsed(what, f"an IPv{version} subnet", lambda base: kind(base, strict=False), text) for text in texts)
     return tuple(dict.fromkeys(map(str, subnets)))
@@ -409,7 +418,8 @@ def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) ->
 
 
 def _first_host(subnets: t.Sequence[str]) -> str | None:
-    """The router of an IPv4 subnet: base plus one, in Azure (Virtual Network FAQ) and AWS (VPC user guide, "Subnet sizing").
+    """Return the router of an IPv4 subnet: base plus one, in Azure (Virtual Network FAQ) and AWS (VPC user guide, "Subnet
+    sizing").
 
     IPv6 has no such rule: both clouds' routers send router advertisements from a link-local address.
     """
