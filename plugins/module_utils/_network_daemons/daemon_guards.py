@@ -17,7 +17,7 @@ from .networkd_backend import Networkd
 
 
 def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
-    """Warns of competing daemons. Refuses if nm-cloud-setup, which is hostile and can be disabled, is active."""
+    """Warn of competing daemons. Refuses if nm-cloud-setup, which is hostile and can be disabled, is active."""
     for daemon in daemons:
         if daemon.name == "nm-cloud-setup" and daemon.verdict == HOSTILE:
             raise Refusal(f"{daemon.name} is active: {daemon.reason}. Nothing was changed. {daemon.remedy}")
@@ -27,7 +27,7 @@ def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
 
 
 def later_file(settings: t.Mapping[str, Setting]) -> t.Iterable[str]:
-    """Refuses if networkd reads another file after this collection's drop-in, and that file contradicts it."""
+    """Refuse if networkd reads another file after this collection's drop-in, and that file contradicts it."""
     for key, setting in settings.items():
         if setting.value:
             raise Refusal(
@@ -38,7 +38,7 @@ def later_file(settings: t.Mapping[str, Setting]) -> t.Iterable[str]:
 
 
 def links_of_networkd(backend: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> t.Iterable[str]:
-    """Warns of links that networkd manages and that have addresses of link_addresses. ``links`` returns their indexes by name."""
+    """Warn of links that networkd manages and that have addresses of link_addresses. ``links`` returns their indexes by name."""
     for link, ifindex in links().items():
         file = backend.managing(ifindex)
         if file:

@@ -25,7 +25,7 @@ _UDEV_FOLDERS = (
 
 
 def read(units: Units, root: str = "/") -> dict[str, bool]:
-    """The daemons and agents on the node, by their names in known_daemons.AGENTS, and whether each is active.
+    """Return the daemons and agents on the node, by their names in known_daemons.AGENTS, and whether each is active.
 
     root: differs from "/" in tests only.
     """
@@ -58,7 +58,7 @@ def _units(place: Path, units: Units, *names: str) -> tuple[bool, bool]:
 
 
 def _winning(place: Path) -> str:
-    """The text of the udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
+    """Return the text of the udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
     paths = (place / folder / _UDEV_RULE for folder in _UDEV_FOLDERS)
     return next((_text(path).strip() for path in paths if path.exists()), "")
 

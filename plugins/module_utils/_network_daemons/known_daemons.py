@@ -68,7 +68,7 @@ AGENTS = {
 
 
 def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Setting], in_force: bool) -> Daemon:
-    """systemd-networkd as a Daemon.
+    """Describe systemd-networkd as a Daemon.
 
     settings: the current or coming settings of the keys that the version knows.
     in_force: whether the running networkd has read them.
@@ -93,7 +93,7 @@ def _paths(settings: t.Mapping[str, Setting]) -> str:
 
 
 def of_agents(agents: t.Mapping[str, bool]) -> list[Daemon]:
-    """The agents as Daemons. agents: as daemons_backend.read() returns it."""
+    """Return the agents as Daemons. agents: as daemons_backend.read() returns it."""
     idle = Agent(HARMLESS, "it is not active")
     return [
         Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle)) for name, at_work in agents.items()

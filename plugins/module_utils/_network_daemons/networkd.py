@@ -41,12 +41,15 @@ class Setting(t.NamedTuple):
 
 
 def known(version: int | None) -> tuple[str, ...]:
-    """The keys that a version knows; all keys if the version is unknown. networkd ignores an unknown key with a warning."""
+    """Return the keys that a version knows; all keys if the version is unknown.
+
+    networkd ignores an unknown key with a warning.
+    """
     return tuple(key for key, since in SINCE.items() if version is None or version >= since)
 
 
 def drop_in(version: int | None) -> str | None:
-    """The drop-in's text without the heading; None for a version that knows none of the keys."""
+    """Return the drop-in's text without the heading; None for a version that knows none of the keys."""
     lines = [f"{key}=no\n" for key in known(version)]
     return (
         "".join(["# Keep systemd-networkd from removing rules and routes of other programs.\n[Network]\n", *lines])
@@ -56,7 +59,7 @@ def drop_in(version: int | None) -> str | None:
 
 
 def setting(files: t.Mapping[str, str], key: str) -> Setting:
-    """The setting of a key. files: texts by path. The last line with a valid value wins."""
+    """Return the setting of a key. files: texts by path. The last line with a valid value wins."""
     main = [path for path in MAIN_FILES if path in files][:1]
     winner = Setting()
     for path in (*main, *in_order(files, DROP_IN_FOLDERS)):
@@ -85,6 +88,6 @@ _WORDS = {
 
 
 def in_library_name(name: str) -> int | None:
-    """The version in the name of systemd's library: 252 for ``libsystemd-shared-252.so`` and for ``...-252-14.el9.so``."""
+    """Return the version in the name of systemd's library: 252 for ``libsystemd-shared-252.so`` and for ``...-252-14.el9.so``."""
     match = re.fullmatch(r"libsystemd-shared-([0-9]{3})\b.*\.so", name)
     return int(match[1]) if match else None

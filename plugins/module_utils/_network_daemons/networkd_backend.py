@@ -66,12 +66,12 @@ class Networkd(UndoBackend):
         return any((self._root / folder / _PROGRAM).is_file() for folder in ("usr/lib", "lib"))
 
     def version(self) -> int | None:
-        """The major version; None if the name of systemd's library does not contain it."""
+        """Return the major version; None if the name of systemd's library does not contain it."""
         names = (path.name for folder in _LIBRARIES for path in self._root.glob(f"{folder}/libsystemd-shared-*.so"))
         return max(filter(None, map(networkd.in_library_name, names)), default=None)
 
     def configuration(self) -> dict[str, File]:
-        """All configuration files by path. A file that cannot be read is left out."""
+        """Return all configuration files by path. A file that cannot be read is left out."""
         paths = [*networkd.MAIN_FILES]
         for folder in networkd.DROP_IN_FOLDERS:
             paths += [f"{folder}/{path.name}" for path in self._root.joinpath(folder[1:]).glob("[!.]*.conf")]
@@ -82,7 +82,7 @@ class Networkd(UndoBackend):
             yield File(file.read(), os.fstat(file.fileno()).st_ctime)
 
     def started(self) -> float | None:
-        """The start time of this network namespace's networkd, in seconds since 1970; None if none runs.
+        """Return the start time of this network namespace's networkd, in seconds since 1970; None if none runs.
 
         Files that are older, by the clock of today and by that of the start, have been read.
         """
@@ -96,7 +96,7 @@ class Networkd(UndoBackend):
         return kernel.by_either_clock(booted + (ticks + 1) / os.sysconf("SC_CLK_TCK"), UNIT)
 
     def managing(self, ifindex: int) -> str:
-        """The path of the file by which networkd manages a link; empty if it does not manage the link."""
+        """Return the path of the file by which networkd manages a link; empty if it does not manage the link."""
         state = self._root / _LINKS / str(ifindex)
         is_left = any("ADMIN_STATE=unmanaged\n" in text for text in _text(state))
         return "" if is_left else "".join(map(str, _managing(state)))
@@ -117,7 +117,7 @@ class Networkd(UndoBackend):
             raise Uncertain(f"systemctl {verb} {UNIT}: {done.stderr.strip() or done.rc}")
 
     def _renew(self) -> None:
-        """Gives the drop-in a change time of today's clock: after the clock was set back, it would be younger than any start."""
+        """Give the drop-in a change time of today's clock: after the clock was set back, it would be younger than any start."""
         path = self._root / networkd.PATH[1:]
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
@@ -125,16 +125,17 @@ class Networkd(UndoBackend):
                 path.chmod(stat.S_IMODE(status.st_mode))
 
     def verify(self, _operation: Operation) -> list[str]:
-        """Either fails or is complete: systemd waits until networkd has read its configuration."""
+        """Find no differences: an operation either fails or is complete, as systemd waits until networkd has read its
+        configuration."""
         return []
 
     def _networks(self) -> set[str]:
-        """The names of the files by which networkd manages links, without files that set KeepConfiguration= themselves."""
+        """Return the names of the files by which networkd manages links, without files that set KeepConfiguration= themselves."""
         paths = {path for state in self._root.joinpath(_LINKS).glob("*") for path in _managing(state)}
         return {path.name for path in paths if not any("KeepConfiguration=" in text for text in self._texts(path))}
 
     def _texts(self, network: Path) -> t.Iterator[str]:
-        """The texts of a file and of its drop-ins, without a drop-in that a killed run left."""
+        """Yield the texts of a file and of its drop-ins, without a drop-in that a killed run left."""
         folders = [self._root / folder[1:] / "network" for folder in networkd.FOLDERS]
         drop_ins = (path for folder in folders for path in folder.glob(f"{network.name}.d/*.conf"))
         for path in (network, *drop_ins):
@@ -143,7 +144,7 @@ class Networkd(UndoBackend):
 
     @contextlib.contextmanager
     def _keeping(self, network: str) -> t.Iterator[None]:
-        """A drop-in in /run during the restart. networkd reads its files before it tells systemd that it has started."""
+        """Keep a drop-in in /run during the restart. networkd reads its files before it tells systemd that it has started."""
         folder = self._root / "run/systemd/network" / f"{network}.d"
         file = folder / _KEEPING_NAME
         try:

@@ -24,7 +24,7 @@ class ObservedNetworkd(t.NamedTuple):
 
 
 def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Iterable[str], started: float) -> bool:
-    """True if a networkd that started at ``started`` has read all keys as "no" from files that existed by then."""
+    """Return whether a networkd that started at ``started`` has read all keys as "no" from files that existed by then."""
     texts = {path: file.text for path, file in configuration.items()}
     settings = [model.setting(texts, key) for key in keys]
     return all(not setting.value and configuration[setting.path].changed <= started for setting in settings)
