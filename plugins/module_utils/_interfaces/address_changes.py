@@ -22,7 +22,7 @@ from .link_message import APPEND, CREATE, NUD_PERMANENT, REPLACE, Address, Link,
 
 
 def messages(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Address]) -> t.Iterator[Message]:
-    """The messages, in order, that make these changes to the scene.
+    """Yield the messages, in order, that make these changes to the scene.
 
     IPv6 addresses are removed before others are added, because to the kernel an address with another prefix length is the
     same one. IPv4 addresses are added before others are removed, so that the link always has one.
@@ -73,13 +73,13 @@ def _kept(address: Address, links: t.Mapping[int, Link]) -> Message:
 
 
 def _shares_prefix(other: Address, address: Address) -> bool:
-    """True if both have the same prefix on the same link, so that the kernel may remove one with the other."""
+    """Return whether both have the same prefix on the same link, so that the kernel may remove one with the other."""
     places = {(each.family, each.link, fields.network(each.local, each.length)) for each in (other, address)}
     return len(places) == 1
 
 
 def _restored(scene: Scene, link: Link, gone: t.Collection[bytes] = ()) -> t.Iterator[tuple[str, Request]]:
-    """The requests that restore all that the kernel removes with the link's last IPv4 address, each with a summary.
+    """Yield the requests that restore all that the kernel removes with the link's last IPv4 address, each with a summary.
 
     gone: removed addresses; a route with one of them as its source is not restored. A route that still exists is replaced
     by itself. A route with several hops stays, but its hop over this link is marked dead, and while it exists the kernel

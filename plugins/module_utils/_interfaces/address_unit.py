@@ -17,18 +17,18 @@ PREFIX = "kubenode-addresses-"
 
 
 def name(link: str) -> str:
-    """The name of the unit that gives a link its addresses."""
+    """Return the name of the unit that gives a link its addresses."""
     return f"{PREFIX}{_escaped(link)}.service"
 
 
 def link_of(unit: str) -> str:
-    """The link to which such a unit gives addresses. unit: its name."""
+    """Return the link to which such a unit gives addresses. unit: its name."""
     escaped = unit[len(PREFIX) : -len(".service")]
     return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), escaped)
 
 
 def unit(link: str, addresses: t.Iterable[str], before: t.Sequence[str] = ()) -> BootUnit:
-    """The unit that gives a link its addresses whenever the link appears, at boot and later.
+    """Return the unit that gives a link its addresses whenever the link appears, at boot and later.
 
     The link's device unit starts and stops it. An address that the link already has is left as it is: ``ip address add`` then
     fails, and ``-`` makes systemd ignore the failure. kubelet does not wait for a link that is not plugged in.
@@ -56,10 +56,10 @@ WantedBy={device}
 
 
 def addresses(text: str) -> list[str]:
-    """The addresses of such a unit, as unit() takes them."""
+    """Return the addresses of such a unit, as unit() takes them."""
     return re.findall(r"^ExecStart=-ip address add (.*)$", text, re.MULTILINE)
 
 
 def _escaped(link: str) -> str:
-    """A link's name, escaped for the name of a unit as by systemd-escape(1)."""
+    """Return a link's name, escaped for the name of a unit as by systemd-escape(1)."""
     return re.sub(r"[^A-Za-z0-9:_.]", lambda match: f"\\x{ord(match[0]):02x}", link)

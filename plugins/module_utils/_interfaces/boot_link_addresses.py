@@ -27,15 +27,18 @@ class BootLinkAddresses:
         self._before = before
 
     def addresses(self) -> list[LinkAddress]:
-        """The addresses that the units on the node add."""
+        """Return the addresses that the units on the node add."""
         return [address for unit in self._units() for address in self._addresses_of(unit)]
 
     def added(self) -> list[LinkAddress]:
-        """The addresses that started units have added. A unit that was not started was installed by a run that added them."""
+        """Return the addresses that started units have added.
+
+        A unit that was not started was installed by a run that added them.
+        """
         return [address for unit in self._units() if self._systemd.is_active(unit) for address in self._addresses_of(unit)]
 
     def _units(self) -> list[str]:
-        """The names of the units on the node, and of those that a killed run left as temporary files."""
+        """Return the names of the units on the node, and of those that a killed run left as temporary files."""
         pattern = f"{address_unit.PREFIX}*.service"
         arriving = self._backend.left_over_in(units.FOLDER)
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
@@ -47,7 +50,10 @@ class BootLinkAddresses:
         return [address for address in map(link_address.from_words, address_unit.addresses(file.text)) if address]
 
     def resources(self, desired: t.Collection[LinkAddress]) -> list[EnabledUnit]:
-        """The resources that make the units add ``desired``. No unit is started: its link starts it at its next appearance."""
+        """Return the resources that make the units add ``desired``.
+
+        No unit is started: its link starts it at its next appearance.
+        """
         links = [address.dev for address in desired] + list(map(address_unit.link_of, self._units()))
         return [self._unit(link, [address for address in desired if address.dev == link]) for link in dict.fromkeys(links)]
 

@@ -30,7 +30,7 @@ class EniLink(t.NamedTuple):
 
 
 def of(device: int, index: int, attrs: dict[int, bytes], pods: t.Iterable[str]) -> EniLink | None:
-    """The EniLink for a link; None if the link is a pod's or a virtual one.
+    """Return the EniLink for a link; None if the link is a pod's or a virtual one.
 
     device: the link's type (ARPHRD_*). attrs: its attributes. pods: patterns for the names of the node's ends of pods' links.
     """

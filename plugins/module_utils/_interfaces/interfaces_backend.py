@@ -47,19 +47,20 @@ _remembered: list[Interfaces] = []
 
 
 def of_this_namespace() -> list[Interface]:
-    """The interfaces of the own namespace."""
+    """Return the interfaces of the own namespace."""
     return _of("", wire.open_socket)
 
 
 def read() -> Interfaces:
-    """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
+    """Return all interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
     others = _remembered[-1] if _remembered else _others()
     return Interfaces((*of_this_namespace(), *others.interfaces), others.unread)
 
 
 @contextlib.contextmanager
 def remembering() -> t.Iterator[None]:
-    """In the block, read() has the other namespaces as they are now, also in a child process that may not enter them."""
+    """Keep the other namespaces for the block: read() has them as they are now, also in a child process that may not enter
+    them."""
     _remembered.append(_others())
     try:
         yield
@@ -83,7 +84,7 @@ def _others() -> Interfaces:
 
 
 def numbers() -> dict[int, str]:
-    """The names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
+    """Return the names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
     names_by_number = {}
     for path, name in _namespaces():
         with contextlib.suppress(OSError, Failure), open(path, "rb") as namespace, wire.connected() as netlink:
@@ -100,7 +101,7 @@ def openers() -> dict[str, wire.Opener]:
 
 
 def _namespaces() -> list[tuple[str, str]]:
-    """One path to each other network namespace, and a name for messages.
+    """Return one path to each other network namespace, and a name for messages.
 
     ``ip netns add`` that was killed leaves a plain file: not a namespace, which is on a file system of its own.
     """
@@ -118,7 +119,10 @@ def _namespaces() -> list[tuple[str, str]]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of a namespace. None if the process has ended, or is a kernel thread or zombie without a namespace."""
+    """Return the device and inode of a namespace.
+
+    None if the process has ended, or is a kernel thread or zombie without a namespace.
+    """
     try:
         status = os.stat(path)
     except OSError:

@@ -38,12 +38,15 @@ class LinkAddress(t.NamedTuple):
 
     @property
     def flags(self) -> int:
-        """IFA_FLAGS. An IPv6 address needs no duplicate address detection (nodad): the cloud gives it to this ENI alone."""
+        """Return IFA_FLAGS.
+
+        An IPv6 address needs no duplicate address detection (nodad): the cloud gives it to this ENI alone.
+        """
         return NOPREFIXROUTE | (NODAD if len(self.local) == 16 else 0)
 
     @property
     def words(self) -> str:
-        """The address as arguments of ip-address(8)."""
+        """Return the address as arguments of ip-address(8)."""
         return f"{self} noprefixroute{' nodad' if self.flags & NODAD else ''}"
 
 
@@ -55,7 +58,10 @@ class AddedAddress(t.NamedTuple):
 
 
 def from_options(entries: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
-    """The desired addresses, each with the option that it is from. Raises Invalid for the first entry that is not valid."""
+    """Return the desired addresses, each with the option that it is from.
+
+    Raises Invalid for the first entry that is not valid.
+    """
     options: dict[LinkAddress, str] = {}
     lengths: dict[tuple[str, bytes], int] = {}
     for number, entry in enumerate(entries):
@@ -110,7 +116,7 @@ def from_words(words: str) -> LinkAddress | None:
 
 
 def record_text(record: t.Iterable[AddedAddress]) -> str | None:
-    """The record as JSON; None for an empty record."""
+    """Return the record as JSON; None for an empty record."""
     lines = [json.dumps([ifindex, address.dev, address.prefix]) for ifindex, address in sorted(record)]
     return "[\n  " + ",\n  ".join(lines) + "\n]\n" if lines else None
 

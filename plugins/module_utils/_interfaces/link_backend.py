@@ -84,15 +84,15 @@ class LinkMessages(UndoBackend):
         return tuple(map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)))
 
     def addresses(self) -> tuple[link_message.Address, ...]:
-        """The addresses of all links, of both families."""
+        """Return the addresses of all links, of both families."""
         return tuple(map(link_message.address_from, _bodies(routing_backend.GETADDR)))
 
     def routes(self) -> tuple[link_message.Route, ...]:
-        """The routes of all tables, of both families."""
+        """Return the routes of all tables, of both families."""
         return tuple(filter(None, map(link_message.route_from, _bodies(routing_backend.GETROUTE))))
 
     def scene(self) -> Scene:
-        """All links, addresses, neighbours and routes, of both families and all tables."""
+        """Return all links, addresses, neighbours and routes, of both families and all tables."""
         return Scene(
             self.links(),
             self.addresses(),
@@ -126,7 +126,7 @@ class LinkMessages(UndoBackend):
             raise
 
     def verify(self, operation: Operation) -> list[str]:
-        """How the node differs from the operation's result; see UndoBackend.
+        """Return how the node differs from the operation's result; see UndoBackend.
 
         Not compared: neighbours, which the kernel learns and drops by itself, and the settings of a bridge's port.
         """
@@ -142,7 +142,7 @@ class LinkMessages(UndoBackend):
 
 
 def _subject(request: Request) -> t.Any:
-    """The key of the object that a message changes. Two messages with the same key change the same object."""
+    """Return the key of the object that a message changes. Two messages with the same key change the same object."""
     if request.kind in (NEWADDR, DELADDR):
         address = link_message.address_from(request.body)
         return NEWADDR, address.link, address.key
@@ -156,7 +156,7 @@ def _subject(request: Request) -> t.Any:
 
 
 def _is_done(request: Request, scene: Scene) -> bool:
-    """True if the scene shows the result of the request."""
+    """Return whether the scene shows the result of the request."""
     if request.kind in (NEWADDR, DELADDR):
         address = link_message.address_from(request.body)
         is_there = any((existing.link, existing.key) == (address.link, address.key) for existing in scene.addresses)
@@ -175,7 +175,7 @@ def _is_done(request: Request, scene: Scene) -> bool:
 
 
 def _is_one_of_several(request: Request, scene: Scene) -> bool:
-    """True if the route is a hop of another IPv6 route: the kernel merges routes with one key into a multipath route."""
+    """Return whether the route is a hop of another IPv6 route: the kernel merges routes with one key into a multipath route."""
     route = link_message.route_from(request.body)
     return route is not None and any(
         (other.family, other.table, other.dst, other.metric) == (route.family, route.table, route.dst, route.metric)
@@ -186,7 +186,7 @@ def _is_one_of_several(request: Request, scene: Scene) -> bool:
 
 
 def _bodies(kind: int) -> t.Iterator[bytes]:
-    """The kernel's listing of one kind of object, for both families."""
+    """Return the kernel's listing of one kind of object, for both families."""
     return (body for family in (IPV4, IPV6) for body in routing_backend.dump(kind, family))
 
 
@@ -216,7 +216,7 @@ def _packed(request: Request, number: int) -> bytes:
 
 
 def _troubles(messages: t.Sequence[Message], refused: t.Mapping[int, wire.Refused], fine: t.Collection[int]) -> list[str]:
-    """An error text for each refusal that counts.
+    """Return an error text for each refusal that counts.
 
     fine: error codes that mean that the change is already made. A delete message may always find its object gone.
     """

@@ -135,7 +135,7 @@ class Address(t.NamedTuple):
 
     @property
     def is_links_own(self) -> bool:
-        """True for an IPv6 link-local address: the kernel gives each link its own."""
+        """Return True for an IPv6 link-local address: the kernel gives each link its own."""
         return self.family == IPV6 and self.scope == LINK_SCOPE
 
     def add(self, link: Link, former: Link, flags: int = 0) -> Request:
@@ -205,7 +205,7 @@ class Route(t.NamedTuple):
     body: bytes
 
     def __str__(self) -> str:
-        """The route without the names of its links."""
+        """Show the route without the names of its links."""
         gateways = "".join(f" via {fields.show(via)}" for _index, via in self.hops if via)
         metric = f" metric {self.metric}" if self.metric else ""
         return (
@@ -218,19 +218,19 @@ class Route(t.NamedTuple):
         return any(via for _index, via in self.hops)
 
     def key(self, link: Link, former: Link) -> tuple[t.Any, ...]:
-        """The key by which the kernel tells routes apart, after this route has moved from ``former`` to ``link``."""
+        """Return the key by which the kernel tells routes apart, after this route has moved from ``former`` to ``link``."""
         hops = tuple((link.number if index == former.number else index, via) for index, via in self.hops)
         return self.family, self.table, self.dst, self.metric, hops
 
     @property
     def is_links_own(self) -> bool:
-        """True for a route that the kernel itself keeps for each link that is up, or for an address in the local table."""
+        """Return True for a route that the kernel itself keeps for each link that is up, or for an address in the local table."""
         is_multicast = self.dst[0][:1] == b"\xff" or self.dst[0][:1] == b"\xfe"  # or link-local
         return self.type != routes.UNICAST or self.protocol == KERNEL and self.family == IPV6 and is_multicast
 
     @property
     def is_of_address(self) -> bool:
-        """True for the route to an address's prefix, which the kernel adds and removes with the address."""
+        """Return True for the route to an address's prefix, which the kernel adds and removes with the address."""
         return self.protocol == KERNEL and not self.has_gateway
 
     def add(self, link: Link, former: Link, flags: int) -> Request:
@@ -254,7 +254,10 @@ class Route(t.NamedTuple):
 
 
 def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
-    """All next hops of an IPv4 route. Of an IPv6 route only the moved hops, because the kernel adds and deletes them singly."""
+    """Return all next hops of an IPv4 route.
+
+    Of an IPv6 route only the moved hops, because the kernel adds and deletes them singly.
+    """
     hops = b""
     while data:
         length, flags, weight, index = routes.NEXTHOP.unpack_from(data)
@@ -268,7 +271,7 @@ def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
 
 
 def _seconds_left(cacheinfo: bytes) -> int:
-    """The remaining lifetime of a route in seconds; 0 for a route that does not expire."""
+    """Return the remaining lifetime of a route in seconds; 0 for a route that does not expire."""
     ticks: int = routes.CACHE_EXPIRES.unpack_from(cacheinfo)[0] if cacheinfo else 0
     return max(ticks // CLOCK_TICKS, 1) if ticks else 0
 
@@ -298,7 +301,7 @@ def address_from(body: bytes) -> Address:
 
 
 def new_address(index: int, local: bytes, length: int, flags: int) -> Address:
-    """An Address of global scope that is not on the node yet, for the link with this index."""
+    """Return an Address of global scope that is not on the node yet, for the link with this index."""
     family = IPV6 if len(local) == 16 else fields.IPV4
     header = IFADDR.pack(family, length, 0, 0, index)
     return address_from(header + pack({IFA_LOCAL: local, IFA_ADDRESS: local, IFA_FLAGS: struct.pack("=I", flags)}))
@@ -340,5 +343,5 @@ def _hops(attrs: dict[int, bytes]) -> t.Iterator[tuple[int, bytes]]:
 
 
 def _gateway(attrs: t.Mapping[int, bytes]) -> bytes:
-    """The gateway's address, empty for none. RTA_VIA, a family and an address, is the IPv6 gateway of an IPv4 route."""
+    """Return the gateway's address, empty for none. RTA_VIA, a family and an address, is the IPv6 gateway of an IPv4 route."""
     return attrs.get(routes.RTA_GATEWAY) or attrs.get(RTA_VIA, b"")[2:]

@@ -17,7 +17,7 @@ REQUEST = struct.Struct("=16sH22x")  # ifreq: name, flags
 
 
 def of(name: str) -> tuple[int, bool]:
-    """The link's index, and whether it is up; 0 and False if there is no such link."""
+    """Return the link's index, and whether it is up; 0 and False if there is no such link."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         try:
             _name, flags = REQUEST.unpack(fcntl.ioctl(sock, SIOCGIFFLAGS, REQUEST.pack(name.encode(), 0)))

@@ -41,7 +41,7 @@ class Changes(t.NamedTuple):
     satisfied: tuple[tuple[LinkAddress, Address], ...] = ()
 
     def report(self) -> dict[str, t.Any]:
-        """The module's result."""
+        """Return the module's result."""
         return {
             "added": [str(address) for address in self.added],
             "removed": [str(entry.address) for entry in self.removed],
@@ -96,7 +96,7 @@ class LiveLinkAddresses:
         return ObservedAddresses(scene, links, ours, record, file)
 
     def links(self) -> dict[str, int]:
-        """The links that keep or get an address of this collection: their indexes by name."""
+        """Return the links that keep or get an address of this collection: their indexes by name."""
         observed = self.observe()
         changes = self._changes(observed)
         names = [address.dev for address in (*(entry.address for entry in changes.kept), *changes.added)]
@@ -164,7 +164,7 @@ class LiveLinkAddresses:
 
 
 def _has_stale_record(observed: ObservedAddresses, left: t.Collection[AddedAddress]) -> bool:
-    """True if a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
+    """Return whether a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
 
     Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.
     """
