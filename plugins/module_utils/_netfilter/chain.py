@@ -47,11 +47,11 @@ class RemovedRules(t.NamedTuple):
 
     @property
     def uncounted(self) -> RemovedRules:
-        """The same without counters, which packets change."""
+        """Return the same without counters, which packets change."""
         return self._replace(rules=tuple(ListedRule(rule.text) for rule in self.rules))
 
     def without(self, numbers: t.Collection[int]) -> RemovedRules:
-        """The same removal from a chain that never had the rules at these positions."""
+        """Return the same removal from a chain that never had the rules at these positions."""
         kept = [number for number in range(len(self.rules)) if number not in numbers]
         gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
         return RemovedRules(self.place, tuple(self.rules[number] for number in kept), gone)
@@ -72,12 +72,12 @@ class Merge(t.NamedTuple):
 
     @property
     def texts(self) -> frozenset[str]:
-        """The texts of the restored rules."""
+        """Return the texts of the restored rules."""
         return frozenset(self.rules[position].text for position in self.added)
 
 
 def put_back(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
-    """Inserts each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
+    """Insert each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
     texts, left = [rule.text for rule in now], removed.left
     there, stayed = set(texts), set(left)
     after: dict[int, list[ListedRule]] = {}
@@ -99,20 +99,20 @@ def put_back(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
 
 
 def is_put_back(now: t.Sequence[ListedRule], removed: RemovedRules, merge: Merge) -> bool:
-    """Whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
+    """Return whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
     known = {rule.text for rule in removed.rules}
     desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
     return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
 
 
 def is_there_once(now: t.Sequence[ListedRule], merge: Merge) -> bool:
-    """Whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
+    """Return whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
     there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
     return all(there[text] == restored[text] for text in merge.texts)
 
 
 def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
-    """The position after the next rule with this text; ``start`` if the rule is only before ``start``."""
+    """Return the position after the next rule with this text; ``start`` if the rule is only before ``start``."""
     try:
         return texts.index(text, start) + 1
     except ValueError:
@@ -137,7 +137,7 @@ class Restoration(t.NamedTuple):
 def restoration(
     removals: t.Sequence[RemovedRules], chains: Chains, obstacle: t.Callable[[Place, ListedRule], str]
 ) -> Restoration:
-    """Undoes the removals. If several removed the same rule, the oldest determines its position.
+    """Undo the removals. If several removed the same rule, the oldest determines its position.
 
     removals: newest first. chains: their rules now. obstacle: tells why a rule must not be restored, or nothing.
     """

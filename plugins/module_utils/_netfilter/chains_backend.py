@@ -21,7 +21,7 @@ LEGACY = {
 
 
 def read(run: process.Runner) -> list[tuple[str, str]]:
-    """Each chain's place, such as "ip nat (nft)", and its name. run: starts programs."""
+    """Return each chain's place, such as "ip nat (nft)", and its name. run: starts programs."""
     return [*_nft(), *_legacy(run)]
 
 
@@ -46,7 +46,7 @@ def _legacy(run: process.Runner) -> t.Iterator[tuple[str, str]]:
 
 
 def legacy_tables(names: str) -> list[str]:
-    """The legacy tables in use, from a file of LEGACY."""
+    """Return the legacy tables in use, from a file of LEGACY."""
     try:
         return Path(names).read_text().split()
     except OSError:

@@ -56,7 +56,7 @@ _ENTRY = re.compile(r"[\w.:\[][\w.:,/+@%~\[\]-]{0,180}", re.ASCII)  # an address
 
 
 def read(saved: str) -> tuple[list[list[str]], list[tuple[str, str]]]:
-    """The commands in an output of ``ipset save``, and lines that are left out with what is permitted in their place."""
+    """Return the commands in an output of ``ipset save``, and lines that are left out with what is permitted in their place."""
     commands, refused = list[list[str]](), list[tuple[str, str]]()
     for line in map(str.strip, saved.splitlines()):
         if line and not line.startswith("#"):
@@ -113,7 +113,7 @@ def _options(words: t.Sequence[str], permitted: t.Mapping[str, bool]) -> list[st
 
 
 def render(words: t.Sequence[str]) -> str:
-    """The words as ``ipset save`` prints them: a comment is in quotes."""
+    """Return the words as ``ipset save`` prints them: a comment is in quotes."""
     before = ["", *words]
     is_entry = words[0] in ("add", "del")
     return " ".join(f'"{word}"' if is_entry and last == "comment" else word for last, word in zip(before, words))

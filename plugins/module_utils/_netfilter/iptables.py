@@ -30,12 +30,12 @@ class Table(t.NamedTuple):
         return f"{self.family} {self.name} {chain} ({self.backend})"
 
     def at(self, chain: str) -> Place:
-        """The chain's place, for the backend."""
+        """Return the chain's place, for the backend."""
         return Place(self.backend, str(self), chain)
 
     @property
     def program(self) -> str:
-        """The program that edits the table, with its option."""
+        """Return the program that edits the table, with its option."""
         return f"{PROGRAMS[self.family]}-{self.backend} -w -t {self.name}"
 
 
@@ -61,12 +61,12 @@ class Rule(t.NamedTuple):
 
     @property
     def deletion(self) -> str:
-        """The command that removes the rule, for a shell: iptables-save leaves "$" in a comment as it is."""
+        """Return the command that removes the rule, for a shell: iptables-save leaves "$" in a comment as it is."""
         return f"{self.table.program} -D {self.chain} {shlex.join(_words(self.text))}"
 
 
 def table_at(place: str) -> Table | None:
-    """The table at a place such as "ip nat (nft)"; None if iptables has no such table."""
+    """Return the table at a place such as "ip nat (nft)"; None if iptables has no such table."""
     match = re.fullmatch(r"(ip6?) (raw|mangle|nat|filter|security) \((nft|legacy)\)", place)
     return Table(*match.groups()) if match else None
 
@@ -78,7 +78,7 @@ Chains = t.Mapping[str, tuple[ListedRule, ...]]  # of one table
 
 
 def removal(taken: TableRemoval, now: Chains) -> str:
-    """The script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains.
+    """Return the script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains.
 
     now: the chains of the table. Rules and chains that do not exist are left out, and chains in which other rules are. Empty if
     nothing is left to remove.
@@ -96,7 +96,7 @@ def removal(taken: TableRemoval, now: Chains) -> str:
 
 
 def restoration(taken: TableRemoval, now: Chains) -> str:
-    """The script that restores them beside their former neighbours, all or none; empty if all are there.
+    """Return the script that restores them beside their former neighbours, all or none; empty if all are there.
 
     now: the rules of each chain of the table. Rules and chains that exist are left.
     """
@@ -115,7 +115,7 @@ def _script(table: Table, lines: t.Iterable[str]) -> str:
 
 
 def chains(saved: str) -> dict[str, tuple[ListedRule, ...]]:
-    """The chains in the output of iptables-save -t, with their rules."""
+    """Return the chains in the output of iptables-save -t, with their rules."""
     rules_of: dict[str, list[ListedRule]] = {}
     for line in saved.splitlines():
         if line.startswith(":"):
@@ -127,12 +127,12 @@ def chains(saved: str) -> dict[str, tuple[ListedRule, ...]]:
 
 
 def rules(table: Table, saved: str) -> list[Rule]:
-    """The rules in the output of iptables-save -t, in order."""
+    """Return the rules in the output of iptables-save -t, in order."""
     return [Rule(table, chain, rule.text) for chain, listed in chains(saved).items() for rule in listed]
 
 
 def meaning(text: str) -> Meaning:
-    """A rule's options with their values, in any order; a negated option begins with "! ". {} if the text has no options.
+    """Return a rule's options with their values, in any order; a negated option begins with "! ". {} if the text has no options.
 
     Names of matches (-m) and comments are left out: the former follow from the options, and the latter match nothing.
     """
@@ -158,7 +158,7 @@ def _words(text: str) -> list[str]:
 
 
 def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
-    """The chain of these to which a rule jumps; empty if it jumps to none of them."""
+    """Return the chain of these to which a rule jumps; empty if it jumps to none of them."""
     if not any((rule.table, word) in chains for word in rule.text.split()):
         return ""  # of most rules, without parsing them
     name = target(rule.text)
@@ -166,7 +166,7 @@ def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
 
 
 def target(text: str) -> str:
-    """The target of a rule, or the chain to which it jumps; empty if it has none."""
+    """Return the target of a rule, or the chain to which it jumps; empty if it has none."""
     values = meaning(text)
     return values.get("-j", values.get("-g", ""))
 
@@ -174,8 +174,10 @@ def target(text: str) -> str:
 def taken(
     rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]
 ) -> list[TableRemoval]:
-    """The objects to remove, by table. rules: place and text of each rule; names: of chains; listed: all rules of their
-    tables."""
+    """Return the objects to remove, by table.
+
+    rules: place and text of each rule; names: of chains; listed: all rules of their tables.
+    """
     wanted = {*rules}
     chains_of: dict[Table, list[str]] = {}
     for table, name in names:

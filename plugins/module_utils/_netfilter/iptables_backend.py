@@ -48,11 +48,11 @@ class Iptables(UndoBackend):
         self._run = run
 
     def read(self, table: Table) -> dict[str, tuple[iptables.ListedRule, ...]]:
-        """The chains of a table that exists, with their rules. Raises Failure."""
+        """Return the chains of a table that exists, with their rules. Raises Failure."""
         return iptables.chains(self._call(table, "save", "-t", table.name))
 
     def perform(self, operation: Operation) -> None:
-        """Raises Failure with the program's answer, or with the part that it left undone: a restored rule is in no backup any
+        """Raise Failure with the program's answer, or with the part that it left undone: a restored rule is in no backup any
         more."""
         script = self._script(operation)
         if script:
@@ -62,13 +62,13 @@ class Iptables(UndoBackend):
                 raise Failure(f"iptables-restore reported success, but {'; '.join(undone)}")
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads the node again and compares it with the operation's result; see UndoBackend."""
+        """Read the node again and compare it with the operation's result; see UndoBackend."""
         what = "is still there" if isinstance(operation, Take) else "is not there"
         lines = self._script(operation).splitlines()
         return [f"{line[3:]} in table {operation.taken.table} {what}" for line in lines if line.startswith("-")]
 
     def _script(self, operation: Operation) -> str:
-        """The rest of the operation as a script; empty if nothing is left to do."""
+        """Return the rest of the operation as a script; empty if nothing is left to do."""
         now = self.read(operation.taken.table)
         how = iptables.removal if isinstance(operation, Take) else iptables.restoration
         return how(operation.taken, now)
@@ -99,7 +99,9 @@ def read(
     chains: t.Iterable[tuple[str, str]],
     is_strict: bool = False,
 ) -> Read:
-    """names: tables to read, by family. chains: place and name of all chains of the node; see chains_backend.read().
+    """Read the rules of tables of iptables. names: tables to read, by family.
+
+    chains: place and name of all chains of the node; see chains_backend.read().
 
     is_strict: whether a program that fails raises Failure. A table that iptables cannot show is unread even then.
     """
@@ -118,7 +120,7 @@ def read(
 
 
 def _read(run: process.Runner, table: Table, listed: list[Rule], is_strict: bool) -> str:
-    """Appends the table's rules, and returns why they could not be read; empty if they were."""
+    """Append the table's rules, and return why they could not be read; empty if they were."""
     tool = f"{PROGRAMS[table.family]}-{table.backend}-save"
     path = process.find(tool)
     if path is None:

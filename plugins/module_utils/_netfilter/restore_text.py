@@ -46,7 +46,8 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
 
 
 def _shape(line: str, language: Language) -> str:
-    """The shape of a line that appends a rule, whatever its chain and the chain or the target at its end; empty for others."""
+    """Return the shape of a line that appends a rule, whatever its chain and the chain or the target at its end; empty for
+    others."""
     chain, _blank, rule = line[3:].partition(" ")
     if not line.startswith("-A ") or not rule_words.is_chain(chain):
         return ""

@@ -21,7 +21,7 @@ POLICIES = ("ACCEPT", "DROP", "RETURN", "QUEUE", "-")
 
 
 def table(text: str) -> dict[str, int]:
-    """The options in a text, each with one "=" for each of its values."""
+    """Return the options in a text, each with one "=" for each of its values."""
     return {word.rstrip("="): word.count("=") for word in text.split()}
 
 

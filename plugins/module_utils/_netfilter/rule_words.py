@@ -47,19 +47,20 @@ def _unquoted(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=10_000)  # most words are in many lines
 def quote(word: str, bare: re.Pattern[str] = _BARE) -> str:
-    """The word as a line of iptables-save contains it. bare: characters for which no quotes are needed."""
+    """Return the word as a line of iptables-save contains it. bare: characters for which no quotes are needed."""
     if bare.fullmatch(word):
         return word
     return '"' + _SPECIAL.sub(r"\\\g<0>", word) + '"'
 
 
 def is_chain(name: str) -> bool:
-    """True for a name of a chain that is not an extension's, which iptables would load instead."""
+    """Return True for a name of a chain that is not an extension's, which iptables would load instead."""
     return bool(_CHAIN.fullmatch(name)) and name not in rule_options.NO_CHAINS
 
 
 def shape(rule: str) -> str:
-    """What rule() sees of the text of a rule: the text without values that may be any; empty if the text is not that simple.
+    """Reduce the text of a rule to what rule() tests: the text without values that may be any; empty if the text is not that
+    simple.
 
     rule: words of printable characters, each behind a blank. If one rule of a shape is permitted, all are, and each has the
     same words as the text that render() makes of it.
@@ -142,7 +143,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
 
 
 def _arity(option: str, known: t.Iterable[Options]) -> int:
-    """The number of values of an option; -1 for one that is not permitted."""
+    """Return the number of values of an option; -1 for one that is not permitted."""
     for options in known:
         if option in options:
             return options[option]
@@ -150,7 +151,7 @@ def _arity(option: str, known: t.Iterable[Options]) -> int:
 
 
 def _options_of(option: str, name: str, language: Language) -> Options:
-    """The options of a match, a protocol or a target. Raises Unfit if it is not permitted."""
+    """Return the options of a match, a protocol or a target. Raises Unfit if it is not permitted."""
     if option in ("-p", "--protocol"):
         return language.matches.get(rule_options.PROTOCOLS.get(name.lower(), ""), {})
     if option in ("-m", "--match"):
@@ -163,7 +164,7 @@ def _options_of(option: str, name: str, language: Language) -> Options:
 
 
 def render(words: t.Iterable[str], language: Language = IPTABLES) -> str:
-    """The words of a rule as iptables-save prints them."""
+    """Return the words of a rule as iptables-save prints them."""
     shown, option = list[str](), ""
     texts, quoted = language.texts, language.quoted
     for word in words:
