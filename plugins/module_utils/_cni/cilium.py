@@ -45,7 +45,7 @@ class Agent(t.NamedTuple):
 
 
 def agent(source: str, options: t.Mapping[str, str]) -> Agent:
-    """The agent with these options. Those that are missing have the agent's defaults."""
+    """Return the agent with these options. Those that are missing have the agent's defaults."""
     replaces = options.get(REPLACEMENT) in REPLACING or options.get(NODE_PORT) == "true"
     cluster, port, default = options.get(CLUSTER, ""), options.get(HEALTH_PORT, ""), Agent()
     return Agent(
@@ -58,7 +58,7 @@ def agent(source: str, options: t.Mapping[str, str]) -> Agent:
 
 
 def arguments(words: t.Sequence[str]) -> dict[str, str]:
-    """The options on a command line, as --name=value, or as --name for true."""
+    """Return the options on a command line, as --name=value, or as --name for true."""
     options = {}
     for word in words:
         name, _equals, value = word.partition("=")
@@ -68,7 +68,7 @@ def arguments(words: t.Sequence[str]) -> dict[str, str]:
 
 
 def state(text: str) -> dict[str, str]:
-    """The options in the text of agent-runtime-config.json; none if they are not in it, or if it is unreadable."""
+    """Return the options in the text of agent-runtime-config.json; none if they are not in it, or if it is unreadable."""
     try:
         stored = json.loads(text)
     except (ValueError, RecursionError):
@@ -79,5 +79,5 @@ def state(text: str) -> dict[str, str]:
 
 
 def is_program(name: str) -> bool:
-    """Whether a BPF program on a link of the node is the agent's, by its name."""
+    """Return whether a BPF program on a link of the node is the agent's, by its name."""
     return bool(PROGRAM.fullmatch(name))

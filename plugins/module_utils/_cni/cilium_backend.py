@@ -26,7 +26,7 @@ STATE = "/var/run/cilium/state/agent-runtime-config.json"
 
 
 def find() -> Agent | None:
-    """The agent that serves this network namespace; None if it has created no link here."""
+    """Return the agent that serves this network namespace; None if it has created no link here."""
     if not rtnetlink.index_of(LINK):
         return None
     from . import cilium  # most nodes have no Cilium

@@ -20,7 +20,7 @@ LIMIT = 5  # seconds, as for the agent's own probes
 
 
 def trouble(port: int) -> str:
-    """Why the agent does not count as healthy, as the end of the sentence "the agent ..."; empty if it is healthy."""
+    """Return why the agent does not count as healthy, as the end of the sentence "the agent ..."; empty if it is healthy."""
     said = []
     for address in ADDRESSES:
         with contextlib.closing(http.client.HTTPConnection(address, port, timeout=LIMIT)) as connection:

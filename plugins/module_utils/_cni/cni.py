@@ -72,7 +72,7 @@ class AzureVnet(t.NamedTuple):
 
 
 def azure_vnet_in(text: str) -> AzureVnet:
-    """Parses the text of a CNI configuration; an unreadable one has no azure-vnet."""
+    """Parse the text of a CNI configuration; an unreadable one has no azure-vnet."""
     for plugin in _plugins(text):
         if plugin.get("type") == "azure-vnet":
             hosts = plugin.get("ipsToRouteViaHost")
@@ -83,24 +83,24 @@ def azure_vnet_in(text: str) -> AzureVnet:
 
 
 def plugins_in(text: str) -> tuple[str, ...]:
-    """Types of the plugins in the text of a CNI configuration, in order."""
+    """Return the types of the plugins in the text of a CNI configuration, in order."""
     return tuple(str(plugin["type"]) for plugin in _plugins(text) if "type" in plugin)
 
 
 def name_in(text: str) -> str:
-    """The name of the network in the text of a CNI configuration; empty if it has none."""
+    """Return the name of the network in the text of a CNI configuration; empty if it has none."""
     return str(_parsed(text).get("name", ""))
 
 
 def _plugins(text: str) -> list[dict[str, t.Any]]:
-    """The plugins of a configuration or of a configuration list; none if the text is unreadable."""
+    """Return the plugins of a configuration or of a configuration list; none if the text is unreadable."""
     configuration = _parsed(text)
     listed = configuration.get("plugins")
     return [plugin for plugin in (listed if isinstance(listed, list) else [configuration]) if isinstance(plugin, dict)]
 
 
 def _parsed(text: str) -> dict[str, t.Any]:
-    """A configuration; empty if the text is unreadable."""
+    """Return a configuration; empty if the text is unreadable."""
     try:
         configuration = json.loads(text)
     except (ValueError, RecursionError):
@@ -116,7 +116,7 @@ def _address(value: object) -> str:
 
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
-    """The node's ends of pods' links, sorted, by owner: a key of PODS."""
+    """Return the node's ends of pods' links, sorted, by owner: a key of PODS."""
     by_owner: dict[str, list[str]] = {owner: [] for owner in PODS}
     for link in sorted(links):
         owner = next((owner for owner, name in PODS.items() if name.fullmatch(link)), None)
@@ -126,7 +126,7 @@ def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
 
 
 def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[str, list[str]]:
-    """Chains and links of other CNIs, as text, by the name of the CNI. chains: place and name of each."""
+    """Return the chains and links of other CNIs, as text, by the name of the CNI. chains: place and name of each."""
     objects: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         for owner in OTHERS:
@@ -140,7 +140,7 @@ def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[
 
 
 def kube_proxy_chains(chains: t.Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names of kube-proxy's chains, sorted, by place. chains: place and name of each."""
+    """Return the names of kube-proxy's chains, sorted, by place. chains: place and name of each."""
     by_place: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         if place in _KUBE_PROXY_TABLES or _KUBE_PROXY_CHAIN.fullmatch(chain):
@@ -149,7 +149,7 @@ def kube_proxy_chains(chains: t.Iterable[tuple[str, str]]) -> dict[str, list[str
 
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
-    """The sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
+    """Return the sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
     named = [
         f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
         for place, chains in leftovers.items()

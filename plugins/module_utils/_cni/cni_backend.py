@@ -33,7 +33,7 @@ class ConfigurationFile(t.NamedTuple):
 
 
 def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
-    """Configurations by path, sorted by name. A runtime uses the first that is not inert."""
+    """Return the configurations by path, sorted by name. A runtime uses the first that is not inert."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -49,15 +49,15 @@ def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
 
 
 def has_azure_vnet() -> bool:
-    """Whether azure-vnet's binary is installed."""
+    """Return whether azure-vnet's binary is installed."""
     return os.path.exists(model.AZURE_BINARY)
 
 
 def monitors() -> dict[int, str]:
-    """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
+    """Return the names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
     return {int(pid): name for pid, name in processes.in_this_network(MONITORS).items()}
 
 
 def is_kube_proxy_running() -> bool:
-    """Whether a program that is or contains kube-proxy runs in this network namespace."""
+    """Return whether a program that is or contains kube-proxy runs in this network namespace."""
     return bool(processes.in_this_network(KUBE_PROXIES))

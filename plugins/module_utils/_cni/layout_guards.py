@@ -19,12 +19,12 @@ from . import cilium_backend
 
 
 def cni_layouts(desired: Policy) -> t.Iterable[str]:
-    """Warns of each desired priority, table and mark that a known CNI or cloud agent uses for another purpose."""
+    """Warn of each desired priority, table and mark that a known CNI or cloud agent uses for another purpose."""
     return known_programs.warnings(desired.rules or (), desired.routes or ())
 
 
 def mark_collisions(mark: int, mask: int) -> t.Iterable[str]:
-    """Warns if a known program uses bits of a mark that is set for another purpose."""
+    """Warn if a known program uses bits of a mark that is set for another purpose."""
     yield from known_programs.mark_warnings(mark, mask, mask)
     agent = cilium_backend.find() if kernel.is_own_root() else None
     yield from filter(None, [known_programs.cluster_warning(mark, mask, agent.cluster if agent else 0)])

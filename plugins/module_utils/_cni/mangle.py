@@ -47,7 +47,7 @@ class Line(t.NamedTuple):
 
 
 def from_nft(chain: str, encoding: bytes, userdata: bytes) -> Line:
-    """The rule in the kernel's encoding."""
+    """Return the rule in the kernel's encoding."""
     line = Line(chain, _comment(userdata))
     loaded, mark, mask = "", 0, ALL  # what a register holds: a connection's mark with these bits replaced, or a constant
     for element in elements(encoding):
@@ -79,7 +79,7 @@ def from_nft(chain: str, encoding: bytes, userdata: bytes) -> Line:
 
 
 def from_save(listing: str, table: str) -> list[Line]:
-    """The rules of a table in the output of iptables-save."""
+    """Return the rules of a table in the output of iptables-save."""
     _before, _star, rest = f"\n{listing}".partition(f"\n*{table}\n")
     return [_of_words(shlex.split(line)) for line in rest.partition("\nCOMMIT")[0].splitlines() if line.startswith("-A ")]
 
@@ -102,7 +102,7 @@ def _of_target(revision: int, info: bytes) -> dict[str, t.Any]:
 
 
 def _of_words(words: list[str]) -> Line:
-    """A rule in the words of iptables-save, which begin with -A CHAIN."""
+    """Return a rule in the words of iptables-save, which begin with -A CHAIN."""
     values = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("-") and words[place - 1] != "!"}
     line = Line(words[1], values.get("--comment", ""), values.get("-i", ""))
     target = values.get("-j") or values.get("-g", "")
@@ -118,13 +118,13 @@ def _of_words(words: list[str]) -> Line:
 
 
 def _comment(userdata: bytes) -> str:
-    """The comment that a rule carries: as nft stores it, by type (0) and length, or as plain text."""
+    """Return the comment that a rule carries: as nft stores it, by type (0) and length, or as plain text."""
     is_nft = len(userdata) > 1 and userdata[0] == 0 and userdata[1] <= len(userdata) - 2
     return (userdata[2 : 2 + userdata[1]] if is_nft else userdata).rstrip(b"\0").decode(errors="replace")
 
 
 def _link(data: bytes) -> str:
-    """A compared interface: a whole name ends with a zero byte, the beginning of names does not."""
+    """Return a compared interface: a whole name ends with a zero byte, the beginning of names does not."""
     name = data.rstrip(b"\0").decode(errors="replace")
     return name if data.endswith(b"\0") else f"{name}+"
 
@@ -134,7 +134,7 @@ def _value(attrs: dict[int, bytes], kind: int) -> bytes:
 
 
 def _big(attrs: dict[int, bytes], kind: int) -> int:
-    """nf_tables has its numbers in network byte order."""
+    """Decode a number of nf_tables, which is in network byte order."""
     return int.from_bytes(attrs.get(kind, b""), "big")
 
 

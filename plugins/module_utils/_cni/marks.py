@@ -73,14 +73,14 @@ class MarksVerdict(t.NamedTuple):
 
 
 def find(tables: t.Iterable[Chains]) -> list[Marks]:
-    """The marks of all known CNIs."""
+    """Return the marks of all known CNIs."""
     return [marks for table in tables for cni in CNIS.values() for marks in _of_cni(cni, table)]
 
 
 def verdict(
     layout: str, primary: str, all_marks: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
 ) -> MarksVerdict:
-    """The verdict on the marks that were found, for a layout. unread: why not all could be read, as a sentence.
+    """Judge the marks on the node, for a layout. unread: why not all could be read, as a sentence.
 
     mark: the mark and the mask that the user demands.
     """
@@ -99,7 +99,10 @@ def verdict(
 
 
 def of_image(layout: str, marks_itself: bool) -> MarksVerdict:
-    """The verdict for an image, whose nodes have rules only after they boot. marks_itself: whether the CNI marks by default."""
+    """Return the verdict for an image, whose nodes have rules only after they boot.
+
+    marks_itself: whether the CNI marks by default.
+    """
     if layout not in CNIS:
         return verdict(layout, "", ())
     default = "marks connections" if marks_itself else "does not mark connections"
@@ -107,7 +110,7 @@ def of_image(layout: str, marks_itself: bool) -> MarksVerdict:
 
 
 def _on(primary: str, mark: tuple[int, int] | None, marks: Marks) -> Marks:
-    """The marks as they serve this primary interface, and the mark that the user demands."""
+    """Return the marks as they serve this primary interface, and the mark that the user demands."""
     if marks.link and not _meet(marks.link, primary):
         return marks._replace(trouble=f"they do so for {marks.link}, and requests come in by {primary}")
     if mark and mark != marks.bits:
@@ -135,12 +138,12 @@ def _of_cni(cni: Cni, table: Chains) -> t.Iterator[Marks]:
 
 
 def _ending(before: t.Iterable[Line], line: Line) -> Line | None:
-    """The first rule before ``line`` that may accept its packets."""
+    """Return the first rule before ``line`` that may accept its packets."""
     return next((rule for rule in before if rule.verb == ACCEPT and _meet(rule.link, line.link)), None)
 
 
 def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
-    """The rules in the order in which a packet meets them, each chain once."""
+    """Yield the rules in the order in which a packet meets them, each chain once."""
     entered.add(chain)
     for line in table.lines:
         if line.chain == chain:
@@ -150,7 +153,7 @@ def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
 
 
 def _meet(pattern: str, other: str) -> bool:
-    """Whether an interface may match both patterns of iptables."""
+    """Return whether an interface may match both patterns of iptables."""
     if not pattern or not other:
         return True
     ends = [pattern.rstrip("+") for pattern in (pattern, other) if pattern.endswith("+")]

@@ -32,7 +32,7 @@ class Read(t.NamedTuple):
 
 
 def read(run: process.Runner) -> Read:
-    """run: starts programs. Raises Failure if the kernel does not answer."""
+    """Read the tables whose rules may mark connections. run: starts programs. Raises Failure if the kernel does not answer."""
     tables = []
     for table, first in TABLES.items() if kernel.is_ready("nf_tables") else ():
         rules = nfnetlink.rules("ip", table)
