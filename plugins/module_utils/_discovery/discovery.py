@@ -34,7 +34,7 @@ class DerivedPolicy(t.NamedTuple):
 
 
 def from_option(options: t.Mapping[str, t.Any]) -> Enis:
-    """The normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
+    """Return the normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
 
     options: layout, cloud, manage, mark, priorities, pod_interfaces and interface_marks; the last five are None if left out.
     """
@@ -69,7 +69,7 @@ def pod_interfaces(enis: Enis) -> list[str]:
 
 
 def rules_and_routes(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> DerivedPolicy:
-    """The rules and routes that the layout needs on a node with these interfaces; the same as from the filter eni_policy.
+    """Return the rules and routes that the layout needs on a node with these interfaces; the same as from the filter eni_policy.
 
     interfaces: as imds_info returns them. The metadata of an ENI that was attached a moment ago may be incomplete, or equal to
     another ENI's. Such an ENI is reported as unfit, and does not hold up the others. Raises Invalid if the primary ENI is unfit.
@@ -89,7 +89,7 @@ def rules_and_routes(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) 
 
 
 def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:
-    """Raises Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
+    """Raise Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
     parts = enis.get("manage", eni_layout.PARTS)
     desired = eni_layout.desired(
         enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"), parts, enis.get("interface_marks")

@@ -44,7 +44,7 @@ class Answer(t.NamedTuple):
 
 
 def ask(enis: Enis, seconds: float) -> Answer:
-    """Asks until there is an answer, or ``seconds`` have passed. A single request has the same time limit."""
+    """Ask until there is an answer, or ``seconds`` have passed. A single request has the same time limit."""
     there = eni_links(pod_interfaces(enis))
     try:
         deadline = time.monotonic() + seconds
@@ -62,7 +62,7 @@ def ask(enis: Enis, seconds: float) -> Answer:
 
 
 def eni_links(pods: t.Sequence[str]) -> frozenset[EniLink]:
-    """The node's network interfaces. pods: name patterns of the links of pods, which are left out."""
+    """Return the node's network interfaces. pods: name patterns of the links of pods, which are left out."""
     bodies = routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)
     return frozenset(filter(None, (_eni_link(body, pods) for body in bodies)))
 

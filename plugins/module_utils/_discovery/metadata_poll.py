@@ -41,18 +41,24 @@ class MetadataPoll(t.NamedTuple):
 
     @property
     def due(self) -> float | None:
-        """When to ask; None to ask only after a network interface is added or removed."""
+        """Return when to ask; None to ask only after a network interface is added or removed."""
         times = (self.again, None if self.changed is None else self.changed + SETTLING)
         return min((time for time in times if time is not None), default=None)
 
     def with_links(self, eni_links: EniLinks, now: float) -> MetadataPoll:
-        """The poll after the node was seen with these network interfaces. One that was added and is gone again is ignored."""
+        """Return the poll after the node was seen with these network interfaces.
+
+        One that was added and is gone again is ignored.
+        """
         if eni_links == self.eni_links:
             return self._replace(changed=None)
         return self._replace(changed=now if self.changed is None else self.changed)
 
     def after_query(self, eni_links: EniLinks, now: float, is_answered: bool, is_complete: bool) -> MetadataPoll:
-        """The poll after a question about these network interfaces. is_complete: whether nothing was missing in the answer."""
+        """Return the poll after a question about these network interfaces.
+
+        is_complete: whether nothing was missing in the answer.
+        """
         tries = self.tries + 1 if eni_links == self.eni_links else 1
         pause = FIRST * 2 ** min(tries - 1, 10)
         if not is_answered:
