@@ -28,17 +28,18 @@ class Backoff(t.NamedTuple):
 
     @property
     def pause(self) -> float:
-        """Seconds from the newest restoration to the next: 0 until FREE restorations in a row, then doubled with each one."""
+        """Return seconds from the newest restoration to the next: 0 until FREE restorations in a row, then doubled with each
+        one."""
         if self.times < FREE:
             return 0.0
         return min(FIRST * 2 ** min(self.times - FREE, DOUBLINGS), self.longest)
 
     @property
     def until(self) -> float:
-        """When the pause ends, on the clock of ``last``."""
+        """Return when the pause ends, on the clock of ``last``."""
         return self.last + self.pause
 
     def restored(self, now: float) -> Backoff:
-        """The backoff after one more restoration, at the time ``now``."""
+        """Return the backoff after one more restoration, at the time ``now``."""
         is_in_row = self.times and now - self.last <= max(QUIET, 2 * self.pause)
         return self._replace(times=self.times + 1 if is_in_row else 1, last=now)

@@ -60,21 +60,22 @@ class BootPolicy:
 
     @property
     def has_listener(self) -> bool:
-        """True if the listener's unit file is on the node."""
+        """Return whether the listener's unit file is on the node."""
         return self._backend.read(units.path_of(self.unit)) is not None
 
     @property
     def loaded_path(self) -> str:
-        """The path that the listener's unit on the node loads; empty for none."""
+        """Return the path that the listener's unit on the node loads; empty for none."""
         return boot_files.loaded_path(self._backend, self.unit)
 
     def kept(self, lists: t.Collection[str]) -> Policy:
-        """What the next boot would load, limited to ``lists`` ("rules", "routes"). Raises Invalid, Refusal."""
+        """Return what the next boot would load, limited to ``lists`` ("rules", "routes"). Raises Invalid, Refusal."""
         loaded = self.loaded_path
         return self._read(loaded or self._path, lists, is_ours=bool(loaded))
 
     def active(self, lists: t.Collection[str]) -> Policy:
-        """What the listener maintains, limited to ``lists``: the policy in the record, else the policy that the boot loaded.
+        """Return what the listener maintains, limited to ``lists``: the policy in the record, else the policy that the boot
+        loaded.
 
         Raises Invalid, Refusal.
         """
@@ -83,7 +84,7 @@ class BootPolicy:
         return self.kept(lists)
 
     def _read(self, path: str, lists: t.Collection[str], is_ours: bool) -> Policy:
-        """Raises Refusal if a file of this collection cannot be read: its rules or routes of ``lists`` would be lost."""
+        """Raise Refusal if a file of this collection cannot be read: its rules or routes of ``lists`` would be lost."""
         file = self._backend.read(path) if lists else None
         if not isinstance(file, files.Content):
             return Policy(self._protocol)
@@ -101,17 +102,20 @@ class BootPolicy:
         return former
 
     def _text(self, desired: Policy) -> str:
-        """The file's text, cached: both planes mostly need the same text, and 20,000 rules take time to render."""
+        """Return the file's text, cached: both planes mostly need the same text, and 20,000 rules take time to render."""
         if self._written is None or self._written[0] != desired:
             self._written = desired, desired.text()
         return self._written[1]
 
     def record(self, active: Policy, stays: bool) -> Resource:
-        """The resource that keeps ``active`` in the record, for the listener. stays: whether there is a record after the run."""
+        """Return the resource that keeps ``active`` in the record, for the listener.
+
+        stays: whether there is a record after the run.
+        """
         return ActivePolicyRecord(self._backend, self._protocol, self._text(active), stays, lambda: self.has_listener)
 
     def record_gone(self) -> Resource:
-        """The resource that removes the record once the listener is gone."""
+        """Return the resource that removes the record once the listener is gone."""
         return ActivePolicyRecord(
             self._backend,
             self._protocol,
@@ -122,7 +126,7 @@ class BootPolicy:
         )
 
     def resources(self, kept: Policy, starts: bool) -> list[Resource]:
-        """The resources of ``kept`` on the permanent plane, in the order in which they are applied.
+        """Return the resources of ``kept`` on the permanent plane, in the order in which they are applied.
 
         They remove its files and its unit if ``kept`` is empty. starts: as for EnabledUnit.
         """
@@ -131,7 +135,10 @@ class BootPolicy:
         program = named + archive("_listener.listener_program") if is_desired else ""
 
         def entries(at: str, is_here: bool) -> list[ManagedFile]:
-            """Each text begins with the protocol, so that a run never takes another protocol's file for its own."""
+            """Return the files of a policy.
+
+            Each text begins with the protocol, so that a run never takes another protocol's file for its own.
+            """
             is_there = is_desired and is_here
             return [
                 text(at, stored if is_there else None, kept.beginning),

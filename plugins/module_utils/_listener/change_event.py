@@ -74,7 +74,7 @@ class ChangeEvent(t.NamedTuple):
 
     @property
     def is_contest(self) -> bool:
-        """True if a program changed the policy's rules or routes.
+        """Return whether a program changed the policy's rules or routes.
 
         False if the kernel did: it removes routes together with their link.
         """
@@ -82,7 +82,10 @@ class ChangeEvent(t.NamedTuple):
 
 
 def rule_key(family: int, priority: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> str:
-    """A key that identifies a rule well enough to decide whether a message matters. source, destination: address, length."""
+    """Return a key that identifies a rule well enough to decide whether a message matters.
+
+    source, destination: address, length.
+    """
     return f"rule {family} {priority} {source[0].hex()}/{source[1]} {destination[0].hex()}/{destination[1]}"
 
 
@@ -106,11 +109,11 @@ class EventFilter:
 
     @property
     def eni_links(self) -> frozenset[EniLink]:
-        """The node's current network interfaces; empty if the policy does not follow from ENIs."""
+        """Return the node's current network interfaces; empty if the policy does not follow from ENIs."""
         return frozenset(self._eni_links.values())
 
     def concern(self, message: bytes) -> ChangeEvent | None:
-        """The event that an rtnetlink message reports; None if it does not affect the policy."""
+        """Return the event that an rtnetlink message reports; None if it does not affect the policy."""
         _length, kind, flags, _sequence, port = HEADER.unpack_from(message)
         what = ""
         if kind in (NEWRULE, DELRULE):
@@ -156,7 +159,7 @@ class EventFilter:
         return "a route of another program was removed" if key in self._open else ""
 
     def _of_link(self, kind: int, message: bytes) -> str:
-        """A renamed link counts as removed under its former name, and as new under the other."""
+        """Evaluate a message about a link. A renamed link counts as removed under its former name, and as new under the other."""
         family, device, index, flags, _change = LINK.unpack_from(message, HEADER.size)
         if family == AF_BRIDGE:
             return ""
@@ -180,7 +183,10 @@ class EventFilter:
         return what
 
     def _of_address(self, kind: int, message: bytes) -> str:
-        """The kernel removes routes with their source address, and all routes of a link with the link's last address."""
+        """Evaluate a message about an address.
+
+        The kernel removes routes with their source address, and all routes of a link with the link's last address.
+        """
         *_rest, index = ADDRESS.unpack_from(message, HEADER.size)
         attrs = attributes(message, OF_ADDRESS)
         if kind == NEWADDR:
@@ -192,7 +198,7 @@ class EventFilter:
         return f"an address of {name} went away" if name else ""
 
     def _arrival(self, noun: str, index: int) -> str:
-        """A new route or address on a link matters only while a rule or route waits."""
+        """Evaluate a new route or address. A new route or address on a link matters only while a rule or route waits."""
         if self._waits and (self._name(index) or ANY_LINK in self._links):
             return f"{noun} is new"
         return ""

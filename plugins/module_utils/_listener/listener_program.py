@@ -78,7 +78,7 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 
 def _end_slowly(unit: str) -> None:
-    """Delays the exit after a failure, if systemd restarted this process by itself.
+    """Delay the exit after a failure, if systemd restarted this process by itself.
 
     systemd restarts the unit one second after each exit, so that a killed listener is soon back. Without the delay, a policy that
     cannot be loaded would be tried as often. At boot, and when a run starts the unit, the process exits at once: kubelet and the
@@ -98,7 +98,7 @@ def _end_slowly(unit: str) -> None:
 
 
 def _loading(verb: str, protocol: int | str, path: str) -> list[str]:
-    """The command of the load process. Unlike this process, it may find libraries among the node's packages (no -S)."""
+    """Return the command of the load process. Unlike this process, it may find libraries among the node's packages (no -S)."""
     return [sys.executable, "-I", "-B", sys.argv[0], verb, str(protocol), path]
 
 
@@ -125,7 +125,7 @@ class _Load:
         return self._pipe
 
     def report(self) -> dict[str, t.Any] | None:
-        """Waits until the process ends. Returns its report, or None if it failed."""
+        """Wait until the process ends. Returns its report, or None if it failed."""
         with open(self._pipe, encoding="utf-8") as pipe:
             text = pipe.read()
         _pid, status = os.waitpid(self.pid, 0)
@@ -175,7 +175,7 @@ class Listener:
                 self._start()
 
     def _next(self) -> float | None:
-        """When the next load begins, by the monotonic clock. None while a load runs, or if there is no reason for one."""
+        """Return when the next load begins, by the monotonic clock. None while a load runs, or if there is no reason for one."""
         if self._load is not None:
             return None
         backoffs = {True: self._contests, False: self._losses}
@@ -185,7 +185,7 @@ class Listener:
         return max(min(times), self._not_before) if times else None
 
     def _timeout(self) -> int | None:
-        """Milliseconds until a load is due; None to wait for the next message without a limit."""
+        """Return milliseconds until a load is due; None to wait for the next message without a limit."""
         due = self._next()
         return None if due is None else math.ceil(max(0.0, due - time.monotonic()) * 1000)
 
@@ -197,7 +197,7 @@ class Listener:
         self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, time.monotonic())
 
     def _check_record(self) -> None:
-        """Notices a new record: a run may put a policy in force without a change of the kernel, if foreign objects satisfy it."""
+        """Notice a new record: a run may put a policy in force without a change of the kernel, if foreign objects satisfy it."""
         if self._record.version() != self._record_version and self._load is None:
             self._note(OTHER_POLICY)
 
@@ -222,7 +222,7 @@ class Listener:
         self._causes, self._noted = {}, {}
 
     def _finish(self, load: _Load) -> bool:
-        """Evaluates a load that has ended. Returns False if the first load failed, so that there is no state to go on from."""
+        """Evaluate a load that has ended. Returns False if the first load failed, so that there is no state to go on from."""
         self._load = None
         self._poll.unregister(load)
         report, now = load.report(), time.monotonic()
@@ -257,7 +257,10 @@ class Listener:
         return True
 
     def _answered(self, answer: dict[str, t.Any] | None, now: float) -> MetadataPoll:
-        """The metadata poll after a load with a query. answer: from its report; None if the policy follows from no ENIs."""
+        """Return the metadata poll after a load with a query.
+
+        answer: from its report; None if the policy follows from no ENIs.
+        """
         missing = answer["missing"] if answer else []
         if missing != self._missing:
             self._missing = missing

@@ -88,7 +88,7 @@ def _ready(path: str) -> int:
 
 
 def _ask(verb: str, protocol: int, path: str) -> Answer | None:
-    """The metadata service's answer; None if the policy does not follow from ENIs."""
+    """Return the metadata service's answer; None if the policy does not follow from ENIs."""
     former, is_recorded = _former(protocol, path, rt_tables_backend.tables(), lists=())
     if not former.enis:
         return None
@@ -99,7 +99,7 @@ def _ask(verb: str, protocol: int, path: str) -> Answer | None:
 
 
 def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = True) -> dict[str, t.Any]:
-    """Loads what can be loaded now, and returns the report.
+    """Load what can be loaded now, and return the report.
 
     Unlike a run it rolls nothing back: each step leads towards the desired state, and the listener notices what undoes a step.
 
@@ -143,7 +143,8 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
 
 
 def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
-    """The dependencies on network interfaces: those of the question, because an interface added since needs another one."""
+    """Return the dependencies on network interfaces: those of the question, because an interface added since needs another
+    one."""
     if not desired.enis:
         return {}
     from .._discovery import discovery_program
@@ -153,7 +154,7 @@ def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
 
 
 def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, ActivePolicyRecord | None]:
-    """The policy to load, and its record if that must be written, as a run would.
+    """Return the policy to load, and its record if that must be written, as a run would.
 
     The policy is the one in the record, or after a boot the one at ``path``. If the metadata service answered, the policy
     follows from the answer. The former rules and routes of a network interface stay if the node has the interface and the
@@ -173,7 +174,7 @@ def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, 
 def _former(
     protocol: int, path: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")
 ) -> tuple[Policy, bool]:
-    """The policy in the record, else the one at ``path``, limited to ``lists``; and whether there is a record."""
+    """Return the policy in the record, else the one at ``path``, limited to ``lists``; and whether there is a record."""
     recorded = Files().read(record(protocol))
     if isinstance(recorded, Content):
         return policy.from_text(recorded.text, tables, lists), True
@@ -194,6 +195,6 @@ def _key(item: Rule | Route) -> str:
 
 
 def _shown(items: t.Sequence[object]) -> list[str]:
-    """The first SHOWN items as text, and the number of the others."""
+    """Return the first SHOWN items as text, and the number of the others."""
     more = [f"{len(items) - SHOWN} more"] if len(items) > SHOWN else []
     return [*map(str, items[:SHOWN]), *more]

@@ -36,7 +36,7 @@ class Notifications:
         return self._socket.fileno()
 
     def pending(self, most: int) -> t.Iterator[bytes | None]:
-        """Yields messages that have arrived, from at most ``most`` reads of the socket.
+        """Yield messages that have arrived, from at most ``most`` reads of the socket.
 
         None stands for messages that the kernel dropped because its buffer was full.
         """

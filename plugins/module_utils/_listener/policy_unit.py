@@ -14,12 +14,13 @@ from .._systemd.boot_unit import REHEARSE, BootUnit, isolated
 
 
 def name(protocol: int) -> str:
-    """The name of the unit that loads the rules and routes of a protocol."""
+    """Return the name of the unit that loads the rules and routes of a protocol."""
     return f"kubenode-policy-routes-{protocol}.service"
 
 
 def unit(protocol: int, path: str, python: str, program: str, digest: str = "", before: t.Sequence[str] = ()) -> BootUnit:
-    """The unit that loads the rules and routes of ``path`` before kubelet starts, then stays and restores those that are lost.
+    """Return the unit that loads the rules and routes of ``path`` before kubelet starts, then stays and restores those that are
+    lost.
 
     It is ready once everything is loaded that can be: it waits for the network, and not for further links. It removes nothing
     when it stops, because pods would lose their routes.

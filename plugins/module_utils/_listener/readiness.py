@@ -39,7 +39,7 @@ class KernelState(t.NamedTuple):
 
 
 def split(desired: Policy, there: KernelState) -> Ready:
-    """Splits the desired policy. Rules and routes that the kernel has already never wait, even if their owner is foreign."""
+    """Split the desired policy. Rules and routes that the kernel has already never wait, even if their owner is foreign."""
     of_routes = _RouteObstacles(desired, there).all()
     of_rules = _rule_obstacles(desired, there, of_routes)
     policy = desired._replace(
@@ -51,7 +51,7 @@ def split(desired: Policy, there: KernelState) -> Ready:
 
 
 def links(desired: Policy, there: KernelState) -> set[str]:
-    """The links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
+    """Return the links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
     neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
     names: set[str] = set()
     for route in desired.routes or ():
@@ -76,7 +76,7 @@ class _RouteObstacles:
         self._neighbours = Gateways([*(route for route, _protocol in theirs), *ready])
 
     def all(self) -> dict[Route, str]:
-        """By route, the reason why it waits; empty if it can be loaded."""
+        """Map each route to the reason why it waits; empty if it can be loaded."""
         return {route: "" if route in self._current else self._obstacle(route) for route in self._desired}
 
     def _obstacle(self, route: Route) -> str:
@@ -106,12 +106,12 @@ class _RouteObstacles:
 
 
 def _unbound(route: Route) -> Route:
-    """The route without the links of its gateways, as a desired route that leaves them to the node."""
+    """Return the route without the links of its gateways, as a desired route that leaves them to the node."""
     return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
 
 
 def _rule_obstacles(desired: Policy, there: KernelState, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
-    """By rule, the reason why it waits; empty if it can be loaded.
+    """Map each rule to the reason why it waits; empty if it can be loaded.
 
     A rule waits while its table is empty because the table's routes wait. A goto rule waits for the rule that it leads to.
     """

@@ -13,7 +13,10 @@ import socket
 
 
 def notify(*assignments: str) -> None:
-    """As ``notify("READY=1", "STATUS=...")``. Does nothing if systemd did not start this program or does not listen."""
+    """Send a notification to systemd, such as ``notify("READY=1", "STATUS=...")``.
+
+    Does nothing if systemd did not start this program or does not listen.
+    """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         if address.startswith("@"):  # the abstract namespace, unix(7)

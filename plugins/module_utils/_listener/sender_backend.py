@@ -23,7 +23,7 @@ PID_MAX_LIMIT = 1 << 22  # include/linux/threads.h; a process's second socket ge
 
 
 def of(port: int) -> str:
-    """The sender as text, such as "process 812 (ip)". Call it at once, because the process may end after its request.
+    """Return the sender as text, such as "process 812 (ip)". Call it at once, because the process may end after its request.
 
     If there is no such process any more, the text says so.
     """
@@ -41,7 +41,7 @@ def of(port: int) -> str:
 
 
 def _inode(port: int) -> str:
-    """The inode number of the open socket with that port; empty if there is none."""
+    """Return the inode number of the open socket with that port; empty if there is none."""
     with open("/proc/net/netlink", encoding="ascii") as file:
         for line in file:
             # sk, Eth (the protocol), Pid (the port), Groups, Rmem, Wmem, Dump, Locks, Drops, Inode
@@ -62,7 +62,7 @@ def _holds(pid: str, inode: str) -> bool:
 
 
 def _numbered(pid: str, port: int) -> str:
-    """The process as text, if it sees ``port`` as its own id and is in our network namespace; else empty.
+    """Return the process as text, if it sees ``port`` as its own id and is in our network namespace; else empty.
 
     Threads of the kernel have no memory (VmSize), and are left out.
     """
@@ -80,7 +80,7 @@ def _numbered(pid: str, port: int) -> str:
 
 
 def _status(pid: str) -> t.Mapping[str, str]:
-    """The fields of proc_pid_status(5); empty if the process has ended."""
+    """Return the fields of proc_pid_status(5); empty if the process has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)

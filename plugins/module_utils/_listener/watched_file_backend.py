@@ -16,7 +16,7 @@ EVENTS = fcntl.DN_RENAME | fcntl.DN_DELETE | fcntl.DN_MULTISHOT  # the collectio
 
 
 def version(path: str) -> list[int]:
-    """Inode number and mtime in ns, which tell one file at the path from the next; empty if there is none."""
+    """Return the inode number and mtime in ns, which tell one file at the path from the next; empty if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -41,7 +41,7 @@ class WatchedFile:
         return self._news
 
     def watch(self, path: str) -> None:
-        """Watches ``path`` from now on, in its current folder. A kernel without dnotify reports no change."""
+        """Watch ``path`` from now on, in its current folder. A kernel without dnotify reports no change."""
         self._path = path
         if self._folder is not None:
             os.close(self._folder)
@@ -51,7 +51,7 @@ class WatchedFile:
             fcntl.fcntl(self._folder, fcntl.F_NOTIFY, EVENTS)
 
     def version(self) -> list[int]:
-        """The current version of the file. Discards the notifications that have arrived so far."""
+        """Return the current version of the file. Discards the notifications that have arrived so far."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._news, 4096)
         return version(self._path)
