@@ -51,7 +51,10 @@ class BootTable:
         return boot_files.program(self._path)
 
     def condition(self, kind: str, interface: str) -> BootCondition:
-        """The condition that the unit checks at boot, with its interpreter. Raises Refusal if the node has no suitable one."""
+        """Return the condition that the unit checks at boot, with its interpreter.
+
+        Raises Refusal if the node has no suitable one.
+        """
         from .._boot.boot_interpreter import interpreter  # only tables with a condition need it
 
         condition = BootCondition(kind, interface, "", self.program)
@@ -69,7 +72,7 @@ class BootTable:
         condition: BootCondition | None = None,
         program: str | None = None,
     ) -> list[Resource]:
-        """The resources that install ``script``, or remove it if None, in the order in which they are applied.
+        """Return the resources that install ``script``, or remove it if None, in the order in which they are applied.
 
         accept: checks the script. starts: see EnabledUnit. condition: what the unit checks at boot. program: the boot
         program's archive.
@@ -92,7 +95,10 @@ class BootTable:
         return [timer, RehearsedUnit(arriving, enabled, unit), leaving]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[ManagedFile]:
-        """Each file begins with the table's name, so that a run for one table does not claim another table's file."""
+        """Return the files of the table.
+
+        Each begins with the table's name, so that a run for one table does not claim another table's file.
+        """
         named = f"# For table {self._family} {self._table}.\n"
         return [
             text(path, script, f"table {self._family} {self._table} {{}}\n", accept),

@@ -59,7 +59,7 @@ class Nft(UndoBackend):
         self._is_coming = is_coming
 
     def read(self, family: str, name: str) -> nft_table.Table | None:
-        """The current table, or None if it is absent. Raises Failure if nft cannot list it.
+        """Return the current table, or None if it is absent. Raises Failure if nft cannot list it.
 
         None also if nf_tables is a kernel module that is not loaded: there is no table then, and a request would load the
         module. If nft is not installed, a table that exists is returned as UNREAD, which equals no desired table.
@@ -85,7 +85,7 @@ class Nft(UndoBackend):
             ) from error
 
     def unread(self, family: str, name: str) -> nft_table.Table | None:
-        """The table as UNREAD, found without nft; None if it is absent. Raises Failure."""
+        """Return the table as UNREAD, found without nft; None if it is absent. Raises Failure."""
         if not kernel.is_ready("nf_tables"):
             return None
         from .._netlink import nfnetlink  # most runs read the table with nft and need not import it
@@ -94,7 +94,7 @@ class Nft(UndoBackend):
         return unread if nfnetlink.has_table(family, name) else None
 
     def text(self, family: str, name: str) -> str:
-        """nft's own text of the table; empty if there is no such table or nft is not installed."""
+        """Return nft's own text of the table; empty if there is no such table or nft is not installed."""
         return self._list([], family, name) if process.find("nft") else ""
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
@@ -125,7 +125,7 @@ class Nft(UndoBackend):
             _replace(self, operation)
 
     def verify(self, operation: Replace) -> list[str]:
-        """How the node differs from the operation's result; see UndoBackend."""
+        """Return how the node differs from the operation's result; see UndoBackend."""
         table = f"table {operation.family} {operation.name}"
         if not operation.text:
             return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
@@ -135,7 +135,7 @@ class Nft(UndoBackend):
         return [] if without_readings(current) == without_readings(operation.text) else [f"{table} is not as it was"]
 
     def checking(self, text: str) -> Check:
-        """The operation that checks a text before it is written; see managed_files.Checker."""
+        """Return the operation that checks a text before it is written; see managed_files.Checker."""
         return Check(text)
 
     def run(self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()) -> process.Completed:
@@ -203,7 +203,7 @@ def _check(nft: Nft, script: str) -> None:
 
 
 def _lack(nft: Nft, script: str, unshare: str) -> str:
-    """Why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
+    """Return why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
     done = nft.run(["-c", "-f", "-"], script, through=[unshare, "--net"])
     if done.rc == 0:
         return ""
@@ -217,7 +217,7 @@ def _was_killed(done: process.Completed) -> bool:
 
 
 def _complaint(done: process.Completed) -> str:
-    """nft's error messages on one line, without the carets that mark the position of the error."""
+    """Return nft's error messages on one line, without the carets that mark the position of the error."""
     if _was_killed(done):
         # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
         return (

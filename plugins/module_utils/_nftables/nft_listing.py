@@ -89,7 +89,7 @@ def check(kind: str, words: t.Sequence[str]) -> None:
 
 
 def allocated(statements: t.Iterable[t.Sequence[str]]) -> int:
-    """The elements for which the kernel allocates memory when it creates a set with these statements."""
+    """Return the elements for which the kernel allocates memory when it creates a set with these statements."""
     size, flags = 0, set[str]()
     for words in statements:
         if words[0] == "size":
@@ -100,7 +100,7 @@ def allocated(statements: t.Iterable[t.Sequence[str]]) -> int:
 
 
 def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
-    """The words without the names of links that nft lists without quotes, as ``devices = { eth0, eth1 }``."""
+    """Return the words without the names of links that nft lists without quotes, as ``devices = { eth0, eth1 }``."""
     if "devices" not in words or "}" not in words:
         return words
     first, last = words.index("devices"), words.index("}")
@@ -185,7 +185,7 @@ class _Reader:
         return None
 
     def _words(self, ends: str) -> tuple[int, list[str], str]:
-        """The line of a statement, its words with the braces and line breaks of its sets, and the token that ends it.
+        """Return the line of a statement, its words with the braces and line breaks of its sets, and the token that ends it.
 
         ends: the braces that end a statement, besides ";" and a line break.
         """

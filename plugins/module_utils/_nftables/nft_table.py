@@ -140,7 +140,7 @@ class Table(t.NamedTuple):
     comment: str = ""
 
     def text(self) -> str:
-        """The table in nft's syntax and layout, base chains in the order in which a packet traverses them."""
+        """Return the table in nft's syntax and layout, base chains in the order in which a packet traverses them."""
         chains = sorted(self.chains, key=lambda chain: (HOOK_ORDER.index(chain.hook or ""), chain.name))
         comment = f'\tcomment "{self.comment}"\n\n' if self.comment else ""
         return f"table {self.family} {self.name} {{\n{comment}" + "\n".join(chain.text() for chain in chains) + "}\n"
@@ -150,7 +150,7 @@ HOOK_ORDER = ("ingress", "prerouting", "input", "forward", "output", "postroutin
 
 
 def replacement(family: str, name: str, table_text: str) -> str:
-    """The script that replaces the kernel's table by ``table_text`` in one transaction. An empty text removes the table.
+    """Return the script that replaces the kernel's table by ``table_text`` in one transaction. An empty text removes the table.
 
     The script declares the table, deletes it and declares it again. That works from nft 0.9.8 to 1.1, whether the table
     exists or not, and unlike ``flush table`` it changes hooks and priorities and removes chains. nft 1.0.6 and older do not
@@ -227,7 +227,7 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
 
 
 def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]:
-    """The two sides of a match. nft before 1.1 lists a mark's mask as a prefix if the mask has only leading ones."""
+    """Return the two sides of a match. nft before 1.1 lists a mark's mask as a prefix if the mask has only leading ones."""
     expression = _expression(left)
     if expression and expression.endswith(" mark") and isinstance(right, dict) and set(right) == {"prefix"}:
         prefix = right["prefix"]
@@ -240,7 +240,8 @@ def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]
 
 
 def _expression(body: t.Any) -> str | None:
-    """``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for an expression of another kind."""
+    """Render an expression: ``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for an expression of
+    another kind."""
     if not isinstance(body, dict) or len(body) != 1:
         return None
     ((kind, value),) = body.items()
@@ -261,14 +262,17 @@ def _expression(body: t.Any) -> str | None:
 
 
 def _elements(body: t.Any) -> list[str | int]:
-    """The right-hand side: one element, or the elements of an anonymous set. Empty for ranges, prefixes and other kinds."""
+    """Return the right-hand side: one element, or the elements of an anonymous set.
+
+    Empty for ranges, prefixes and other kinds.
+    """
     elements = body["set"] if isinstance(body, dict) and set(body) == {"set"} else body
     elements = elements if isinstance(elements, list) else [elements]
     return elements if all(isinstance(element, (str, int)) for element in elements) else []
 
 
 def _intervals(body: t.Mapping[str, t.Any]) -> list[str | int]:
-    """Like _elements(), with prefixes as ``ADDRESS/LENGTH`` and ranges as ``ADDRESS-ADDRESS``."""
+    """Return elements like _elements(), with prefixes as ``ADDRESS/LENGTH`` and ranges as ``ADDRESS-ADDRESS``."""
     elements: list[t.Any] = []
     for element in body["set"] if set(body) == {"set"} else [body]:
         if isinstance(element, dict):
@@ -279,7 +283,7 @@ def _intervals(body: t.Mapping[str, t.Any]) -> list[str | int]:
 
 
 def prefixes(values: t.Iterable[str]) -> set[str]:
-    """The fewest prefixes that contain the same addresses of one family. Raises ValueError for anything else.
+    """Return the fewest prefixes that contain the same addresses of one family. Raises ValueError for anything else.
 
     nft lists neighbouring prefixes of a set as a range, or not, depending on its version.
     """
@@ -293,7 +297,7 @@ def prefixes(values: t.Iterable[str]) -> set[str]:
 
 
 def match(expression: str, *values: str | int) -> Match:
-    """A Match from values in any spelling and order, sorted as nft lists them: ICMPv6 types by their number."""
+    """Return a Match from values in any spelling and order, sorted as nft lists them: ICMPv6 types by their number."""
     spelled = {canonical(expression, value) for value in values}
     if expression in PREFIXED and any("/" in value or "-" in value for value in spelled):
         with contextlib.suppress(ValueError):  # an operator's "@set/"
@@ -302,12 +306,13 @@ def match(expression: str, *values: str | int) -> Match:
 
 
 def verdict_map(expression: str, verdicts: t.Iterable[tuple[str | int, Verdict]]) -> VerdictMap:
-    """A VerdictMap from keys in any spelling and order."""
+    """Return a VerdictMap from keys in any spelling and order."""
     return VerdictMap(expression, tuple(sorted((canonical(expression, key), verdict) for key, verdict in verdicts)))
 
 
 def canonical(expression: str, value: str | int) -> str:
-    """One spelling for values that nft versions and flags print in several: ICMPv6 types by name, addresses as in RFC 5952."""
+    """Return one spelling for values that nft versions and flags print in several: ICMPv6 types by name, addresses as in RFC
+    5952."""
     text = str(value)
     if expression == "icmpv6 type":
         return {str(number): name for name, number in ICMPV6_TYPES.items()}.get(text, text)
@@ -326,12 +331,12 @@ def _literal(expression: str, value: str) -> str:
 
 
 def mark_text(number: int) -> str:
-    """A mark or a mask as nft prints it: 0x00000080."""
+    """Return a mark or a mask as nft prints it: 0x00000080."""
     return f"0x{number:08x}"
 
 
 def _foreign(body: t.Any) -> Foreign:
-    """A Foreign without handles, which change each time the table is loaded."""
+    """Return a Foreign without handles, which change each time the table is loaded."""
     return Foreign(json.dumps(_without_handles(body), sort_keys=True))
 
 

@@ -103,7 +103,7 @@ WORDS = PUNCTUATION.union(words(_KEYWORDS), words(_TYPES), words(_SYMBOLS), _RAT
 
 
 def tokens(line: str) -> list[str]:
-    """The tokens of a line, without its comment."""
+    """Return the tokens of a line, without its comment."""
     words = TOKEN.findall(line)
     if words and words[-1].startswith("#"):
         del words[-1]
@@ -111,7 +111,7 @@ def tokens(line: str) -> list[str]:
 
 
 def is_name(word: str) -> bool:
-    """True for a name that nft takes without quotes, of a table, a chain or another object.
+    """Return True for a name that nft takes without quotes, of a table, a chain or another object.
 
     A name that contains the word include is refused, although nft would not read a file for most of them.
     """
@@ -120,12 +120,12 @@ def is_name(word: str) -> bool:
 
 @functools.lru_cache(maxsize=10_000)  # most words are in many lines
 def is_value(word: str) -> bool:
-    """True for a number, a duration, an address or a text in quotes."""
+    """Return True for a number, a duration, an address or a text in quotes."""
     return word.isprintable() if word[:1] == '"' == word[-1:] and len(word) > 1 else bool(_VALUE.fullmatch(word))
 
 
 def refused(statement: t.Iterable[str]) -> str | None:
-    """The first word that a statement must not contain; None if all are permitted. A line break is permitted."""
+    """Return the first word that a statement must not contain; None if all are permitted. A line break is permitted."""
     previous = ""
     for word in statement:
         if word not in WORDS and word != "\n" and not is_value(word) and not (previous in BEFORE_NAMES and is_name(word)):

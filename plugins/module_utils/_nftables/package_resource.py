@@ -105,7 +105,7 @@ class InstalledPackage:
         return observed
 
     def _version(self, path: str) -> tuple[Version | None, str]:
-        """nft's version, None if it prints none, and a clause about it for messages."""
+        """Return nft's version, None if it prints none, and a clause about it for messages."""
         try:
             version = of_nft(self._run([path, "--version"], None).stdout)
         except Uncertain:
@@ -156,7 +156,10 @@ class InstalledPackage:
         return Plan(tuple(steps), _shown(observed.installed), "")
 
     def _current(self, observed: ObservedPackage, work: list[Step]) -> list[Step]:
-        """``work``, during which systemd does not start or stop nftables.service. The same holds when it is rolled back."""
+        """Return the steps ``work``, during which systemd does not start or stop nftables.service.
+
+        The same holds when it is rolled back.
+        """
         if not observed.is_managed:
             return work
         holding = self._hold.plan(observed.hold).steps
@@ -174,7 +177,7 @@ class InstalledPackage:
         return (self._backend, self._manager, self._systemd)
 
     def result(self) -> dict[str, str | None]:
-        """nft's version and path after the run; in check mode, the version that a run would install."""
+        """Return nft's version and path after the run; in check mode, the version that a run would install."""
         observed = self._observed
         if observed is None or (self._minimum is None and observed.installed and not observed.obstacle):
             return {"version": None, "path": None}
@@ -184,7 +187,7 @@ class InstalledPackage:
         return {"version": str(coming) if coming and self._is_enough(coming) else None, "path": None}
 
     def warnings(self) -> t.Iterator[str]:
-        """Warnings about a package that stays installed, and, in check mode, about a run whose result is not known."""
+        """Yield warnings about a package that stays installed, and, in check mode, about a run whose result is not known."""
         observed = self._observed
         if observed and observed.obstacle:
             yield f"{PACKAGE} is left installed, though this collection installed it: {observed.obstacle}"

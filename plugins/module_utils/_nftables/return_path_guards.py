@@ -88,12 +88,15 @@ class MarkRule:
                     )
 
     def _ways(self) -> list[Way]:
-        """The primary interface and the others that exist. MissingLinks names the others, whose rules come with them."""
+        """Return the primary interface and the others that exist. MissingLinks names the others, whose rules come with them."""
         there = sysctl.Sysctl().links()
         return [way for way in self._desired.ways if way.name == self._desired.primary_interface or way.name in there]
 
     def _missing(self, way: Way, family: str, pods: rule.Rule | None) -> str:
-        """pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too."""
+        """Return the warning that no rule routes by an interface's mark.
+
+        pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too.
+        """
         mark = f"{way.mark:#x}/{self._desired.mask:#x}"
         priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
         is_primary = way.name == self._desired.primary_interface

@@ -66,7 +66,7 @@ class ReturnPath(t.NamedTuple):
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
-        """The desired state from a module's options. Raises Invalid for the first option that is not valid."""
+        """Return the desired state from a module's options. Raises Invalid for the first option that is not valid."""
         primary = names.network_interface("primary_interface", options["primary_interface"] or "")
         if primary == "lo":
             raise Invalid("primary_interface", primary, "the link by which requests enter, for example eth0")
@@ -84,17 +84,20 @@ class ReturnPath(t.NamedTuple):
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """All interfaces with a mark, the primary first."""
+        """Return all interfaces with a mark, the primary first."""
         return (Way(self.primary_interface, self.mark), *self.interfaces)
 
     def bits(self) -> t.Iterator[tuple[int, int]]:
-        """Each mark with its bits. Those of the mask that no mark has are the primary's."""
+        """Yield each mark with its bits. Those of the mask that no mark has are the primary's."""
         others = functools.reduce(operator.or_, (interface.mark for interface in self.interfaces), 0)
         yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
         yield from ((interface.mark, interface.mark) for interface in self.interfaces)
 
     def table(self) -> Table:
-        """The desired table. One lookup finds the chain of a packet's interface or mark, however many interfaces there are."""
+        """Return the desired table.
+
+        One lookup finds the chain of a packet's interface or mark, however many interfaces there are.
+        """
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
         entering = {self.primary_interface: "entering", **{way.name: f"entering_{way.mark:#x}" for way in self.interfaces}}
         replies = {way.mark: f"replies_{way.mark:#x}" for way in self.interfaces}
@@ -118,7 +121,7 @@ class ReturnPath(t.NamedTuple):
         return Table("inet", self.name, frozenset(chains))
 
     def _entering(self, marked: Match) -> tuple[Rule, ...]:
-        """Packets that enter by the primary interface."""
+        """Return the rules for packets that enter by the primary interface."""
         marking, accept = self._marking("meta mark", self.mark), Verdict("accept")
         services = [
             match(field, *addresses)
@@ -133,39 +136,49 @@ class ReturnPath(t.NamedTuple):
         )
 
     def _opened(self, mark: int) -> tuple[Rule, ...]:
-        """Packets that enter by another interface. Requests to pods have the pods' own addresses as destination, so the rule does
-        not test the destination. The kernel writes a mark only if it differs."""
+        """Return the rules for packets that enter by another interface.
+
+        Requests to pods have the pods' own addresses as destination, so the rule does not test the destination. The kernel writes
+        a mark only if it differs.
+        """
         return ((match("ct direction", "original"), self._marking("ct mark", mark), Verdict("accept")),)
 
     def _replies(self, mark: int) -> tuple[Rule, ...]:
-        """All replies on a connection that came in by another interface: of pods here and on other nodes, and of the node
-        itself. Except replies to a link-local address, which only the link's own routes reach."""
+        """Return the rules for all replies on a connection that came in by another interface: of pods here and on other nodes,
+        and of the node itself.
+
+        Except replies to a link-local address, which only the link's own routes reach.
+        """
         return (
             (match("ip6 daddr", "fe80::/10"), Verdict("accept")),
             (match("ct direction", "reply"), self._marking("meta mark", mark)),
         )
 
     def _leaving(self) -> tuple[Rule, ...]:
-        """Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739)."""
+        """Return the rules for packets from pods, and packets sent on behalf of a pod that pass lo
+        (github.com/cilium/cilium/pull/47739)."""
         marking, links = self._marking("meta mark", self.mark), (*self.pod_interfaces, "lo")
         return tuple((match("iifname", link), marking, Verdict("accept")) for link in links)
 
     def _proxied(self) -> tuple[Rule, ...]:
-        """Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
-        Connection tracking restores the client's address in this hook (-100), so most of them never pass lo."""
+        """Return the rules for packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the
+        node's own.
+
+        Connection tracking restores the client's address in this hook (-100), so most of them never pass lo.
+        """
         return ((match("fib saddr type", "unicast"), self._marking("meta mark", self.mark)),)
 
     def validation(self) -> reverse_path.DesiredFilter | None:
-        """The desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""
+        """Return the desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""
         return reverse_path.DesiredFilter(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
 
     def sysctl_text(self) -> str | None:
-        """The desired src_valid_mark as a file of sysctl.d(5); None without ``strict``."""
+        """Return the desired src_valid_mark as a file of sysctl.d(5); None without ``strict``."""
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
     def routing(self, rules: t.Iterable[rule.Rule], mark: int) -> Routing:
-        """How ``rules``, those of one family in the kernel's order, route packets with ``mark``."""
+        """Return how ``rules``, those of one family in the kernel's order, route packets with ``mark``."""
         marked: rule.Rule | None = None
         pods: rule.Rule | None = None
         for candidate in rules:
@@ -177,12 +190,12 @@ class ReturnPath(t.NamedTuple):
         return Routing(marked, pods)
 
     def _asks_for_mark(self, candidate: rule.Rule, mark: int) -> bool:
-        """True if the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
+        """Return whether the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
         is_ours = candidate.fwmark and candidate.fwmask & ~self.mask == 0 and candidate.fwmark == mark & candidate.fwmask
         return bool(is_ours) and candidate.action in (rule.LOOKUP, rule.GOTO) and not candidate.invert
 
     def _is_for_pods(self, candidate: rule.Rule) -> bool:
-        """True if the rule makes pods' packets leave by another interface."""
+        """Return whether the rule makes pods' packets leave by another interface."""
         is_about_pods = candidate.src != fields.ANY or any(_covers(pattern, candidate.iif) for pattern in self.pod_interfaces)
         is_elsewhere = candidate.action == rule.LOOKUP and candidate.table not in rt_names.TABLES.values()
         return is_about_pods and is_elsewhere and not candidate.fwmask and not candidate.invert
@@ -212,7 +225,7 @@ class Routing(t.NamedTuple):
 
 
 def service_prefixes(entries: t.Sequence[str]) -> tuple[str, ...]:
-    """The fewest prefixes that contain the same addresses, sorted. Raises Invalid for one that is not of Services."""
+    """Return the fewest prefixes that contain the same addresses, sorted. Raises Invalid for one that is not of Services."""
     by_family: dict[int, list[str]] = {family: [] for family in fields.BITS}
     for index, entry in enumerate(entries):
         try:
@@ -228,12 +241,12 @@ def service_prefixes(entries: t.Sequence[str]) -> tuple[str, ...]:
 
 
 def sysctl_path(table: str) -> str:
-    """The path of the file with sysctl_text(), which the next boot reads."""
+    """Return the path of the file with sysctl_text(), which the next boot reads."""
     return f"/etc/sysctl.d/90-kubenode-nft-inet-{table}.conf"
 
 
 def sysctl_heading(table: str) -> str:
-    """The first line of sysctl_text()."""
+    """Return the first line of sysctl_text()."""
     return f"# For table inet {table}.\n"
 
 
@@ -247,7 +260,7 @@ def _chosen(expression: str, chains: t.Mapping[str, str] | t.Mapping[int, str]) 
 
 
 def _ways(entries: t.Sequence[t.Mapping[str, t.Any]], primary: Way, mask: int | None) -> list[Way]:
-    """The entries of the option ``interfaces``, in their order. Raises Invalid."""
+    """Return the entries of the option ``interfaces``, in their order. Raises Invalid."""
     ways: list[Way] = []
     for index, entry in enumerate(entries):
         option = f"interfaces[{index}]"
@@ -283,7 +296,7 @@ def _covers(pattern: str, link: str) -> bool:
 
 
 def _patterns(entries: t.Sequence[str], primary: str, others: t.Collection[str]) -> tuple[str, ...]:
-    """Each pattern once, sorted, because their order does not matter. Raises Invalid."""
+    """Return each pattern once, sorted, because their order does not matter. Raises Invalid."""
     if not entries:
         raise Invalid("pod_interfaces", list(entries), "a list of at least one link name or pattern, for example eni*")
     patterns = [names.pattern(f"pod_interfaces[{index}]", entry) for index, entry in enumerate(entries)]

@@ -31,12 +31,12 @@ class BootCondition(t.NamedTuple):
     program: str
 
     def command(self, *verb: str) -> tuple[str, ...]:
-        """The command that asks whether the condition holds. verb: REHEARSE, or none."""
+        """Return the command that asks whether the condition holds. verb: REHEARSE, or none."""
         return isolated(self.python, self.program, *verb, self.kind, self.interface, str(DEADLINES[self.kind]))
 
 
 def unit(family: str, table: str, path: str, condition: BootCondition | None = None, before: t.Sequence[str] = ()) -> BootUnit:
-    """The unit that loads ``path`` before kubelet starts. Stopping the unit removes this table alone.
+    """Return the unit that loads ``path`` before kubelet starts. Stopping the unit removes this table alone.
 
     With default dependencies the unit would come after sysinit.target. On Ubuntu that comes after the network (cloud-init) and so
     after network-pre.target: a cycle. nftables.service, if an operator uses it, flushes every table when it starts, stops and
@@ -73,7 +73,7 @@ WantedBy=multi-user.target
 
 
 def timer(family: str, table: str) -> BootUnit:
-    """The timer that starts a unit with a condition again after it was skipped, so that IPv6 may come after the boot.
+    """Return the timer that starts a unit with a condition again after it was skipped, so that IPv6 may come after the boot.
 
     The unit starts its timer. An active unit is not started again: a table on a node that has lost IPv6 meets no packet. Stopping
     the unit stops the timer too (PartOf=), so that an operator's ``systemctl stop`` lasts; a skipped start is no stop.
@@ -113,7 +113,7 @@ Before=shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:
-    """The lines that run the condition's program. Only its exit status NO may skip the unit.
+    """Return the lines that run the condition's program. Only its exit status NO may skip the unit.
 
     systemd skips a unit for each exit status of ExecCondition= from 1 to 254. That includes statuses from before the program
     runs: 203 of systemd itself if the interpreter is missing, 127 of the loader, 1 and 2 of a Python that cannot start or does
