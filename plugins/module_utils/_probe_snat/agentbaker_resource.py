@@ -25,12 +25,13 @@ TABLE = ProbeSnat()
 
 
 def loaded_table() -> Table:
-    """The table as AgentBaker's unit loads it: it translates packets to every destination."""
+    """Return the table as AgentBaker's unit loads it: it translates packets to every destination."""
     return TABLE.table(not_probed=())
 
 
 def state(backend: files.Files, systemd: units.Units) -> str:
-    """AgentBaker on this node: "enabled" if its unit is, "disabled" if only its files are there, or else "absent"."""
+    """Return the state of AgentBaker on this node: "enabled" if its unit is, "disabled" if only its files are there, or else
+    "absent"."""
     if systemd.is_enabled(UNIT):
         return "enabled"
     return "disabled" if any(backend.read(path) is not None for path in FILES) else "absent"
@@ -71,7 +72,7 @@ class ReplacedUnit:
         self._drop_in = managed_files.ManagedFiles(backend, [entry], "agentbaker", "set agentbaker to report")
 
     def is_in_force(self) -> bool:
-        """True if an earlier run has replaced the unit."""
+        """Return whether an earlier run has replaced the unit."""
         file = self._backend.read(self.name)
         return isinstance(file, files.Content) and file.text.startswith(managed_files.HEADING)
 

@@ -51,7 +51,10 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 
 def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
-    """True if the metadata service names an IPv6 address of the primary interface, and the reason. Retries until the deadline."""
+    """Return whether the metadata service names an IPv6 address of the primary interface, and the reason.
+
+    Retries until the deadline.
+    """
     asking = imds_backend.asking(imds_backend.primary_ipv6)
     answering, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, deadline=deadline)
     names = f"names {', '.join(addresses) or 'no IPv6 address'} for the primary interface"
@@ -59,7 +62,7 @@ def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
 
 
 def by_address(interface: str, deadline: float) -> tuple[bool, str]:
-    """True if the interface has a global IPv6 address, and the reason. Waits for DHCPv6 until the deadline."""
+    """Return whether the interface has a global IPv6 address, and the reason. Waits for DHCPv6 until the deadline."""
     while not kernel.global_ipv6_addresses(interface):
         if time.monotonic() >= deadline:
             return False, f"{interface} has no global IPv6 address"

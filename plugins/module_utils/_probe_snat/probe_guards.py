@@ -39,18 +39,18 @@ class OtherTranslators:
 
     @functools.cached_property
     def host_routing_signs(self) -> list[str]:
-        """The signs that AKS blocks netfilter rules on this node; empty if there are none."""
+        """Return the signs that AKS blocks netfilter rules on this node; empty if there are none."""
         signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
         return signs + [f"the pinned LSM program {path}" for path in HOST_ROUTING_PINS if os.path.exists(path)]
 
     @functools.cached_property
     def health_probe_filters(self) -> list[str]:
-        """Names of the filters of ipv6-hp-bpf; empty in another root, where the links are the builder's."""
+        """Return the names of the filters of ipv6-hp-bpf; empty in another root, where the links are the builder's."""
         return sorted(rtnetlink.bpf_filters(self.link) & HEALTH_PROBE_FILTERS) if kernel.is_own_root() else []
 
     @functools.cached_property
     def cilium(self) -> probe_need.Cilium | None:
-        """Cilium on the link; None if no agent serves this node, and in the root of an image."""
+        """Return Cilium on the link; None if no agent serves this node, and in the root of an image."""
         agent = cilium_backend.find() if kernel.is_own_root() else None
         if agent is None:
             return None
@@ -63,7 +63,7 @@ class OtherTranslators:
         return probe_need.Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
 
     def need(self, owner: str | None) -> dict[str, t.Any]:
-        """Whether this node needs the table. owner: the unit of the node's image that loads it, or None.
+        """Return whether this node needs the table. owner: the unit of the node's image that loads it, or None.
 
         It does not fail, because a fact that cannot be read must not prevent the removal of a table.
         """
@@ -79,7 +79,7 @@ class OtherTranslators:
 
 
 def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
-    """Refuses a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
+    """Refuse a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
     signs = others.host_routing_signs
     if signs:
         raise Refusal(
@@ -90,7 +90,7 @@ def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
 
 
 def health_probe_filters(others: OtherTranslators) -> t.Iterable[str]:
-    """Refuses a link on which Microsoft's BPF programs already translate probes."""
+    """Refuse a link on which Microsoft's BPF programs already translate probes."""
     filters = others.health_probe_filters
     if filters:
         raise Refusal(
@@ -101,7 +101,7 @@ def health_probe_filters(others: OtherTranslators) -> t.Iterable[str]:
 
 
 def cilium_node_ports(others: OtherTranslators) -> t.Iterable[str]:
-    """Refuses a link on which Cilium's BPF programs answer IPv6 node ports, and warns where that is in doubt."""
+    """Refuse a link on which Cilium's BPF programs answer IPv6 node ports, and warn where that is in doubt."""
     cilium, link = others.cilium, others.link
     if cilium is None:
         return
@@ -116,7 +116,7 @@ def cilium_node_ports(others: OtherTranslators) -> t.Iterable[str]:
 
 
 def agent_baker(desired: ProbeSnat, nft: Nft | None) -> t.Iterable[str]:
-    """For a node on which AgentBaker's unit owns the table: refuses a desired table that differs from the unit's.
+    """Refuse a desired table that differs from the unit's, on a node on which AgentBaker's unit owns the table.
 
     Warns if the current table is the unit's, because that one translates more than probes. nft: reads the table; None for an
     image, which has none yet.
@@ -142,7 +142,7 @@ def agent_baker(desired: ProbeSnat, nft: Nft | None) -> t.Iterable[str]:
 
 
 def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
-    """Warns of settings that block translated probes. The module does not own these settings, so it does not change them."""
+    """Warn of settings that block translated probes. The module does not own these settings, so it does not change them."""
     link, translated = desired.interface, desired.probes[0].translated
     forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
     if desired.priority >= CONNTRACK_PRIORITY:

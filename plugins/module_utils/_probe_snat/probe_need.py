@@ -28,7 +28,7 @@ class Cilium(t.NamedTuple):
         return bool(self.serves_ipv6_node_ports and self.programs)
 
     def taken(self, link: str) -> str:
-        """Why a table on this link has no effect; only if the agent takes probes."""
+        """Return why a table on this link has no effect; only if the agent takes probes."""
         return (
             f"{link} carries Cilium's BPF programs {', '.join(self.programs)}, and by {self.source} Cilium replaces kube-proxy"
             " for IPv6. These programs answer node ports before nftables sees the packet, and drop the reply to a link-local"
@@ -36,7 +36,7 @@ class Cilium(t.NamedTuple):
         )
 
     def doubt(self, link: str) -> str:
-        """The question that could not be decided, and the next step; empty if there is no doubt."""
+        """Return the question that could not be decided, and the next step; empty if there is no doubt."""
         if self.serves_ipv6_node_ports and not self.programs:
             return (
                 f"By {self.source} Cilium replaces kube-proxy for IPv6, but none of its BPF programs was found on {link}. Once"
@@ -84,7 +84,7 @@ def unknown(reason: str) -> Need:
 
 
 def need(node: NodeFacts) -> Need:
-    """The verdict for a running node. The reasons that decide come first."""
+    """Return the verdict for a running node. The reasons that decide come first."""
     link = node.link
     unneeded = [f"Another program translates probes on this node, known by {sign}." for sign in node.translators]
     if not node.addresses:

@@ -62,7 +62,7 @@ class ProbeSnat(t.NamedTuple):
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ProbeSnat:
-        """The desired state from a module's options. Raises Invalid for the first option that is not valid."""
+        """Return the desired state from a module's options. Raises Invalid for the first option that is not valid."""
         low, high = PRIORITY_RANGE
         if isinstance(options["priority"], bool) or not low <= options["priority"] <= high:
             raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
@@ -75,7 +75,7 @@ class ProbeSnat(t.NamedTuple):
         )
 
     def table(self, not_probed: tuple[str, ...] = NOT_PROBED) -> Table:
-        """The desired table. Probes are sorted, so that the order of the option's list does not matter.
+        """Return the desired table. Probes are sorted, so that the order of the option's list does not matter.
 
         not_probed: packets to these prefixes are not translated. AgentBaker's table has none.
         """
@@ -100,7 +100,7 @@ class ProbeSnat(t.NamedTuple):
         return Table("ip6", self.name, frozenset({prerouting, postrouting}), comment=self.comment)
 
     def summary(self) -> str:
-        """The desired table as a phrase for messages."""
+        """Return the desired table as a phrase for messages."""
         pairs = ", ".join(f"{probe.source} as {probe.translated}" for probe in self.probes)
         return f"table {self.name} (interface {self.interface}, priority {self.priority}, {pairs})"
 
