@@ -64,7 +64,7 @@ _OPTION_COUNTERS = re.compile(r"\s*-c (\d+) (\d+)\s*$")  # glued to the target b
 
 
 def from_save(backend: str, text: str) -> dict[Place, tuple[ListedRule, ...]]:
-    """Parses what ``ebtables-save`` prints, or ``ebtables -L`` for one or more tables, with or without counters."""
+    """Parse what ``ebtables-save`` prints, or ``ebtables -L`` for one or more tables, with or without counters."""
     chains: dict[Place, list[ListedRule]] = {}
     table = chain = ""
     for line in text.splitlines():
@@ -86,7 +86,7 @@ def from_save(backend: str, text: str) -> dict[Place, tuple[ListedRule, ...]]:
 
 
 def policies(backend: str, text: str) -> dict[Place, str]:
-    """The policies of all chains in a text as from_save() parses it."""
+    """Return the policies of all chains in a text as from_save() parses it."""
     by_place = {}
     table = ""
     for next_table, chain, policy in _HEADING.findall(text):
@@ -112,14 +112,14 @@ def _rule(text: str) -> ListedRule:
 
 
 def inserted(chain: str, position: int, rule: ListedRule) -> str:
-    """The line of a restore script that inserts a rule with its counters. position: 1 is the first."""
+    """Return the line of a restore script that inserts a rule with its counters. position: 1 is the first."""
     packets, octets = rule.counters
     return f"-I {chain} {position} {rule.text} -c {packets} {octets}"
 
 
 @functools.cache
 def meaning(text: str) -> Meaning:
-    """A rule's options in their normal form. Rules whose meanings are equal match the same frames and act alike."""
+    """Return a rule's options in their normal form. Rules whose meanings are equal match the same frames and act alike."""
     options = [(name, negated, _value(name, value)) for name, negated, value in _options(text)]
     present = {name for name, _negated, _value in options}
     for name, negated, target in list(options):
@@ -130,7 +130,7 @@ def meaning(text: str) -> Meaning:
 
 
 def _options(text: str) -> t.Iterator[tuple[str, bool, str]]:
-    """Names, whether negated (``-p ! ARP`` and ``! -p ARP`` are the same), and values as written."""
+    """Return names, whether negated (``-p ! ARP`` and ``! -p ARP`` are the same), and values as written."""
     words = _WORD.findall(text)
     name, negated = "", False
     values: list[str] = []
@@ -172,7 +172,7 @@ def _mac(text: str) -> str:
 
 
 def _prefix(value: str) -> str:
-    """The normal form of a prefix with a length, with a mask, or with neither; any other value stays as it is."""
+    """Return the normal form of a prefix with a length, with a mask, or with neither; any other value stays as it is."""
     host, _slash, mask = value.partition("/")
     try:
         family, packed = fields.address(host)
@@ -198,17 +198,17 @@ def _length(mask: str, family: int) -> int:
 
 
 def normal_prefix(value: str) -> str:
-    """A prefix in its normal form, which always has a length; a value that is not a prefix stays as it is."""
+    """Return a prefix in its normal form, which always has a length; a value that is not a prefix stays as it is."""
     return _prefix(value)
 
 
 def prefix(value: str) -> Prefix:
-    """The normal form of an IP option's value, as packed bytes and a length. Raises Unfit."""
+    """Return the normal form of an IP option's value, as packed bytes and a length. Raises Unfit."""
     return fields.prefix(value)[1]
 
 
 def needles(text: str) -> tuple[bytes, ...]:
-    """Byte strings that the kernel's encoding of the rule contains, whichever version of the tool encoded it.
+    """Return byte strings that the kernel's encoding of the rule contains, whichever version of the tool encoded it.
 
     They are addresses without masks, in network order, and names of links. An ebtables extension, a comparison of nf_tables
     and a header rewrite all store them in this form.
@@ -232,7 +232,7 @@ class Owned(t.NamedTuple):
 
 
 def pair(rules: t.Sequence[ListedRule], current: t.Sequence[Owned]) -> list[int | None]:
-    """The handle of each listed rule; None where the handle is not certain.
+    """Return the handle of each listed rule; None where the handle is not certain.
 
     current: the rules of the chain that existed both before and after it was listed, in order. The listing contains all of
         them in the same order, perhaps with other rules between them that were added or deleted meanwhile. A handle is
@@ -250,12 +250,13 @@ def pair(rules: t.Sequence[ListedRule], current: t.Sequence[Owned]) -> list[int 
 
 
 def has_each_once(rules: t.Sequence[ListedRule], current: t.Sequence[Owned]) -> bool:
-    """Whether the listing has each of the kernel's rules once. The arguments are those of pair()."""
+    """Return whether the listing has each of the kernel's rules once. The arguments are those of pair()."""
     return sum(handle is not None for handle in pair(rules, current)) == len(current)
 
 
 def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) -> list[int]:
-    """The first positions at which the kernel's rules fit the listing, in order; fewer than ``current`` if some do not fit."""
+    """Return the first positions at which the kernel's rules fit the listing, in order; fewer than ``current`` if some do not
+    fit."""
     places: list[int] = []
     position = 0
     for rule in current:

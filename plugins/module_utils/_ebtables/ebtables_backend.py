@@ -72,14 +72,14 @@ class Ebtables(UndoBackend):
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
 
     def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[ListedRule, ...]]:
-        """The rules by chain. An unused backend has none, and reading it loads no kernel module."""
+        """Return the rules by chain. An unused backend has none, and reading it loads no kernel module."""
         chains: dict[Place, tuple[ListedRule, ...]] = {}
         for backend in backends:
             chains.update(self._backends[backend].read())
         return chains
 
     def policies(self) -> dict[Place, str]:
-        """The policies of the chains that were read last. Parsed only here, because a listing may have 10,000 rules."""
+        """Return the policies of the chains that were read last. Parsed only here, because a listing may have 10,000 rules."""
         by_place: dict[Place, str] = {}
         for name, backend in self._backends.items():
             for text in backend.listings.values():
@@ -87,7 +87,7 @@ class Ebtables(UndoBackend):
         return by_place
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation. Raises Failure with what the tool or the kernel answered."""
+        """Do one operation. Raises Failure with what the tool or the kernel answered."""
         backend = self._backends[operation.backend]
         if isinstance(operation, Take):
             backend.take(operation.removed)
@@ -95,7 +95,7 @@ class Ebtables(UndoBackend):
             backend.put_back(operation.removed)
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads the node again and compares it with the operation's result; see UndoBackend."""
+        """Read the node again and compare it with the operation's result; see UndoBackend."""
         now = self._backends[operation.backend].read()
         wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
         return [
@@ -125,7 +125,7 @@ class _Nft:
         return self._last.chains
 
     def _look(self) -> _Look:
-        """Lists the rules, each once; starts no process if there are none.
+        """List the rules, each once; starts no process if there are none.
 
         Raises Failure if the listing lacks a table that has rules, or is torn at each attempt: if another program inserts a
         rule while ebtables-nft-save reads, the kernel may list a rule twice, which iptables 1.8.9 prints twice.
@@ -155,7 +155,7 @@ class _Nft:
         raise Failure(RESTLESS)
 
     def _lasting(self, before: t.Collection[tuple[str, int]]) -> dict[Place, list[Owned]]:
-        """The rules that existed ``before`` and still exist."""
+        """Return the rules that existed ``before`` and still exist."""
         lasting: dict[Place, list[Owned]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
@@ -202,7 +202,7 @@ class _Nft:
         raise Failure(RESTLESS)
 
     def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
-        """The handles of the rules to remove; None if one of them is not certain."""
+        """Return the handles of the rules to remove; None if one of them is not certain."""
         current = self._lasting(look.before)
         doomed = []
         for place, texts in to_remove.items():
@@ -215,7 +215,7 @@ class _Nft:
         return doomed
 
     def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
-        """Tries again if another program has changed the chains between the listing and the tool's transaction.
+        """Try again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
         the other program has added it as well. A program that writes all the while would defeat each attempt: after ORDERLY of
@@ -249,7 +249,7 @@ class _Legacy:
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
 
     def read(self) -> dict[Place, tuple[ListedRule, ...]]:
-        """Reads only tables with rules: listing another would load its module, or hook it into the path of bridged frames."""
+        """Read only tables with rules: listing another would load its module, or hook it into the path of bridged frames."""
         # net/bridge/netfilter/ebtables.c, do_replace_finish(): with its first rule a table takes a reference on its module.
         used = [table for table in TABLES if kernel.is_used(f"ebtable_{table}")]
         if used and process.find("ebtables-legacy") is None:
@@ -313,7 +313,7 @@ class _Legacy:
                     raise Uncertain(str(failure)) from failure  # earlier tables are edited already
 
     def _replace(self, table: str, edits: t.Callable[[str, Chains], list[str]]) -> None:
-        """Edits a table, and tries again if a program that does not take the lock has changed it meanwhile.
+        """Edit a table; try again if a program that does not take the lock has changed it meanwhile.
 
         The tool takes some milliseconds to fetch, edit and replace the table. The kernel refuses the new table if the number
         of rules has changed since. A change by another program that leaves the number as it is gets lost.
@@ -332,7 +332,7 @@ class _Legacy:
 
 @contextlib.contextmanager
 def _lock() -> t.Iterator[None]:
-    """Holds the lock of ``ebtables-legacy --concurrent``. Without the lock's folder no program can take it."""
+    """Hold the lock of ``ebtables-legacy --concurrent``. Without the lock's folder no program can take it."""
     if not os.path.isdir(os.path.dirname(LOCK)):
         yield
         return
@@ -367,7 +367,7 @@ def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
 
 
 def _texts(chains: Chains) -> dict[Place, list[str]]:
-    """Without counters, which packets change."""
+    """Return the texts of rules without counters, which packets change."""
     return {place: [rule.text for rule in rules] for place, rules in chains.items()}
 
 
@@ -376,7 +376,7 @@ def _merged(now: Chains, removed: t.Iterable[RemovedRules]) -> dict[Place, Merge
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
-    """Lines that insert the added rules, by table. Each position counts the rules that earlier lines insert."""
+    """Return the lines that insert the added rules, by table. Each position counts the rules that earlier lines insert."""
     lines: dict[str, list[str]] = {}
     for place, merge in merges.items():
         for position in merge.added:
@@ -389,7 +389,7 @@ def _script(lines: t.Mapping[str, t.Sequence[str]]) -> str:
 
 
 def _restore(run: process.Runner, program: str, script: str) -> process.Completed:
-    """program: its name, followed by its package for the operator."""
+    """Restore a table from a script. program: its name, followed by its package for the operator."""
     tool = process.find(program.split()[0])
     if tool is None:
         raise Failure(f"{program} is not installed")
