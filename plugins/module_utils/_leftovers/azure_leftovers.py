@@ -133,7 +133,7 @@ class Facts(t.NamedTuple):
     former: tuple[Rule, ...] = ()
 
     def in_use(self, owner: str) -> str:
-        """Why the objects of an owner may be in use; empty if they are not in use."""
+        """Return why the objects of an owner may be in use; empty if they are not in use."""
         if self.served:
             return f"azure-vnet still serves the pod at {self.served}"
         if self.is_configured:
@@ -142,12 +142,13 @@ class Facts(t.NamedTuple):
 
 
 def find(facts: Facts) -> list[Leftover]:
-    """The leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all else."""
+    """Return the leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all
+    else."""
     return [*_of_iptables(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_others(facts)]
 
 
 def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) -> list[tuple[str, str]]:
-    """Addresses of the bridge that are the gateway of azure-vnet's IPv6 pods, each with the pods' subnet.
+    """Return the addresses of the bridge that are the gateway of azure-vnet's IPv6 pods, each with the pods' subnet.
 
     azure-vnet gives the bridge the first address of the subnet in its mode ipv6nat. subnets: from its state file. rules: of
     iptables; one of azure-vnet's names the subnet as well.
@@ -162,7 +163,7 @@ def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) 
 
 
 def may_be_gateway(address: str) -> bool:
-    """Whether an address with its length is the first of an IPv6 subnet."""
+    """Return whether an address with its length is the first of an IPv6 subnet."""
     return ":" in address and ipaddress.ip_interface(address) == ipaddress.ip_interface(_first_host(address))
 
 
@@ -172,13 +173,13 @@ def _first_host(subnet: str) -> str:
 
 
 def is_own(rule: Rule) -> bool:
-    """Whether a rule has a shape that no other program than azure-vnet and azure-cns is known to add."""
+    """Return whether a rule has a shape that no other program than azure-vnet and azure-cns is known to add."""
     shape, slots = _shape_of(rule)
     return shape is not None and shape.is_only_theirs and slots.get("nat", NAT_BRIDGE_SUBNET) == NAT_BRIDGE_SUBNET
 
 
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
-    """The shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
+    """Return the shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
     candidates = _shapes_in(rule.table.family, rule.table.name, rule.chain)
     values = iptables.meaning(rule.text) if candidates else {}
     for shape, options in candidates:
@@ -259,7 +260,8 @@ def _nat_subnets(facts: Facts) -> set[str]:
 
 
 def _is_of_pods(facts: Facts, subnet: str) -> bool:
-    """Whether the subnet is that of azure-vnet's pods, by a state file, a rule that was removed, or the bridge's gateway."""
+    """Return whether the subnet is that of azure-vnet's pods, by a state file, a rule that was removed, or the bridge's
+    gateway."""
     addresses = facts.bridge.addresses if facts.bridge else ()
     return subnet in facts.subnets or subnet in _translated(facts.former) or _first_host(subnet) in addresses
 
@@ -269,7 +271,7 @@ def _has_ipv6_nat(facts: Facts) -> bool:
 
 
 def _translated(rules: t.Iterable[Rule]) -> set[str]:
-    """The subnets of pods whose IPv6 addresses the rules translate."""
+    """Return the subnets of pods whose IPv6 addresses the rules translate."""
     return {slots["pods6"] for rule in rules for slots in (_shape_of(rule)[1],) if "pods6" in slots}
 
 

@@ -47,14 +47,17 @@ class Cns(t.NamedTuple):
 
 
 def live_pods(interfaces: t.Sequence[Interface]) -> list[LivePod]:
-    """azure-vnet's pods, by the name of their links. interfaces: those of all network namespaces."""
+    """Return azure-vnet's pods, by the name of their links. interfaces: those of all network namespaces."""
     return sorted(
         LivePod(interface.link, tuple(sorted(end.addresses)) if end else ()) for interface, end in pod_links(interfaces).items()
     )
 
 
 def configuration_of(arguments: t.Sequence[str], environment: t.Mapping[str, str], executable: str) -> str:
-    """The path of the configuration that an azure-cns with these arguments reads. arguments: without the program's name."""
+    """Return the path of the configuration that an azure-cns with these arguments reads.
+
+    arguments: without the program's name.
+    """
     for number, word in enumerate(arguments):
         name, equals, value = word.lstrip("-").partition("=")
         if word.startswith("-") and name in _CNS_OPTIONS:
@@ -63,7 +66,7 @@ def configuration_of(arguments: t.Sequence[str], environment: t.Mapping[str, str
 
 
 def manages_state(text: str) -> bool | None:
-    """ManageEndpointState in the text of azure-cns's configuration, false by default; None if the text is unreadable.
+    """Return ManageEndpointState in the text of azure-cns's configuration, false by default; None if the text is unreadable.
 
     Go reads a key in upper or lower case.
     """

@@ -28,7 +28,7 @@ class Node(t.NamedTuple):
         return f"machine-id {self.machine or 'none'}, MACs {', '.join(self.macs) or 'none'}"
 
     def is_same(self, other: Node) -> bool:
-        """Whether the two are the same node, which may have gained and lost network interfaces meanwhile."""
+        """Return whether the two are the same node, which may have gained and lost network interfaces meanwhile."""
         return self.machine == other.machine and bool(set(self.macs) & set(other.macs))
 
 
@@ -50,10 +50,10 @@ class Codec(t.Protocol):
         """A constant of the file."""
 
     def to_text(self, kept: Backup) -> str:
-        """The text of a backup file."""
+        """Return the text of a backup file."""
 
     def from_text(self, text: str) -> Backup:
-        """Raises Damaged."""
+        """Raise Damaged."""
 
 
 class Damaged(ValueError):
@@ -61,13 +61,13 @@ class Damaged(ValueError):
 
 
 def written(made_by: str, version: int, kept: Backup, packed: t.Callable[[t.Any], dict[str, t.Any]]) -> str:
-    """The text of a kind of backup. packed: a run as plain data."""
+    """Return the text of a kind of backup. packed: a run as plain data."""
     runs = [packed(run) for run in kept.runs]
     return json.dumps({"made_by": made_by, "version": version, "node": kept.node._asdict(), "runs": runs}, indent=1) + "\n"
 
 
 def parsed(text: str, version: int, unpacked: t.Callable[[t.Any], t.Any]) -> Backup:
-    """Parses the text of a kind of backup. unpacked: makes a run of plain data, or raises. Raises Damaged."""
+    """Parse the text of a kind of backup. unpacked: makes a run of plain data, or raises. Raises Damaged."""
     try:
         content = exactly(dict, json.loads(text))
         if content["version"] != version:
@@ -86,18 +86,18 @@ def _node(entry: dict[str, t.Any]) -> Node:
 
 
 def keys(entry: object, *names: str) -> None:
-    """Raises Damaged if a dictionary has other keys than these."""
+    """Raise Damaged if a dictionary has other keys than these."""
     if set(exactly(dict, entry)) != set(names):
         raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, entry))} were found")  # type: ignore[call-overload]
 
 
 def number(value: object, maximum: int, minimum: int = 0) -> int:
-    """A number. Raises Unfit, or Unreadable."""
+    """Parse a number. Raises Unfit, or Unreadable."""
     return fields.number(exactly(int, value), minimum, maximum)
 
 
 def mac(value: object) -> str:
-    """A MAC. Raises Damaged."""
+    """Parse a MAC. Raises Damaged."""
     if not MAC.fullmatch(exactly(str, value)):
         raise Damaged(f"{value!r} is not a MAC")
     return str(value)

@@ -52,7 +52,7 @@ class BackupFile:
         self._parent = os.path.dirname(self._folder)
 
     def observe(self) -> ObservedBackup:
-        """Raises Refusal if the path holds anything but a valid backup of this node."""
+        """Raise Refusal if the path holds anything but a valid backup of this node."""
         backup = self._read()
         node, runs = backup or (None, ())
         here = self._node()
@@ -64,7 +64,7 @@ class BackupFile:
         return ObservedBackup(here, node, runs, self._file("").observe(), self._backend.is_folder(self._parent))
 
     def _node(self) -> Node:
-        """This node, with the MACs of all its links."""
+        """Return this node, with the MACs of all its links."""
         file = self._backend.read(MACHINE_ID)
         machine = file.text.strip() if isinstance(file, files.Content) else ""
         return Node(machine, tuple(sorted({interface.mac for interface in interfaces_backend.of_this_namespace()})))
@@ -87,7 +87,7 @@ class BackupFile:
             ) from damaged
 
     def steps(self, observed: ObservedBackup, runs: backup.Runs, node: Node | None = None) -> tuple[Step, ...]:
-        """node: for a backup that does not exist yet."""
+        """Return the steps that write or remove the backup. node: for a backup that does not exist yet."""
         if runs and runs == observed.runs:
             return ()  # without runs, folders of a killed run may remain
         text = self._codec.to_text(Backup(observed.node or node or observed.here, runs)) if runs else ""
@@ -121,14 +121,14 @@ class Backups(t.NamedTuple):
     links: BackupFile
 
     def look(self, run: process.Runner) -> Look:
-        """Reads the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
+        """Read the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
         troubles: list[str] = []
         survey = facts_backend.survey(run)
         facts = facts_backend.of_azure(run, troubles.append, survey, self.former(), is_strict=True)
         return Look(facts, tuple(troubles))
 
     def former(self) -> Former:
-        """The objects that earlier runs removed. Raises Refusal if a backup is invalid or another node's."""
+        """Return the objects that earlier runs removed. Raises Refusal if a backup is invalid or another node's."""
         frames, iptables, links = (file.observe().runs for file in self)
         rules = tuple(
             Rule(table.table, removed.place.chain, removed.rules[number].text)
@@ -142,7 +142,7 @@ class Backups(t.NamedTuple):
 
 
 def backups(backend: Files, path: str) -> Backups:
-    """path: the common beginning of the paths of the three files."""
+    """Return the three backups of ebtables_cleanup. path: the common beginning of the paths of the three files."""
     return Backups(
         BackupFile(backend, f"{path}.json", ebtables_backup),
         BackupFile(backend, f"{path}-iptables.json", iptables_backup),

@@ -25,7 +25,7 @@ POD = re.compile(rf"{judge.HOST_LINK.pattern}|veth.*")
 
 
 def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collection[str] = ()) -> Link | None:
-    """The bridge with this name or, without a name, azure-vnet's; None if there is none.
+    """Return the bridge with this name or, without a name, azure-vnet's; None if there is none.
 
     configured: the names that CNI configurations give azure-vnet's bridge. Raises Invalid if the name is that of a link that
         is not a bridge, or if azure-vnet has several bridges.
@@ -64,7 +64,8 @@ class Dissolution(t.NamedTuple):
 
 
 def settings_of(link: str) -> list[str]:
-    """Keys below /proc/sys that undo restores: azure-vnet sets some of its bridges', and an operator may have set others."""
+    """Return the keys below /proc/sys that undo restores: azure-vnet sets some of its bridges', and an operator may have set
+    others."""
     return [
         *(f"net/ipv6/conf/{link}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")),
         *(f"net/ipv4/conf/{link}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")),
@@ -72,7 +73,7 @@ def settings_of(link: str) -> list[str]:
 
 
 def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str] = ()) -> Link | None:
-    """The link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
+    """Return the link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
 
     name: of the link; None to find it. left: as for dissolution(). Raises Refusal if other links are in the bridge, and
         Invalid if the name is unknown or no single link can be chosen.
@@ -100,7 +101,10 @@ def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str]
 
 
 def _keys(scene: Scene, link: Link) -> set[t.Any]:
-    """Keys of the link's addresses. A link that a killed run took out of the bridge already has all of the bridge's."""
+    """Return the keys of the link's addresses.
+
+    A link that a killed run took out of the bridge already has all of the bridge's.
+    """
     return {address.key for address in scene.addresses if address.link == link.number}
 
 
@@ -109,7 +113,7 @@ def _addresses(scene: Scene, link: Link) -> list[Address]:
 
 
 def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection[str] = ()) -> Dissolution:
-    """Plans the messages; pure. Raises Refusal if a route of the bridge cannot be moved.
+    """Plan the messages; pure. Raises Refusal if a route of the bridge cannot be moved.
 
     left: addresses with their lengths that end with the bridge, because they served azure-vnet's pods.
     """
@@ -155,7 +159,7 @@ def _prefix(address: Address) -> Prefix:
 def _arriving(
     scene: Scene, bridge: Link, nic: Link, addresses: t.Sequence[Address], routes: t.Sequence[Route]
 ) -> t.Iterator[Message]:
-    """Adds the addresses, neighbours and routes that the network interface does not have yet.
+    """Add the addresses, neighbours and routes that the network interface does not have yet.
 
     IPv6 addresses are added without duplicate address detection, which would find the bridge's. Learned neighbours are copied,
     because a port learns none: the answers go to the bridge. Routes are appended, so that the kernel keeps using the bridge's.
@@ -181,14 +185,16 @@ def _arriving(
 
 
 def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
-    """Whether a killed run has added the IPv6 route: the kernel lists it as one more hop of the bridge's route."""
+    """Return whether a killed run has added the IPv6 route: the kernel lists it as one more hop of the bridge's route."""
     moved = {(nic.number, via) for index, via in route.hops if index == bridge.number}
     return route.family == IPV6 and moved <= {*route.hops}
 
 
 def _in_order(addresses: t.Sequence[Address]) -> list[Address]:
-    """Addresses in the order in which they were added. The kernel lists the newest IPv6 address of a scope first, and the newest
-    IPv4 address last."""
+    """Return addresses in the order in which they were added.
+
+    The kernel lists the newest IPv6 address of a scope first, and the newest IPv4 address last.
+    """
     newest_first = [address for address in addresses if address.family == IPV6]
     return [address for address in addresses if address.family != IPV6] + newest_first[::-1]
 

@@ -28,7 +28,7 @@ NETWORK_FILES = (
 
 
 def bridge_users(find_bridge: t.Callable[[], Link | None], rules: Netlink, reader: files.Files) -> t.Iterable[str]:
-    """Warns of files from which the next boot creates the bridge again, and of policy rules and BPF programs that use it.
+    """Warn of files from which the next boot creates the bridge again, and of policy rules and BPF programs that use it.
 
     azure-vnet creates its bridge at run time only. A boot without azure-vnet gives the network interface its address as on
     any other node.

@@ -34,7 +34,7 @@ class ObservedBridge(t.NamedTuple):
 
     @property
     def desired_dns(self) -> Dns:
-        """The bridge's DNS, followed by the network interface's own."""
+        """Return the bridge's DNS, followed by the network interface's own."""
         pairs = zip(self.bridge_dns, self.nic_dns)
         return Dns(*(tuple(dict.fromkeys((*of_bridge, *of_nic))) for of_bridge, of_nic in pairs))
 
@@ -70,7 +70,7 @@ class DissolvedBridge:
         self._gateways = gateways
 
     def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
-        """The bridge to remove; None if there is none. links: where to look, by default the node's current links."""
+        """Return the bridge to remove; None if there is none. links: where to look, by default the node's current links."""
         configured = {file.content.bridge for file in cni_backend.configurations().values()} - {""}
         return bridges.bridge_of(self._backend.links() if links is None else links, self._bridge, configured)
 
@@ -105,7 +105,7 @@ class DissolvedBridge:
         return Plan(tuple(self._steps(observed, dissolution)), before_text, after_text, _report(observed))
 
     def _steps(self, observed: ObservedBridge, dissolution: Dissolution) -> t.Iterator[Step]:
-        """The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""
+        """Yield the steps. The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""
         bridge = dissolution.bridge.name
         if dissolution.nic is None:
             yield _step(f"remove {bridge}", dissolution.removal)
@@ -137,7 +137,7 @@ class DissolvedBridge:
 
 
 def _report(observed: ObservedBridge) -> dict[str, t.Any]:
-    """The module's result."""
+    """Return the module's result."""
     dissolution = observed.dissolution
     return {
         "bridge": dissolution.bridge.name if dissolution else "",

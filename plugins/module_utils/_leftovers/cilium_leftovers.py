@@ -34,7 +34,10 @@ def of_cilium(
     links: t.Iterable[str],
     programs: t.Iterable[tuple[str, str]],
 ) -> list[Leftover]:
-    """Cilium's leftovers, in an order in which the commands can be run. programs: link and name of each BPF program of Cilium."""
+    """Return Cilium's leftovers, in an order in which the commands can be run.
+
+    programs: link and name of each BPF program of Cilium.
+    """
 
     def is_within(rule: Rule) -> bool:
         return bool(CHAINS.fullmatch(rule.chain))
@@ -53,7 +56,10 @@ def of_cilium(
 
 
 def of_kube_proxy(chains: t.Mapping[str, t.Sequence[str]]) -> list[Leftover]:
-    """One leftover for each place, which may have thousands of chains. chains: names by place; see cni.kube_proxy_chains()."""
+    """Return one leftover for each place, which may have thousands of chains.
+
+    chains: names by place; see cni.kube_proxy_chains().
+    """
     return [
         Leftover(CHAIN, place, _counted(names), KUBE_PROXY, NO_PROXY, False, "kube-proxy --cleanup")
         for place, names in chains.items()

@@ -12,7 +12,7 @@ from .._core.errors import Invalid
 
 
 def backup(value: str, is_written: bool) -> str:
-    """The folder of the backup. Raises Invalid.
+    """Check the folder of the backup. Raises Invalid.
 
     is_written: False for the state that restores: an earlier version may have kept a backup where none may be written now.
     """
@@ -23,7 +23,7 @@ def backup(value: str, is_written: bool) -> str:
 
 
 def address(number: int, value: str) -> fields.Prefix:
-    """An entry of the option ``addresses``. Raises Invalid."""
+    """Parse an entry of the option ``addresses``. Raises Invalid."""
     try:
         prefix = fields.prefix(value)[1]
     except fields.Unfit:

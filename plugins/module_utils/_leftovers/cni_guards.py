@@ -14,7 +14,7 @@ from .._core.errors import Refusal
 
 
 def another_cni() -> t.Iterable[str]:
-    """Refuses if azure-vnet would set up the next pod."""
+    """Refuse if azure-vnet would set up the next pod."""
     active = [(path, file.content) for path, file in cni_backend.configurations().items() if not file.is_inert]
     if active and active[0][1].is_there:
         raise Refusal(
@@ -26,7 +26,7 @@ def another_cni() -> t.Iterable[str]:
 
 
 def no_monitor() -> t.Iterable[str]:
-    """Refuses if a monitor restores azure-vnet's rules from its state file.
+    """Refuse if a monitor restores azure-vnet's rules from its state file.
 
     azure-cnimonitor restores missing rules every ten seconds. Without the state file it deletes every rule, those of live pods
     included (network/monitor_linux.go, AddStateRulesToMap).

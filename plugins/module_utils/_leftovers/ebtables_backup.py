@@ -63,17 +63,20 @@ class Run(t.NamedTuple):
 
 
 def to_text(kept: Backup) -> str:
-    """The text of a backup file."""
+    """Return the text of a backup file."""
     return backup.written(MADE_BY, VERSION, kept, _packed)
 
 
 def from_text(text: str) -> Backup:
-    """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
+    """Parse the text of a backup file, and accept only what a run may have removed. Raises Damaged."""
     return backup.parsed(text, VERSION, _unpacked)
 
 
 def _packed(run: Run) -> dict[str, t.Any]:
-    """Each chain keeps all its rules; ``removed`` maps the positions of the removed ones to their counters."""
+    """Return a run as plain data.
+
+    Each chain keeps all its rules; ``removed`` maps the positions of the removed ones to their counters.
+    """
     return {
         "chains": [
             {

@@ -102,7 +102,7 @@ class Findings(t.NamedTuple):
 
 
 def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, traces: t.Sequence[str] = ()) -> ObservedLeftovers:
-    """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
+    """Read the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
 
     traces: known objects that only azure-vnet creates.
     """
@@ -140,7 +140,8 @@ def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, t
 
 
 def _to_move(configured: t.Mapping[str, cni_backend.ConfigurationFile]) -> list[str]:
-    """Configurations by which a runtime would start azure-vnet, and the one with azure-vnet's file name, whatever it contains."""
+    """Return the configurations by which a runtime would start azure-vnet, and the one with azure-vnet's file name, whatever
+    it contains."""
     return [path for path, file in configured.items() if not file.is_inert and (file.content.is_there or path == CONFIGURATION)]
 
 
@@ -153,7 +154,7 @@ def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[s
 
 
 def _with_links(evidence: Evidence) -> Evidence:
-    """The evidence with the interfaces, azure-vnet's bridges among them, and the links in these bridges."""
+    """Return the evidence with the interfaces, azure-vnet's bridges among them, and the links in these bridges."""
     links = interfaces_backend.read()
     named = {configuration.bridge for configuration in evidence.configurations if configuration.is_there}.union(
         *(state.bridges for state in evidence.states)
@@ -227,7 +228,10 @@ class AzureVnetLeftovers:
                     yield route, protocol
 
     def _steps(self, observed: ObservedLeftovers, run: Run, node: Node) -> t.Iterator[Step]:
-        """The backup is written before anything is removed. The files go first: azure-vnet would restore rules from them."""
+        """Yield the steps. The backup is written before anything is removed.
+
+        The files go first: azure-vnet would restore rules from them.
+        """
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         yield from self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
@@ -251,7 +255,7 @@ class AzureVnetLeftovers:
 
 
 def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
-    """Path -> why azure-vnet's file stays where it is.
+    """Map each of azure-vnet's files that stays where it is to the reason.
 
     azure-vnet needs the state file and the configuration to delete its pods. An azure-cns that does not record the addresses in
     use itself reads them from the state file; its DaemonSet mounts that file, and kubelet creates an empty file for the mount.
@@ -267,7 +271,7 @@ def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
 def netlink_changes(
     verb: str, neighbours: t.Sequence[Neighbour], routes: t.Sequence[tuple[Route, int]]
 ) -> t.Iterator[tuple[str, int, tuple[Change, ...]]]:
-    """Summary, protocol and changes of each batch: first the neighbours, then the routes of each protocol."""
+    """Yield the summary, protocol and changes of each batch: first the neighbours, then the routes of each protocol."""
     if neighbours:
         yield f"{len(neighbours)} neighbours", 0, tuple(Change(verb, neighbour) for neighbour in neighbours)
     for protocol in sorted({protocol for _route, protocol in routes}):
@@ -276,7 +280,7 @@ def netlink_changes(
 
 
 def _former(run: Run) -> t.Iterator[tuple[str, str]]:
-    """Address and MAC of each pod whose rules the run removed."""
+    """Yield the address and MAC of each pod whose rules the run removed."""
     for removed in run.removed:
         for number in removed.gone:
             shape = shape_of(removed.place, removed.rules[number])
@@ -350,7 +354,7 @@ class RestoredLeftovers:
         return ObservedRestoration(node, states, frozenset(self._backends.links.links().values()), kept)
 
     def plan(self, observed: ObservedRestoration) -> Plan:
-        """Raises Refusal if it is unknown which addresses live pods have."""
+        """Raise Refusal if it is unknown which addresses live pods have."""
         if observed.node is None:
             return Plan(self._backup.steps(observed.backup, ()), report=Back())
         hidden = observed.node.evidence.hidden
@@ -383,7 +387,8 @@ class RestoredLeftovers:
 
 
 def _of_this_boot(node: ObservedLeftovers) -> list[Run]:
-    """The backup's runs, newest first, without the objects that a boot has removed: rules, neighbours, routes, files in /run."""
+    """Return the backup's runs, newest first, without the objects that a boot has removed: rules, neighbours, routes, files in
+    /run."""
     runs = [
         run if run.boot == node.boot else Run(files=tuple(file for file in run.files if file.outlives_boots), boot=run.boot)
         for run in node.backup.runs
@@ -425,8 +430,10 @@ def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
 
 
 def _files(runs: t.Sequence[Run], current: t.Mapping[str, files.State | None]) -> tuple[list[File], list[File]]:
-    """The moved files to restore, and those in whose place something else is. Of a file that several runs moved, the oldest run's
-    content counts."""
+    """Return the moved files to restore, and those in whose place something else is.
+
+    Of a file that several runs moved, the oldest run's content counts.
+    """
     moved = list({file.path: file for run in runs for file in run.files}.values())
     contents = [files.Content(file.text, file.mode, file.owner) for file in moved]
     return moved, [file for file, content in zip(moved, contents) if current[file.path] not in (None, content)]

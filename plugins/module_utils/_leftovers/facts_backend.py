@@ -48,7 +48,7 @@ class Survey(t.NamedTuple):
 
     @property
     def plugins(self) -> list[t.Sequence[str]]:
-        """Types of the plugins in each configuration that a container runtime reads."""
+        """Return the types of the plugins in each configuration that a container runtime reads."""
         return [file.plugins for file in self.configurations.values() if not file.is_inert]
 
 
@@ -67,7 +67,7 @@ NOTHING = Former()
 
 
 def survey(run: process.Runner) -> Survey:
-    """Reads the facts by which leftovers are found. run: starts programs."""
+    """Read the facts by which leftovers are found. run: starts programs."""
     configurations = cni_backend.configurations()
     links = LinkMessages().links()
     named = {file.content.bridge for file in configurations.values()} - {""}
@@ -81,7 +81,7 @@ def survey(run: process.Runner) -> Survey:
 
 
 def read(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
-    """The leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
+    """Return the leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
     facts = of_azure(run, warn, survey)
     return [*(azure_leftovers.find(facts) if facts else ()), *_of_cilium(run, warn, survey)]
 
@@ -89,7 +89,9 @@ def read(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> 
 def of_azure(
     run: process.Runner, warn: t.Callable[[str], None], survey: Survey, former: Former = NOTHING, is_strict: bool = False
 ) -> Facts | None:
-    """The facts about leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
+    """Return the facts about leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs.
+
+    For run and warn see read().
 
     is_strict: whether a table that cannot be read raises Failure.
     """
@@ -159,7 +161,7 @@ def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tup
 
 
 def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, scene: Scene) -> frozenset[str]:
-    """Addresses of azure-vnet's bridge, with their lengths, that are the gateway of its IPv6 pods.
+    """Return the addresses of azure-vnet's bridge, with their lengths, that are the gateway of its IPv6 pods.
 
     Starts a program only if an address of the bridge has the form of a gateway. warn: gets a sentence if the rules were not read.
     """
@@ -194,7 +196,7 @@ def _nat_bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterabl
 
 
 def _states() -> list[state_file.State]:
-    """azure-vnet's state file, if there is one."""
+    """Return azure-vnet's state file, if there is one."""
     try:
         return [state_file.state_from(files.text(state_file.STATE_FILE))]
     except OSError:
@@ -213,7 +215,7 @@ def _namespaces() -> list[str]:
 
 
 def azure_cns() -> Cns | None:
-    """The azure-cns that runs in this network namespace; None if there is none."""
+    """Return the azure-cns that runs in this network namespace; None if there is none."""
     for pid in processes.in_this_network((CNS,)):
         environment = dict(pair.partition("=")[::2] for pair in files.text_or_empty(f"/proc/{pid}/environ").split("\0"))
         arguments = files.text_or_empty(f"/proc/{pid}/cmdline").split("\0")[1:]
@@ -224,7 +226,7 @@ def azure_cns() -> Cns | None:
 
 
 def _executable(pid: str) -> str:
-    """The path of the program, in the root of its process."""
+    """Return the path of the program, in the root of its process."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
     except OSError:

@@ -31,19 +31,19 @@ class Run(t.NamedTuple):
 
 
 def to_text(kept: Backup) -> str:
-    """The text of a backup file."""
+    """Return the text of a backup file."""
     return backup.written(
         MADE_BY, VERSION, kept, lambda run: {"boot": run.boot, "tables": [_packed(table) for table in run.taken]}
     )
 
 
 def from_text(text: str) -> Backup:
-    """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
+    """Parse the text of a backup file, and accept only what a run may have removed. Raises Damaged."""
     return backup.parsed(text, VERSION, _run)
 
 
 def _packed(table: TableRemoval) -> dict[str, t.Any]:
-    """Each chain keeps all its rules; ``removed`` has the positions of the removed ones."""
+    """Return a table as plain data. Each chain keeps all its rules; ``removed`` has the positions of the removed ones."""
     rules = [
         {"chain": chain.place.chain, "rules": [rule.text for rule in chain.rules], "removed": sorted(chain.gone)}
         for chain in table.rules

@@ -140,13 +140,13 @@ def _back(observed: ObservedIptablesRestoration) -> Back:
 
 
 def _missing(runs: t.Iterable[Run], table: Table, now: iptables.Chains) -> tuple[str, ...]:
-    """The removed chains of a table that do not exist."""
+    """Return the removed chains of a table that do not exist."""
     names = [name for run in runs for removal in run.taken if removal.table == table for name in removal.chains]
     return tuple(name for name in dict.fromkeys(names) if name not in now)
 
 
 def _obstacle(place: Place, text: str, there: t.Collection[Place], addresses: t.Collection[str]) -> str:
-    """Why a rule is not restored; empty if it is restored. there: the chains that exist, or are restored."""
+    """Return why a rule is not restored; empty if it is restored. there: the chains that exist, or are restored."""
     source, jump = iptables.meaning(text).get("--to-source", ""), place._replace(chain=iptables.target(text))
     missing = [
         target for target in (place, jump) if target not in there and (target is place or cni.AZURE_CHAIN.fullmatch(target.chain))
@@ -164,7 +164,7 @@ def _left(run: Run, barred: t.Mapping[RemovedRules, frozenset[int]]) -> t.Iterat
 
 
 def reported(back: Back) -> list[dict[str, str]]:
-    """The restored objects, as the module returns them."""
+    """Return the restored objects, as the module returns them."""
     return [
         *({"kind": CHAIN, "place": str(removal.table), "text": chain} for removal in back.taken for chain in removal.chains),
         *(

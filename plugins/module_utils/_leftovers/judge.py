@@ -107,7 +107,7 @@ _SHAPES = _by_keys()
 
 
 def shape_of(place: Place, rule: ListedRule) -> Shape | None:
-    """The shape of a rule; None if azure-vnet writes no such rule."""
+    """Return the shape of a rule; None if azure-vnet writes no such rule."""
     return _shape_of(place.table, place.chain, rule.text)
 
 
@@ -123,7 +123,7 @@ def _shape_of(table: str, chain: str, text: str) -> Shape | None:
 
 
 def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
-    """None if the address is a subnet, or the MAC is not a MAC address."""
+    """Return the shape that the values give; None if the address is a subnet, or the MAC is not a MAC address."""
     if "address" in slots:
         try:
             address, length = ebtables.prefix(slots["address"])
@@ -138,7 +138,7 @@ def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
 
 
 def has_shapes(chains: Chains) -> bool:
-    """Whether any of the rules looks like one of azure-vnet's."""
+    """Return whether any of the rules looks like one of azure-vnet's."""
     return any(shape_of(place, rule) for place, rules in chains.items() for rule in rules)
 
 
@@ -146,7 +146,8 @@ def has_shapes(chains: Chains) -> bool:
 
 
 def pod_links(interfaces: t.Sequence[Interface]) -> dict[Interface, Interface | None]:
-    """The node's end of the link of each live pod of azure-vnet -> the pod's end, None if it is not among the interfaces."""
+    """Return the node's end of the link of each live pod of azure-vnet -> the pod's end, None if it is not among the
+    interfaces."""
     ends = {(interface.peer, interface.number): interface for interface in interfaces if interface.namespace}
     of_node = (interface for interface in interfaces if not interface.namespace and HOST_LINK.fullmatch(interface.link))
     return {interface: ends.get((interface.number, interface.peer)) for interface in of_node}
@@ -178,7 +179,7 @@ class Evidence(t.NamedTuple):
 
     @property
     def has_trace(self) -> bool:
-        """Whether azure-vnet has ever been on the node. If not, rules of its shapes belong to other programs."""
+        """Return whether azure-vnet has ever been on the node. If not, rules of its shapes belong to other programs."""
         return (
             bool(self.states or self.former or self.traces or self.bridges or self.pod_links)
             or any(configuration.is_there for configuration in self.configurations)
@@ -191,7 +192,7 @@ class Evidence(t.NamedTuple):
 
     @property
     def hidden(self) -> str:
-        """Why interfaces of pods may be missing, as a sentence; empty if the interfaces include those of all pods.
+        """Return why interfaces of pods may be missing, as a sentence; empty if the interfaces include those of all pods.
 
         All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
         A container that sees the node's network but not its processes misses namespaces without noticing it.
@@ -242,7 +243,7 @@ class Judge:
         self._pods = self._judge_pods()
 
     def _known_nics(self) -> dict[str, set[str]]:
-        """Network interfaces that azure-vnet put into its bridge: name -> current and former MACs."""
+        """Map the network interfaces that azure-vnet put into its bridge to their current and former MACs."""
         written = [nic for state in self._evidence.states for nic in state.nics]
         ports = [name for name in self._evidence.ports if not HOST_LINK.fullmatch(name) and not name.startswith("veth")]
         nics: dict[str, set[str]] = {}
@@ -252,8 +253,8 @@ class Judge:
         return nics
 
     def _foreign_links(self) -> dict[str, str]:
-        """Address -> link, for addresses that the node reaches by a link that azure-vnet neither created nor put into its
-        bridge."""
+        """Map addresses to links, for addresses that the node reaches by a link that azure-vnet neither created nor put into
+        its bridge."""
         evidence = self._evidence
         azure = {*evidence.bridges, *evidence.ports, *self._nics, "lo"}
         link_to = {
@@ -266,7 +267,7 @@ class Judge:
         return {address: link for address, link in link_to.items() if not HOST_LINK.fullmatch(link)}
 
     def _right_neighbours(self) -> dict[tuple[str, str], str]:
-        """Address and MAC -> link, for neighbours on links that azure-vnet neither created nor put into its bridge."""
+        """Map address and MAC to links, for neighbours on links that azure-vnet neither created nor put into its bridge."""
         azure = self._evidence.bridges | self._evidence.ports
         right = (neighbour for neighbour in self._evidence.neighbours if neighbour.mac and neighbour.link not in azure)
         return {
@@ -277,8 +278,8 @@ class Judge:
         return neighbour.is_permanent and neighbour.link in self._evidence.bridges
 
     def _judge_pods(self) -> dict[str, list[str]]:
-        """Addresses of azure-vnet's pods by verdict, and their links in a bridge as kept: these pods need the rules for the
-        node."""
+        """Return the addresses of azure-vnet's pods by verdict, and their links in a bridge as kept: these pods need the rules
+        for the node."""
         by_verdict: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
         shapes = (shape for shape in self._shapes.values() if shape.kind in POD_KINDS and not self._is_nodes_own(shape))
         pairs = {(shape.address, shape.mac) for shape in shapes}
@@ -293,7 +294,7 @@ class Judge:
         return by_verdict
 
     def rule(self, place: Place, rule: ListedRule) -> LeftoverVerdict | None:
-        """The verdict on a rule; None if azure-vnet writes no such rule, or was never on the node."""
+        """Return the verdict on a rule; None if azure-vnet writes no such rule, or was never on the node."""
         shape = self._shapes.get((place, rule.text))
         if shape is None:
             return None
@@ -302,11 +303,11 @@ class Judge:
         return self._node(shape)
 
     def neighbour(self, neighbour: Neighbour) -> LeftoverVerdict:
-        """The verdict on a neighbour on one of azure-vnet's bridges."""
+        """Return the verdict on a neighbour on one of azure-vnet's bridges."""
         return self._address(neighbour.address, self._macs(neighbour.address, neighbour.mac), self._pairs)
 
     def route(self, address: str, link: str) -> LeftoverVerdict:
-        """The verdict on a route to one address by a link of azure-vnet's."""
+        """Return the verdict on a route to one address by a link of azure-vnet's."""
         macs = self._macs(address, "")
         if HOST_LINK.fullmatch(link) and address in self._owners and address not in self._foreign:
             return LeftoverVerdict(KEEP, f"{self._owners[address][0]} has the address")
@@ -314,13 +315,14 @@ class Judge:
 
     @property
     def macs(self) -> tuple[str, ...]:
-        """The MACs of azure-vnet's network interfaces on the node; if none is known, those of all links with an address."""
+        """Return the MACs of azure-vnet's network interfaces on the node; if none is known, those of all links with an
+        address."""
         of_node = {interface.mac for interface in self._node_links.values()}
         addressed = {interface.mac for interface in self._node_links.values() if interface.addresses}
         return tuple(sorted(self._macs_of_nics & of_node or addressed or of_node))
 
     def obstacle(self, place: Place, rule: ListedRule) -> str:
-        """Why a removed rule must not be restored; empty if it may be restored."""
+        """Return why a removed rule must not be restored; empty if it may be restored."""
         shape = shape_of(place, rule)
         if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
             return self.obstacle_to(shape.address, shape.mac) if shape else ""
@@ -328,7 +330,8 @@ class Judge:
         return f"{shape.link} has the MAC {live} now" if shape.kind == "source MAC" and live != shape.mac else ""
 
     def obstacle_to(self, address: str, mac: str) -> str:
-        """Why an object for the address with this MAC must not be restored: it would divert another pod's or link's traffic."""
+        """Return why an object for the address with this MAC must not be restored: it would divert another pod's or link's
+        traffic."""
         macs = self._macs(address, mac)
         owners = self._owners.get(address, [])
         if self._others(address, macs) or any(interface.mac in macs for interface in owners):
@@ -338,27 +341,27 @@ class Judge:
         return f"the node reaches the address by {self._foreign[address]} now" if address in self._foreign else ""
 
     def _is_nodes_own(self, shape: Shape) -> bool:
-        """Whether the rule is for an address of the node itself, not of a pod."""
+        """Return whether the rule is for an address of the node itself, not of a pod."""
         interfaces = [interface for interface in self._owners.get(shape.address, ()) if not interface.namespace]
         return not VIRTUAL_ROUTER.fullmatch(shape.mac) and any(
             shape.mac == interface.mac or shape.mac in self._macs_of_nics for interface in interfaces
         )
 
     def _pod(self, address: str, mac: str) -> LeftoverVerdict:
-        """Cached, because two rules and the rules for the whole node depend on each pod."""
+        """Judge an object for a pod. Cached, because two rules and the rules for the whole node depend on each pod."""
         if (address, mac) not in self._verdicts:
             self._verdicts[address, mac] = self._address(address, self._macs(address, mac), self._bridged)
         return self._verdicts[address, mac]
 
     def _macs(self, address: str, mac: str) -> frozenset[str]:
-        """``mac`` if it is a real one; otherwise all MACs that azure-vnet may have given the pod at this address."""
+        """Return ``mac`` if it is a real one; otherwise all MACs that azure-vnet may have given the pod at this address."""
         if mac not in ("", VIRTUAL_MAC):
             return frozenset((mac,))
         written = {endpoint.mac for endpoint in self._endpoints.get(address, ())}
         return frozenset(written | self._macs_of.get(address, set())) - {VIRTUAL_MAC}
 
     def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> LeftoverVerdict:
-        """The verdict on an object that sends packets for this address to one of these MACs.
+        """Return the verdict on an object that sends packets for this address to one of these MACs.
 
         traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
@@ -392,8 +395,8 @@ class Judge:
         return LeftoverVerdict(DOUBTFUL, "the owner of the address is unknown")
 
     def _others(self, address: str, macs: frozenset[str]) -> str:
-        """Why an object that sends packets for the address to one of these MACs is correct and not a pod's; empty without
-        evidence."""
+        """Return why an object that sends packets for the address to one of these MACs is correct and not a pod's; empty
+        without evidence."""
         routers = sorted(mac for mac in macs if VIRTUAL_ROUTER.fullmatch(mac))
         if routers:
             return f"the MAC {routers[0]} is that of a virtual router (VRRP), and azure-vnet gives no pod such a MAC"
@@ -425,7 +428,7 @@ class Judge:
         )
 
     def _node(self, shape: Shape) -> LeftoverVerdict:
-        """The verdict on a rule for the whole node, which is removed with the last of azure-vnet's pods."""
+        """Return the verdict on a rule for the whole node, which is removed with the last of azure-vnet's pods."""
         if not self._is_azures(shape):
             return LeftoverVerdict(DOUBTFUL, "it looks like a rule of azure-vnet, but may belong to another program")
         living, unsure = self._pods[KEEP], self._pods[DOUBTFUL]

@@ -28,7 +28,7 @@ class Leftover(t.NamedTuple):
     command: str
 
     def report(self) -> dict[str, t.Any]:
-        """As the module returns it."""
+        """Return the leftover as the module returns it."""
         fields = self._asdict()
         return {**fields, "certain": fields.pop("is_certain")}
 
@@ -41,7 +41,7 @@ class Findings(t.NamedTuple):
     troubles: tuple[str, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
-        """As the module returns them."""
+        """Return the findings as the module returns them."""
         return {
             "removed": [leftover.report() for leftover in self.removed],
             "kept": [leftover.report() for leftover in self.kept],
@@ -49,6 +49,6 @@ class Findings(t.NamedTuple):
 
 
 def findings(leftovers: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
-    """Leftovers, divided into certain and other ones."""
+    """Divide leftovers into certain and other ones."""
     certain, uncertain = (tuple(leftover for leftover in leftovers if leftover.is_certain is wanted) for wanted in (True, False))
     return Findings(certain, uncertain, tuple(troubles))

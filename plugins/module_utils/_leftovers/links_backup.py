@@ -33,12 +33,12 @@ class Run(t.NamedTuple):
 
 
 def to_text(kept: Backup) -> str:
-    """The text of a backup file."""
+    """Return the text of a backup file."""
     return backup.written(MADE_BY, VERSION, kept, _packed)
 
 
 def from_text(text: str) -> Backup:
-    """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
+    """Parse the text of a backup file, and accept only what a run may have removed. Raises Damaged."""
     return backup.parsed(text, VERSION, _run)
 
 

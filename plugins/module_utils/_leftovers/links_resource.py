@@ -204,7 +204,7 @@ def _back(observed: ObservedLinksRestoration) -> Back:
 
 
 def _numbers(scene: Scene, created: t.Iterable[RemovedLink]) -> dict[str, int]:
-    """The index of each link by its name. A link gets its former index, or a new one if another link has that now."""
+    """Return the index of each link by its name. A link gets its former index, or a new one if another link has that now."""
     numbers = {link.name: link.number for link in scene.links}
     ends = [end for link in created for end in link.ends if end.name not in numbers]
     free = itertools.count(max([*numbers.values(), *(end.number for end in ends)], default=0) + 1)
@@ -214,7 +214,7 @@ def _numbers(scene: Scene, created: t.Iterable[RemovedLink]) -> dict[str, int]:
 
 
 def reported(back: Back) -> list[dict[str, str]]:
-    """The restored objects, as the module returns them."""
+    """Return the restored objects, as the module returns them."""
     return [
         *({"kind": LINK, "place": "links", "text": link.name} for link in back.links),
         *({"kind": ADDRESS, "place": f"link {gateway.link}", "text": gateway.address} for gateway in back.gateways),

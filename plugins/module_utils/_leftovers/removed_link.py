@@ -59,8 +59,10 @@ class Gateway(t.NamedTuple):
 
 
 def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> RemovedLink:
-    """A link as the backup keeps it. peer: the name of the other end of a veth pair, or empty. going: all links that are
-    removed."""
+    """Return a link as the backup keeps it. peer: the name of the other end of a veth pair, or empty.
+
+    going: all links that are removed.
+    """
     by_name = {link.name: link for link in scene.links}
     link = by_name[name]
     names = {other.number: other.name for other in scene.links}
@@ -76,7 +78,7 @@ def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settin
 
 
 def gateway(scene: Scene, link: str, address: str) -> Gateway:
-    """An address of a link, as a backup keeps it."""
+    """Return an address of a link, as a backup keeps it."""
     (number,) = (candidate.number for candidate in scene.links if candidate.name == link)
     (current,) = (candidate for candidate in scene.addresses if candidate.link == number and str(candidate) == address)
     return Gateway(link, address, _flags(current))
@@ -97,7 +99,7 @@ def _flags(address: link_message.Address) -> int:
 
 
 def creation(former: RemovedLink, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
-    """The messages that create a link with everything that it had. numbers: indexes by name, also of links to be created.
+    """Return the messages that create a link with everything that it had. numbers: indexes by name, also of links to be created.
 
     scene: the node. Objects that a killed run has created already are left out.
     """
@@ -126,17 +128,17 @@ def creation(former: RemovedLink, numbers: t.Mapping[str, int], scene: Scene = N
 
 
 def deletion(former: RemovedLink, numbers: t.Mapping[str, int]) -> Message:
-    """Removes a link. The kernel removes the link's objects with it, so that a killed run leaves all of them or none."""
+    """Remove a link. The kernel removes the link's objects with it, so that a killed run leaves all of them or none."""
     return Message(f"remove {former.name}", _link(former.ends[0], numbers).delete(), None)
 
 
 def is_of(former: RemovedLink, link: Link) -> bool:
-    """Whether an existing link is one of those that were removed, by name and MAC."""
+    """Return whether an existing link is one of those that were removed, by name and MAC."""
     return (link.name, link.mac.hex(":")) in {(end.name, end.mac) for end in former.ends}
 
 
 def addition(gateway: Gateway, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
-    """The message that gives a link an address."""
+    """Return the message that gives a link an address."""
     return (_address(Link(numbers[gateway.link], gateway.link, "", 0, b"", b""), gateway.address, gateway.flags),)
 
 
@@ -155,7 +157,7 @@ def _address(link: Link, text: str, flags: int) -> Message:
 
 
 def _make(ends: t.Sequence[End], links: t.Sequence[Link]) -> Request:
-    """Creates a bridge with the kernel's default settings, or a veth pair."""
+    """Create a bridge with the kernel's default settings, or a veth pair."""
     info = {link_message.INFO_KIND: b"veth\0" if len(ends) > 1 else b"bridge\0"}
     if len(ends) > 1:
         info[link_message.INFO_DATA] = pack({VETH_INFO_PEER: _described(ends[1], links[1])})

@@ -47,24 +47,24 @@ class Resolved(UndoBackend):
         self._run = run
 
     def read(self, link: str) -> Dns:
-        """The link's DNS; empty if resolved does not run or has none for the link. Starts only programs that read."""
+        """Return the link's DNS; empty if resolved does not run or has none for the link. Starts only programs that read."""
         program = process.find("resolvectl")
         if program is None or not os.path.exists(RUNNING):
             return Dns()
         return Dns(*(self._ask(program, what, link) for what in ("dns", "domain")))
 
     def _ask(self, program: str, what: str, link: str) -> tuple[str, ...]:
-        """The words after the colon of a line such as ``Link 3 (azure0): 168.63.129.16``."""
+        """Return the words after the colon of a line such as ``Link 3 (azure0): 168.63.129.16``."""
         done = self._run([program, what, link], None)
         _link, _colon, words = done.stdout.partition("): ")
         return tuple(words.split()) if done.rc == 0 else ()
 
     def is_set_at_run_time(self, index: int) -> bool:
-        """Whether the link's DNS was set at run time. resolved keeps such a setting across its restarts, in a file."""
+        """Return whether the link's DNS was set at run time. resolved keeps such a setting across its restarts, in a file."""
         return os.path.exists(f"{RUNTIME_SETTINGS}/{index}")
 
     def perform(self, operation: Set) -> None:
-        """Raises Failure with what resolvectl printed.
+        """Raise Failure with what resolvectl printed.
 
         Tries for PATIENCE seconds: resolved may not know yet of a link that was just created, or that just left a bridge.
         """
@@ -81,7 +81,7 @@ class Resolved(UndoBackend):
             time.sleep(PAUSE)
 
     def verify(self, operation: Set) -> list[str]:
-        """A sentence for each difference from what the operation should have left; see UndoBackend."""
+        """Return a sentence for each difference from what the operation should have left; see UndoBackend."""
         if operation.dns in (Dns(), self.read(operation.link)):
             return []
         return [f"the DNS of {operation.link} is not as it was"]

@@ -51,7 +51,7 @@ class State(t.NamedTuple):
 
 
 def state_from(text: str) -> State:
-    """Parses a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
+    """Parse a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -116,7 +116,7 @@ def _decoded(value: object) -> bytes:
 
 
 def _mac(value: object) -> str:
-    """A MAC address from base64, the form in which Go writes bytes; empty if it is not one."""
+    """Return a MAC address from base64, the form in which Go writes bytes; empty if it is not one."""
     packed = _decoded(value)
     return packed.hex(":") if len(packed) == 6 and any(packed) else ""
 
