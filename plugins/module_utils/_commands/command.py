@@ -75,7 +75,7 @@ def count(option: str, command: Command, sizes: bounds.Sets) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """The words, divided as a shell does. A backslash at the end of a line continues it."""
+    """Return the words, divided as a shell does. A backslash at the end of a line continues it."""
     try:
         words = shlex.split(text.replace("\\\n", " "))
     except ValueError as error:
@@ -109,5 +109,5 @@ def _settings(words: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _path(key: str) -> str:
-    """The path of a setting below /proc/sys. sysctl(8) takes both separators; the first one tells which is meant."""
+    """Return the path of a setting below /proc/sys. sysctl(8) takes both separators; the first one tells which is meant."""
     return key if key.startswith("net/") else key.translate(DOTTED)

@@ -37,7 +37,7 @@ def _link(word: str) -> None:
 
 
 def _network(word: str) -> None:
-    """An address with or without a length; host bits are permitted."""
+    """Check an address with or without a length; host bits are permitted."""
     host, slash, length = word.partition("/")
     if word not in ("default", "all", "any"):
         fields.address(host)
@@ -174,13 +174,13 @@ _FAMILIES = ("-4", "-6")
 
 
 def ip(words: t.Sequence[str]) -> list[str]:
-    """The arguments of a permitted command of ip. Raises Unfit that names the word that is not permitted."""
+    """Return the arguments of a permitted command of ip. Raises Unfit that names the word that is not permitted."""
     families = [*words[:1]] if words[:1] and words[0] in _FAMILIES else []
     return [*families, *_command("ip", IP, words[len(families) :])]
 
 
 def bridge(words: t.Sequence[str]) -> list[str]:
-    """The arguments of a permitted command of bridge. Raises Unfit that names the word that is not permitted."""
+    """Return the arguments of a permitted command of bridge. Raises Unfit that names the word that is not permitted."""
     return _command("bridge", BRIDGE, words)
 
 
@@ -194,7 +194,10 @@ def _command(tool: str, objects: t.Mapping[str, t.Mapping[str, Verb]], words: t.
 
 
 def _rest(command: str, verb: Verb, words: t.Sequence[str]) -> list[str]:
-    """What follows the verb. A link's name is given with its keyword, so that the tool takes no name for a keyword."""
+    """Check the words that follow the verb.
+
+    A link's name is given with its keyword, so that the tool takes no name for a keyword.
+    """
     checked = [*words[:1]] if words[:1] and words[0] in verb.kinds else []
     left, is_filled = iter(words[len(checked) :]), False
     permitted = ", ".join((*verb.kinds, *verb.keywords))

@@ -27,7 +27,7 @@ _PLACES = ("handle", "index", "position")
 
 
 def words(arguments: t.Sequence[str]) -> list[str]:
-    """The one argument of nft: its commands, made from permitted tokens. Raises Unfit that names the token."""
+    """Return the one argument of nft: its commands, made from permitted tokens. Raises Unfit that names the token."""
     tokens: list[str] = []
     for command in _divided(nft_words.tokens(" ".join(arguments)), "a command of nft"):
         _check(command)
@@ -38,14 +38,14 @@ def words(arguments: t.Sequence[str]) -> list[str]:
 
 
 def allocated(script: str) -> int:
-    """The elements for which the kernel allocates memory when it creates the sets of a script, as words() returns it."""
+    """Return the elements for which the kernel allocates memory when it creates the sets of a script, as words() returns it."""
     statements = _divided(nft_words.tokens(script), "a script")
     created = (words for words in statements if words[1] in nft_listing.SETS and "{" in words)
     return sum(nft_listing.allocated(_divided(words[words.index("{") + 1 : -1], "a set")) for words in created)
 
 
 def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:
-    """The parts between semicolons that are in no braces. Raises Unfit if braces do not match."""
+    """Return the parts between semicolons that are in no braces. Raises Unfit if braces do not match."""
     parts: list[list[str]] = [[]]
     depth = 0
     for token in tokens:

@@ -25,12 +25,12 @@ _TABLES = ("-t", "--table")
 
 
 def reader(tool: str) -> t.Callable[[t.Sequence[str]], list[str]]:
-    """The function that reads the arguments of a tool."""
+    """Return the function that reads the arguments of a tool."""
     return functools.partial(_words, LANGUAGES[tool])
 
 
 def _words(language: Language, words: t.Sequence[str]) -> list[str]:
-    """The arguments, with the table first. Raises Unfit that names the word that is not permitted."""
+    """Return the arguments, with the table first. Raises Unfit that names the word that is not permitted."""
     left = [*words]
     table = _options(left, language)
     option = left.pop(0) if left else ""
@@ -59,7 +59,7 @@ def _options(left: list[str], language: Language) -> str:
 
 
 def _rest(verb: str, words: t.Sequence[str], language: Language) -> list[str]:
-    """What follows the chain."""
+    """Check the words that follow the chain."""
     if verb in ("-N", "-X", "-F") and words:
         raise Unfit(f"a command of {language.program} that ends before {words[0]!r}")
     if verb in ("-P", "-E"):
