@@ -13,7 +13,7 @@ if t.TYPE_CHECKING:
 
 
 def under_checkpoint(seconds: int, who: str) -> Checkpoint:
-    """See checkpoint_resource.Checkpoint."""
+    """Arm a checkpoint for the block; see checkpoint_resource.Checkpoint."""
     from .checkpoint_resource import Checkpoint
 
     return Checkpoint(seconds, who)

@@ -56,7 +56,7 @@ class JournalEntry(t.NamedTuple):
 
 
 def vocabulary(backends: t.Iterable[type[UndoBackend]]) -> codec.Vocabulary:
-    """The classes in a journal of operations of these backends."""
+    """Return the classes in a journal of operations of these backends."""
     return codec.vocabulary(JournalEntry, *(kind for backend in backends for kind in (*backend.OPERATIONS, *backend.VALUES)))
 
 
@@ -86,12 +86,12 @@ class RolledBack(t.NamedTuple):
 
 
 def clock(seconds: float) -> str:
-    """A time as people read it."""
+    """Return a time as people read it."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def seconds(value: object) -> int:
-    """The option's value, 0 for none. Raises Invalid.
+    """Parse the option's value, 0 for none. Raises Invalid.
 
     Accepts everything that AnsibleModule accepts as an integer, such as ``30.0``, which a template's division gives. Otherwise
     the module would arm a checkpoint that the controller does not confirm.

@@ -47,7 +47,7 @@ def rolled_back() -> RolledBack | None:
 
 
 def refuse_change() -> None:
-    """Raises Refusal if a checkpoint is armed: its roll-back does not expect other changes meanwhile."""
+    """Raise Refusal if a checkpoint is armed: its roll-back does not expect other changes meanwhile."""
     checkpoint = armed()
     if checkpoint is None:
         return
@@ -62,7 +62,7 @@ def refuse_change() -> None:
 
 
 def prepare(program: str) -> None:
-    """Makes a new folder with the program. Removes what the previous checkpoint left."""
+    """Make a new folder with the program. Removes what the previous checkpoint left."""
     clear()
     with _answering():
         os.mkdir(FOLDER, 0o700)
@@ -76,33 +76,36 @@ def arm(checkpoint: Armed) -> None:
 
 
 def settle(report: RolledBack) -> None:
-    """Records the roll-back; nothing is armed any more. The program stays, to answer a controller that comes late."""
+    """Record the roll-back; nothing is armed any more. The program stays, to answer a controller that comes late."""
     _write(ROLLED_BACK, codec.encode(report, KNOWN))
     for path in (ARMED, JOURNAL):
         files.Files().perform(files.Remove(path))
 
 
 def clear() -> None:
-    """Removes everything, armed.json first: from then on nothing is armed."""
+    """Remove everything, armed.json first: from then on nothing is armed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(ARMED)
     shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 def clear_unless_armed() -> None:
-    """Removes the report of a roll-back, and the files of a run that was killed before it armed. Call it under the lock."""
+    """Remove the report of a roll-back, and the files of a run that was killed before it armed. Call it under the lock."""
     if not os.path.lexists(ARMED):
         clear()
 
 
 def note(entry: str) -> None:
-    """Adds a line to the journal. The line survives if the caller is killed next. Raises Failure."""
+    """Add a line to the journal. The line survives if the caller is killed next. Raises Failure."""
     with _answering(), open(os.open(JOURNAL, os.O_WRONLY | os.O_APPEND), "w", encoding="ascii") as journal:
         journal.write(f"{entry}\n")
 
 
 def entries() -> list[str]:
-    """The journal's entries. A last line without a newline is skipped: its writer was killed, so its step was not begun."""
+    """Return the journal's entries.
+
+    A last line without a newline is skipped: its writer was killed, so its step was not begun.
+    """
     try:
         with open(JOURNAL, encoding="ascii") as journal:
             return [line for line in journal.read().split("\n")[:-1] if line]
@@ -135,7 +138,7 @@ def _read(path: str) -> t.Any:
 
 
 def _is_number(field: tuple[str, t.Any]) -> bool:
-    """True also for a field that need not be a number. The others are used in calculations."""
+    """Return True also for a field that need not be a number. The others are used in calculations."""
     name, value = field
     return name not in ("since", "seconds", "deadline", "at", "ended") or isinstance(value, (int, float))
 

@@ -36,7 +36,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def armed(self, surveyed: Plans) -> t.Iterator[t.Callable[[Resource, Step], None]]:
-        """Arms the checkpoint before the block. If the block raises, the run has undone its changes, and nothing stays armed.
+        """Arm the checkpoint before the block. If the block raises, the run has undone its changes, and nothing stays armed.
 
         surveyed: the plans of all resources whose steps may be noted. Yields a function that notes a step before it is done.
         Raises Failure or MissingLibrary if the node could not undo the steps of the plans.
@@ -64,7 +64,9 @@ class Checkpoint:
         self.waits = {"id": record.identity, "left": record.deadline - time.monotonic(), "life": kernel.boot_identity()}
 
     def _arm(self, backends: t.Sequence[str], libraries: t.Sequence[str]) -> Armed:
-        """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do.
+        """Arm the checkpoint.
+
+        A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do.
 
         backends: the modules of the backends, which the roll-back program needs.
         """

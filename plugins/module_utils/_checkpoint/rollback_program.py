@@ -135,7 +135,7 @@ def _armed(identity: str) -> Armed | None:
 
 
 def _run(command: str, armed: Armed) -> str:
-    """Why the shell command failed; empty if it did not. Does not wait for processes that it leaves in the background."""
+    """Return why the shell command failed; empty if it did not. Does not wait for processes that it leaves in the background."""
     rest = max(0.0, armed.deadline - time.monotonic() - MARGIN)
     # A file, as a process in the background would keep a pipe open.
     with os.fdopen(os.memfd_create("kubenode"), "w+b") as output:
@@ -157,7 +157,7 @@ def _run(command: str, armed: Armed) -> str:
 
 @contextlib.contextmanager
 def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
-    """Holds the lock and ignores signals, so that what is begun is completed. Ends ``run`` if the lock stays held."""
+    """Hold the lock and ignore signals, so that what is begun is completed. Ends ``run`` if the lock stays held."""
     for number in lock.ENDINGS:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def _roll_back(identity: str, reason: str) -> None:
 
 
 def replay(armed: Armed, reason: str) -> RolledBack:
-    """Undoes the steps in the journal, newest first. If one entry fails, the others are still undone.
+    """Undo the steps in the journal, newest first. If one entry fails, the others are still undone.
 
     A step counts as undone if its object was read back and is as before. A backup stays if anything could not be undone.
     """

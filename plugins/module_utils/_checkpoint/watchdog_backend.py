@@ -28,7 +28,7 @@ START_LIMIT = 30.0  # seconds; Python starts in a tenth of one
 
 
 def start(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watchdog, float]:
-    """Makes the program call ``expire`` for the checkpoint in ``seconds``. Raises Failure.
+    """Make the program call ``expire`` for the checkpoint in ``seconds``. Raises Failure.
 
     Returns the watchdog and the deadline, in seconds of the monotonic clock. The seconds count from the moment when the program
     has said that it runs and can load the Python libraries, which takes a while on a busy node.
@@ -53,7 +53,7 @@ def start(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watc
 
 
 def stop(watchdog: Watchdog) -> None:
-    """Stops the watchdog, which may have ended, or be this process."""
+    """Stop the watchdog, which may have ended, or be this process."""
     if isinstance(watchdog, str):
         process.run([process.find("systemctl") or "systemctl", "stop", watchdog])
     elif watchdog != processes.myself():
@@ -69,7 +69,7 @@ def _program(*arguments: str) -> list[str]:
 
 
 def _start_process(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watchdog, float]:
-    """Starts the process in its own session and without this run's open files, so that no connection waits for it or ends it."""
+    """Start the process in its own session and without this run's open files, so that no connection waits for it or ends it."""
     # pylint: disable-next=ansible-bad-function,consider-using-with  # it outlives the run, and AnsibleModule would wait
     child = subprocess.Popen(
         _program("watch", identity, *libraries),
