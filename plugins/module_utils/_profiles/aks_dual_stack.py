@@ -81,7 +81,7 @@ OPTIONS: option.Options = {
 
 
 def checkpoint_of(_options: Values) -> tuple[int, str]:
-    """No checkpoint: the table does not affect the controller's connection."""
+    """Return no checkpoint: the table does not affect the controller's connection."""
     return 0, ""
 
 
@@ -110,12 +110,12 @@ class Facts(t.NamedTuple):
 
 
 def is_asked(options: Values, is_image: bool) -> bool:
-    """Whether the source of the option ``ipv6`` must be asked in this run."""
+    """Return whether the source of the option ``ipv6`` must be asked in this run."""
     return options["state"] != UNDO and options["ipv6"] in AT_BOOT and not is_image
 
 
 def facts(options: Values, observed: Observation) -> Facts:
-    """Whether the node has IPv6. An image gets what a node with IPv6 needs, because each boot decides."""
+    """Return whether the node has IPv6. An image gets what a node with IPv6 needs, because each boot decides."""
     source = options["ipv6"]
     if options["state"] == UNDO:
         return Facts()
@@ -136,7 +136,7 @@ def _verdict(has_ipv6: bool, reason: str) -> Facts:
 
 
 def plan(options: Values, facts: Facts) -> list[Step]:
-    """The modules with their options, in the order in which they are applied: a table needs nft."""
+    """Return the modules with their options, in the order in which they are applied: a table needs nft."""
     state = "present" if facts.has_ipv6 else "absent"
     condition = options["ipv6"] if options["ipv6"] in AT_BOOT else "none"
     package = {"state": state, **option.passed(OPTIONS, options, "nftables_package")}

@@ -14,7 +14,7 @@ from .option import Values
 
 
 def observe(options: Values, is_image: bool, _run: process.Runner) -> Observation:
-    """Raises NoMetadata."""
+    """Raise NoMetadata."""
     if not aks_dual_stack.is_asked(options, is_image):
         return Observation(is_image)
     if options["ipv6"] == "address":

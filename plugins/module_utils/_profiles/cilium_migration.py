@@ -104,7 +104,7 @@ def conflicts(_options: Values, _is_image: bool | None) -> t.Iterable[str]:
 
 
 def checkpoint_of(options: Values) -> tuple[int, str]:
-    """The seconds and the command of the checkpoint. With the bridge, the longer time and both commands count."""
+    """Return the seconds and the command of the checkpoint. With the bridge, the longer time and both commands count."""
     names = ("", "bridge_") if options["bridge"] and options["state"] != UNDO else ("",)
     commands = [command for name in names if (command := options[f"{name}checkpoint_command"])]
     both = " && ".join(f"({command}\n)" for command in commands)
@@ -122,7 +122,7 @@ class Facts(t.NamedTuple):
 
 
 def observe(_options: Values, _is_image: bool, _run: object) -> None:
-    """There is nothing to observe."""
+    """Observe nothing: the plan depends on the options alone."""
 
 
 def facts(_options: Values, _observed: None) -> Facts:
@@ -130,7 +130,10 @@ def facts(_options: Values, _observed: None) -> Facts:
 
 
 def plan(options: Values, _facts: Facts) -> list[Step]:
-    """The modules with their options, in the order in which they are applied. The bridge goes last, when no leftover uses it."""
+    """Return the modules with their options, in the order in which they are applied.
+
+    The bridge goes last, when no leftover uses it.
+    """
     steps: list[Step] = [("ebtables_cleanup", {"state": options["state"], **option.passed(OPTIONS, options, "ebtables_cleanup")})]
     if options["bridge"] and options["state"] != UNDO:
         names_of = {"bridge": options["bridge_name"] or None, "interface": options["bridge_interface"] or None}

@@ -43,7 +43,7 @@ WITHOUT_UNDO = ("azure_vnet_bridge",)
 
 
 def steps(entries: t.Sequence[object], place: str = "modules") -> list[Step]:
-    """The modules of the option ``modules``. Raises Invalid."""
+    """Return the modules of the option ``modules``. Raises Invalid."""
     listed: list[Step] = []
     for number, entry in enumerate(entries):
         at = f"{place}[{number}]"
@@ -69,7 +69,7 @@ def steps(entries: t.Sequence[object], place: str = "modules") -> list[Step]:
 
 
 def undoing(listed: t.Iterable[Step]) -> list[Step]:
-    """The modules, each in the state in which it undoes its changes. Raises Invalid."""
+    """Return the modules, each in the state in which it undoes its changes. Raises Invalid."""
     undone = []
     for module, options in listed:
         if module in WITHOUT_UNDO:
@@ -79,12 +79,12 @@ def undoing(listed: t.Iterable[Step]) -> list[Step]:
 
 
 def undoes(module: str, options: t.Mapping[str, t.Any]) -> bool:
-    """Whether the module undoes its earlier changes."""
+    """Return whether the module undoes its earlier changes."""
     return module not in WITHOUT_UNDO and options.get("state") == UNDO.get(module, "absent")
 
 
 def ordered(listed: t.Iterable[Step]) -> list[Step]:
-    """The modules in the order in which they are applied."""
+    """Return the modules in the order in which they are applied."""
     ranked = sorted(listed, key=_rank)
     return [step for step in ranked if not undoes(*step)] + [step for step in reversed(ranked) if undoes(*step)]
 
@@ -95,7 +95,10 @@ def _rank(step: Step) -> int:
 
 
 def interfaces(module: str, options: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The names of interfaces in a module's options, by option. Patterns are left out, and links of pods, which come and go."""
+    """Return the names of interfaces in a module's options, by option.
+
+    Patterns are left out, and links of pods, which come and go.
+    """
     option = INTERFACES.get(module, "")
     value = options.get(option)
     if isinstance(value, list):

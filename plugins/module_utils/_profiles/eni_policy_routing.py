@@ -111,24 +111,24 @@ OPTIONS: option.Options = {
 
 
 def checkpoint_of(options: Values) -> tuple[int, str]:
-    """The seconds and the command of the checkpoint."""
+    """Return the seconds and the command of the checkpoint."""
     return options["checkpoint"] or 0, options["checkpoint_command"] or ""
 
 
 def needs_enis(options: Values) -> bool:
-    """Whether the ENIs matter. The settings of network daemons are the same for all ENIs."""
+    """Return whether the ENIs matter. The settings of network daemons are the same for all ENIs."""
     return options["state"] != UNDO and {*options["manage"]} != {"daemons"}
 
 
 def links(options: Values) -> dict[str, str]:
-    """The names of network interfaces in the options, by option."""
+    """Return the names of network interfaces in the options, by option."""
     listed = {"enis": options["enis"] or (), "interface_marks": options["interface_marks"]}
     named = {f"{name}[{number}].name": entry.get("name") for name, ones in listed.items() for number, entry in enumerate(ones)}
     return {place: name for place, name in {**named, "primary_interface": options["primary_interface"]}.items() if name}
 
 
 def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
-    """A sentence for each requirement on several options that they do not meet. Raises Invalid.
+    """Yield a sentence for each requirement on several options that they do not meet. Raises Invalid.
 
     is_image: None if that is not known yet.
     """
@@ -191,7 +191,7 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
 
 
 def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterator[str]:
-    """The errors that the modules would report for the rules, routes and addresses that follow from the ENIs."""
+    """Yield the errors that the modules would report for the rules, routes and addresses that follow from the ENIs."""
     try:
         policy.from_options(options["protocol"], desired.rules, desired.routes, rt_names.TABLES)
         if options["remedy"] == SYMMETRIC and "own_addresses" in options["manage"]:
@@ -201,7 +201,7 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterato
 
 
 def _check_filters(options: Values) -> None:
-    """rp_filter takes fewer names than the other modules."""
+    """Check the names for rp_filter, which takes fewer than the other modules."""
     if options["primary_interface"]:
         named = {"primary_interface": options["primary_interface"]}
     else:
@@ -273,7 +273,7 @@ class Facts(t.NamedTuple):
     enis: Enis | None = None
 
     def report(self) -> dict[str, t.Any]:
-        """The facts for the module's result, without those that the plan repeats."""
+        """Return the facts for the module's result, without those that the plan repeats."""
         shown = self.enis._asdict() if self.enis else {}
         return {name: value for name, value in shown.items() if name not in ("rules", "routes", "query")}
 
@@ -282,7 +282,7 @@ class Facts(t.NamedTuple):
 
 
 def facts(options: Values, observed: Observation) -> Facts:
-    """The facts of the node that the plan depends on. Raises Invalid for metadata from which no rules and routes follow.
+    """Return the facts of the node that the plan depends on. Raises Invalid for metadata from which no rules and routes follow.
 
     The mark in the rules of the CNI on a running node replaces the layout's, unless the options give one.
     """
@@ -333,12 +333,12 @@ def _desired(
 
 
 def _managed_rules(options: Values) -> list[str]:
-    """The managed parts of the layout; all of them if none is managed."""
+    """Return the managed parts of the layout; all of them if none is managed."""
     return [part for part in eni_layout.PARTS if part in options["manage"]] or [*eni_layout.PARTS]
 
 
 def _query(options: Values, mark: object) -> dict[str, t.Any]:
-    """The option ``enis`` of policy_routes, by which each boot finds the ENIs. Raises Invalid."""
+    """Return the option ``enis`` of policy_routes, by which each boot finds the ENIs. Raises Invalid."""
     parts = _managed_rules(options)
     query = {name: options[name] for name in ("layout", "cloud", "priorities", "pod_interfaces", "interface_marks")}
     query.update(mark=mark, manage=parts if len(parts) < len(eni_layout.PARTS) else None)
@@ -350,7 +350,7 @@ def _query(options: Values, mark: object) -> dict[str, t.Any]:
 
 
 def plan(options: Values, facts: Facts) -> list[Step]:
-    """The modules with their options, in the order in which they are applied.
+    """Return the modules with their options, in the order in which they are applied.
 
     Network daemons come first, so that they do not remove the rules that follow, and a table needs nft. A filter is loosened
     before the kernel routes replies differently, and tightened once replies are marked. What a former remedy set is undone last.
@@ -391,7 +391,10 @@ def _applied(options: Values, facts: Facts) -> list[Step]:
 
 
 def _is_marked(options: Values, enis: Enis) -> bool:
-    """Whether the table marks connections. Unless filtering is loose, a request to a node port passes the filter by its mark."""
+    """Return whether the table marks connections.
+
+    Unless filtering is loose, a request to a node port passes the filter by its mark.
+    """
     if options["connmark"] == "auto":
         return options["remedy"] != LOOSE or bool(options["service_addresses"]) or enis.lacks_marks
     return bool(options["connmark"] == "always")
@@ -408,7 +411,7 @@ def _connmark(options: Values, enis: Enis) -> dict[str, t.Any]:
 
 
 def _undone(options: Values, facts: Facts) -> list[Step]:
-    """The modules in the reverse order. A filter that is strict is undone before the marks that it needs."""
+    """Return the modules in the reverse order. A filter that is strict is undone before the marks that it needs."""
     before, is_strict = {"before": options["before"]}, options["remedy"] == STRICT
     return [
         *([_absent("rp_filter")] if is_strict else []),

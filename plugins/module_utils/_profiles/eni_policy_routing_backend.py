@@ -17,7 +17,7 @@ from .option import Values
 
 
 def observe(options: Values, is_image: bool, run: process.Runner) -> Observation:
-    """Raises Invalid for an interface that the node does not have, NoMetadata, Failure."""
+    """Raise Invalid for an interface that the node does not have, NoMetadata, Failure."""
     if is_image or not eni_policy_routing.needs_enis(options):
         return Observation(is_image)
     if not options["later_interfaces"]:
@@ -28,7 +28,7 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
 
 
 def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
-    """From the metadata service. Raises NoMetadata."""
+    """Return the network interfaces from the metadata service. Raises NoMetadata."""
     from .._cloud import enis_backend  # only a run that queries the service should wait for the import
 
     return enis_backend.read(cloud)[1]

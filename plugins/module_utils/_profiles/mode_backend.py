@@ -17,12 +17,15 @@ from .._platform.node_mode import ModeVerdict
 
 
 def verdict(mode: str, run: process.Runner) -> ModeVerdict:
-    """Whether the host is a running node or an image. mode: the option."""
+    """Return whether the host is a running node or an image. mode: the option."""
     return node_mode.by_controller(mode, "", ()) or node_mode.by_node(_answer(run), "")
 
 
 def check_links(named: t.Mapping[str, str]) -> None:
-    """named: by option. Raises Invalid for an interface that the node does not have."""
+    """Raise Invalid for an interface that the node does not have. named: the names of interfaces, by option.
+
+    Raises Invalid for an interface that the node does not have.
+    """
     links = [name for _index, name in socket.if_nameindex()]
     for option, name in named.items():
         if name not in links:
@@ -31,7 +34,7 @@ def check_links(named: t.Mapping[str, str]) -> None:
 
 
 def _answer(run: process.Runner) -> node_mode.Answer:
-    """The answer of the shell command node_mode.ASK, without a shell."""
+    """Return the answer of the shell command node_mode.ASK, without a shell."""
     systemctl = process.find("systemctl")
     state = run([systemctl, "is-system-running"], None).stdout.strip() if systemctl else None
     namespaces = {kind: (_namespace("self", kind), _namespace("1", kind)) for kind in node_mode.KINDS}

@@ -61,7 +61,7 @@ Options = t.Mapping[str, Option]
 
 
 def permitted(type: str, default: t.Any = None, **more: t.Any) -> Option:
-    """An option that a ConfigMap may set."""
+    """Return an option that a ConfigMap may set."""
     return Option(type, default, refused="", **more)
 
 
@@ -69,12 +69,12 @@ MODE = permitted("str", "auto", choices=node_mode.MODES)
 
 
 def applied(check: t.Callable[[str, t.Any], object], option: str) -> Check:
-    """A check that the state that undoes does not need."""
+    """Return a check that the state that undoes does not need."""
     return lambda value, is_applied: check(option, value) if is_applied else None
 
 
 def within(option: str, low: int, high: int) -> Check:
-    """A check of a number's bounds."""
+    """Return a check of a number's bounds."""
 
     def check(value: t.Any, _is_applied: bool) -> None:
         try:
@@ -93,7 +93,7 @@ class Read(t.NamedTuple):
 
 
 def read(options: Options, raw: Values, undo: str) -> Read:
-    """The values of the options. None is as if the option were left out.
+    """Return the values of the options. None is as if the option were left out.
 
     undo: the value of ``state`` with which the profile undoes its changes.
     """
@@ -116,7 +116,7 @@ def read(options: Options, raw: Values, undo: str) -> Read:
 
 
 def typed(place: str, option: Option, value: t.Any) -> t.Any:
-    """The value with the option's type. Raises Invalid, whose option is the place or one in it."""
+    """Return the value with the option's type. Raises Invalid, whose option is the place or one in it."""
     is_text = option.type in ("list", "dict") and isinstance(value, str)
     parsed = _from_text(option, value) if is_text else value
     try:
@@ -131,7 +131,7 @@ def typed(place: str, option: Option, value: t.Any) -> t.Any:
 
 
 def _from_text(option: Option, text: str) -> t.Any:
-    """A list or dictionary from its text; the text itself if it is neither JSON nor words."""
+    """Return a list or dictionary from its text; the text itself if it is neither JSON nor words."""
     if option.is_words and not text.lstrip().startswith(("[", "{")):
         return [word.strip() for word in text.split(",")]
     try:
@@ -147,7 +147,7 @@ def _text(value: t.Any) -> str:
 
 
 def _integer(value: t.Any) -> int:
-    """Accepts integers in each form that Ansible accepts, such as ``30.0``, which a template's division gives."""
+    """Accept integers in each form that Ansible accepts, such as ``30.0``, which a template's division gives."""
     exact = decimal.Decimal(_text(value))
     if isinstance(value, bool) or exact.adjusted() > MOST_DIGITS or exact != exact.to_integral_value():
         raise ValueError
@@ -175,7 +175,7 @@ _ENTRIES = {"dict": "dictionaries", "str": "words"}
 
 
 def _allowed(option: Option) -> str:
-    """What the option allows, as the end of the sentence "must be ..."."""
+    """Return what the option allows, as the end of the sentence "must be ..."."""
     if option.choices:
         return f"one of {', '.join(option.choices)}"
     if option.type == "list":
@@ -184,7 +184,7 @@ def _allowed(option: Option) -> str:
 
 
 def _entries(place: str, options: Options, entries: t.Sequence[Values]) -> list[dict[str, t.Any]]:
-    """The dictionaries of a list, each with the types of its options. Raises Invalid."""
+    """Return the dictionaries of a list, each with the types of its options. Raises Invalid."""
     for number, entry in enumerate(entries):
         for key, value in entry.items():
             if key not in options:
@@ -199,13 +199,14 @@ def _entries(place: str, options: Options, entries: t.Sequence[Values]) -> list[
 
 
 def passed(options: Options, values: Values, module: str) -> dict[str, t.Any]:
-    """The options of a module that get the value of an option of the profile."""
+    """Return the options of a module that get the value of an option of the profile."""
     places = {place.partition("."): name for name, option in options.items() for place in option.targets}
     return {key: values[name] for (of, _dot, key), name in places.items() if of == module}
 
 
 def source(options: Options, error: Invalid) -> Invalid | None:
-    """The error of a module's option, renamed to the option of the profile whose value the module got; None if there is none.
+    """Return the error of a module's option, renamed to the option of the profile whose value the module got; None if there is
+    none.
 
     An error that is found only on the node, such as that of a path, may name the option without its module.
     """
