@@ -55,13 +55,13 @@ class Model(t.Protocol):
     UNDO: str
 
     def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]:
-        """A sentence for each requirement on several options that they do not meet. Raises Invalid."""
+        """Return a sentence for each requirement on several options that they do not meet. Raises Invalid."""
 
     def facts(self, options: Values, observed: t.Any) -> t.Any:
-        """The Facts, from an observation of the node. Raises Invalid."""
+        """Return the Facts, from an observation of the node. Raises Invalid."""
 
     def plan(self, options: Values, facts: t.Any) -> list[Step]:
-        """The modules with their options, in the order in which they are applied."""
+        """Return the modules with their options, in the order in which they are applied."""
 
 
 class Profile(t.NamedTuple):
@@ -72,7 +72,7 @@ class Profile(t.NamedTuple):
     observe: t.Callable[[Values, bool, Runner], t.Any]
 
     def transaction(self, request: Request, options: Values) -> Transaction:
-        """Raises WrongVariables before the node is observed, and DatapathError."""
+        """Raise WrongVariables before the node is observed, and DatapathError."""
         values = self.checked(options)
         verdict = mode_backend.verdict(values["mode"], request.run)
         with self._own_names():
@@ -86,7 +86,7 @@ class Profile(t.NamedTuple):
         return Transaction(steps, verdict, facts.report(), bool(values.get("later_interfaces")))
 
     def checked(self, options: Values) -> dict[str, t.Any]:
-        """The values of the options with their types. Raises WrongVariables."""
+        """Return the values of the options with their types. Raises WrongVariables."""
         values, errors = option.read(self.model.OPTIONS, options, self.model.UNDO)
         unknown = [Invalid(name, value, "left out") for name, value in options.items() if name not in self.model.OPTIONS]
         if errors or unknown:
@@ -98,7 +98,7 @@ class Profile(t.NamedTuple):
 
     @contextlib.contextmanager
     def naming(self) -> t.Iterator[None]:
-        """Turns an error of a module's option into one of the role's variable that the module got."""
+        """Turn an error of a module's option into one of the role's variable that the module got."""
         try:
             yield
         except Invalid as error:
@@ -121,7 +121,7 @@ def _without_none(step: Step) -> Step:
 
 
 def parts(request: Request, transaction: Transaction) -> Parts:
-    """The parts of all modules as one. Raises DatapathError."""
+    """Return the parts of all modules as one. Raises DatapathError."""
     built = list(_built(request, transaction))
     stages = list(_stages(built))
     every = [resource for stage in stages for resource in stage]
@@ -148,7 +148,7 @@ Built = tuple[str, Request, Parts]  # a module, its request, and its parts on th
 
 
 def _stages(built: t.Sequence[Built]) -> t.Iterator[list[Resource]]:
-    """The resources of each module, in order. Groundwork comes first; if it is removed, it comes last."""
+    """Yield the resources of each module, in order. Groundwork comes first; if it is removed, it comes last."""
     ground = {
         module: [resource for resource in contribution.resources if resource in contribution.groundwork]
         for module, _request, contribution in built
@@ -163,7 +163,7 @@ def _stages(built: t.Sequence[Built]) -> t.Iterator[list[Resource]]:
 
 
 def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
-    """Raises Invalid for a wrong option of any module before another error of another one."""
+    """Raise Invalid for a wrong option of any module before another error of another one."""
     calls = [(module, _requested(request, module, options, transaction)) for module, options in transaction.steps]
     earlier, trouble = Effects(), list[DatapathError]()
     for module, called in calls:
@@ -190,7 +190,7 @@ def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
 
 
 def _requested(request: Request, module: str, options: t.Mapping[str, t.Any], transaction: Transaction) -> Request:
-    """The options by the module's argument spec. Raises Failure."""
+    """Return the options by the module's argument spec. Raises Failure."""
     part, arguments = _part(module), dict(options)
     if "immediate" in part.OPTIONS:
         arguments.setdefault("immediate", not transaction.verdict.is_image)
@@ -201,13 +201,13 @@ def _requested(request: Request, module: str, options: t.Mapping[str, t.Any], tr
 
 
 def _announced(module: str, called: Request) -> Effects:
-    """The effects that the modules before it must know, too."""
+    """Return the effects that the modules before it must know, too."""
     announced: t.Callable[[Request], Effects] = getattr(_part(module), "announced", lambda _called: Effects())
     return announced(called)
 
 
 def _line(module: str, called: Request, done: Outcome) -> str:
-    """The line of the summary about a module's resources."""
+    """Return the line of the summary about a module's resources."""
     changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
     kept = [name for resource, plan in done.surveyed if not plan.steps for name in resource.name.split(", ")]
     texts = [
@@ -217,6 +217,8 @@ def _line(module: str, called: Request, done: Outcome) -> str:
 
 
 def _part(module: str) -> types.ModuleType:
-    """The file of the module's parts. Imported here, because a run needs few of them. What ships them is the module of a profile,
-    whose imports Ansible follows."""
+    """Return the file of the module's parts. Imported here, because a run needs few of them.
+
+    What ships them is the module of a profile, whose imports Ansible follows.
+    """
     return importlib.import_module(f".{module}", __package__)

@@ -63,7 +63,7 @@ def parts(request: Request) -> Parts:
 
 
 def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bool:
-    """True if the drop-in exists, or if the permanent files do not set all keys to no.
+    """Return whether the drop-in exists, or the permanent files do not set all keys to no.
 
     An existing drop-in stays, because another file that has the settings may be removed later. A file that was changed in the
     future, before the clock was set back, does not show whether networkd has read it.
@@ -75,7 +75,7 @@ def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bo
 
 
 def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) -> dict[str, networkd.Setting]:
-    """The settings after the run."""
+    """Return the settings after the run."""
     others = {path: other for path, other in texts.items() if path != networkd.PATH}
     after = others if text is None else {**others, networkd.PATH: managed_files.HEADING + text}
     return {key: networkd.setting(after, key) for key in keys}

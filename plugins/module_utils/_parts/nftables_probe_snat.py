@@ -104,14 +104,14 @@ def parts(request: Request) -> Parts:
 
 
 def _archive() -> str:
-    """The boot program as an archive. The import is here because most runs install no boot program."""
+    """Return the boot program as an archive. The import is here because most runs install no boot program."""
     from .._boot.program_archive import archive
 
     return archive("_probe_snat.ipv6_program")
 
 
 def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None) -> list[Guard]:
-    """The guards of the desired table. A refusal applies to both planes, the warnings of probe_path to the running kernel.
+    """Return the guards of the desired table. A refusal applies to both planes, the warnings of probe_path to the running kernel.
 
     nft: None if the running kernel is not the node's.
     """

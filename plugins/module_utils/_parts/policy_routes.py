@@ -150,14 +150,15 @@ def parts(request: Request) -> Parts:
 
 
 def _unmanaged(listed: Policy, request: Request) -> list[str]:
-    """The names of the lists that this run does not replace as a whole, so that their current content must be read."""
+    """Return the names of the lists that this run does not replace as a whole, so that their current content must be read."""
     if request.is_present:
         return listed.left_out
     return [] if len(listed.left_out) == 2 else ["rules", "routes"]
 
 
 def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
-    """The policy in the options; its lists come from the node's ENIs if enis is given without them and the run needs them."""
+    """Return the policy in the options; its lists come from the node's ENIs if enis is given without them and the run needs
+    them."""
     listed = policy.from_options(request.params["protocol"], request.entries("rules"), request.entries("routes"), tables)
     if request.params["enis"]:
         return _of_enis(request, listed, tables)
@@ -167,7 +168,10 @@ def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
 
 
 def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
-    """The policy with the ENIs' rules and routes. Raises NoMetadata, and Failure if the metadata of an ENI is incomplete."""
+    """Return the policy with the ENIs' rules and routes.
+
+    Raises NoMetadata, and Failure if the metadata of an ENI is incomplete.
+    """
     # Imported here, because most runs do not need them and should not wait for the import.
     from .._cloud import enis_backend as backend
     from .._discovery import discovery
@@ -192,7 +196,7 @@ def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> P
 
 
 def _after(listed: Policy, former: Policy, request: Request) -> Policy:
-    """The desired policy after this run. Unmanaged lists keep the former content; absent without lists empties both."""
+    """Return the desired policy after this run. Unmanaged lists keep the former content; absent without lists empties both."""
     if request.is_present:
         return listed.over(former)
     left = former.without(listed)
@@ -200,7 +204,10 @@ def _after(listed: Policy, former: Policy, request: Request) -> Policy:
 
 
 def _library(desired: bool, systemd: Units, unit: str, request: Request) -> CarriedLibrary:
-    """pyroute2 for the boot. A run that only changes the running kernel requests it when it has something to change."""
+    """Return the resource of pyroute2 for the boot.
+
+    A run that only changes the running kernel requests it when it has something to change.
+    """
     going = {unit} if request.params["permanent"] else set()
     return CarriedLibrary(
         PYROUTE2,

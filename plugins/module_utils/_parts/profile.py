@@ -47,7 +47,7 @@ def parts(request: Request) -> Parts:
 
 
 def transaction(request: Request) -> Transaction:
-    """Raises Invalid."""
+    """Raise Invalid."""
     options = request.params
     steps = composition.steps(options["modules"] or ())
     verdict = mode_backend.verdict(options["mode"], request.run)

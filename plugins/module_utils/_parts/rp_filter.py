@@ -44,7 +44,7 @@ SYSCTL_FOLDERS = ("/etc/sysctl.d",)
 
 
 def announced(request: Request) -> Effects:
-    """The effects that the modules before this one must know, too."""
+    """Return the effects that the modules before this one must know, too."""
     return Effects(loosens=not (request.is_present and request.params["mode"] == "strict"))
 
 
