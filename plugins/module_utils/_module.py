@@ -43,7 +43,7 @@ def run(
     name: str = "",
     naming: t.Callable[[], t.ContextManager[None]] = contextlib.nullcontext,
 ) -> None:
-    """The main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT.
+    """Run the main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT.
 
     name: of the module that the operator called, if it is another one. naming: turns errors into those of its options.
     """
@@ -78,7 +78,7 @@ class Module(AnsibleModule):
         self._entries = loaded(self.params, self._options, self._long_lists)
 
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Adds nothing. Otherwise a result named ``path`` would make Ansible add the file's mode, owner and state."""
+        """Add nothing. Otherwise a result named ``path`` would make Ansible add the file's mode, owner and state."""
         return kwargs
 
     def _return_formatted(self, kwargs: dict[str, t.Any]) -> None:
@@ -106,13 +106,13 @@ class Module(AnsibleModule):
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
     ) -> process.Completed:
-        """The runner for the backends. seconds, completes: as for process.run()."""
+        """Return the runner for the backends. seconds, completes: as for process.run()."""
         return process.run(argv, stdin, os.environ, seconds, completes)
 
     def converge(
         self, parts: Parts, planes: t.Collection[Plane], under: t.Callable[[int, str], OpenChange] | None = None
     ) -> Outcome:
-        """Runs the loop in this run's check mode. Raises Refusal if the user is not root.
+        """Run the loop in this run's check mode. Raises Refusal if the user is not root.
 
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
@@ -141,12 +141,12 @@ class Module(AnsibleModule):
 
     @property
     def name(self) -> str:
-        """As the operator knows the module."""
+        """Return the module's name as the operator knows it."""
         return self._called or str(self._name.rpartition(".")[2])
 
     @contextlib.contextmanager
     def reporting(self, data: t.Collection[str] = ()) -> t.Iterator[dict[str, t.Any]]:
-        """Collects the module's results, and ends the module with them or with the error that was raised.
+        """Collect the module's results, and end the module with them or with the error that was raised.
 
         data: the results that a program reads again, which must keep each byte.
         """
@@ -162,11 +162,11 @@ class Module(AnsibleModule):
         self.exit_json(**result)
 
     def _message(self, error: DatapathError) -> str:
-        """The error's text. It begins with the module's name, or with that of a role's variable."""
+        """Return the error's text. It begins with the module's name, or with that of a role's variable."""
         return str(error) if isinstance(error, WrongVariables) else f"{self.name}: {error}"
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
-        """The part of the results that all modules share."""
+        """Return the part of the results that all modules share."""
         for warning in outcome.warnings:
             self.warn(warning)
         diff = {"diff": outcome.diff()} if self._diff else {}
@@ -177,7 +177,7 @@ class Module(AnsibleModule):
 
 
 def require_root() -> None:
-    """Raises Refusal if the user is not root."""
+    """Raise Refusal if the user is not root."""
     if os.geteuid() != 0:
         raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
 
@@ -193,15 +193,17 @@ def checked(options: Spec, values: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _lacking(outcome: Outcome) -> list[str]:
-    """The libraries that the node lacks for these plans."""
+    """Return the libraries that the node lacks for these plans."""
     from ._platform import library
 
     return library.lacking(outcome.operations())
 
 
 def _require_libraries(outcome: Outcome) -> None:
-    """Raises MissingLibrary, so that the controller carries the library over. To find that in the middle of a profile would
-    cost doing and undoing all before it."""
+    """Raise MissingLibrary, so that the controller carries the library over.
+
+    To find that in the middle of a profile would cost doing and undoing all before it.
+    """
     from ._platform import library
 
     library.require(outcome.operations())
@@ -209,7 +211,7 @@ def _require_libraries(outcome: Outcome) -> None:
 
 @contextlib.contextmanager
 def _alone() -> t.Iterator[None]:
-    """Keeps other runs out, and refuses if a checkpoint is armed. Not called by a run that finds nothing to do."""
+    """Keep other runs out, and refuse if a checkpoint is armed. Not called by a run that finds nothing to do."""
     from ._checkpoint import checkpoint_backend
     from ._platform import lock
 
@@ -219,7 +221,7 @@ def _alone() -> t.Iterator[None]:
 
 
 def _wait_and_clear() -> None:
-    """Waits for another run, or for a program that a killed run left running; clears what a killed run or a roll-back left.
+    """Wait for another run, or for a program that a killed run left running; clear what a killed run or a roll-back left.
 
     A run that then finds nothing to do takes no lock, so what it observes must not be about to change.
     """
@@ -231,7 +233,7 @@ def _wait_and_clear() -> None:
 
 
 def _asked_for(error: BaseException | None) -> dict[str, str]:
-    """The result that tells the action plugin which library the node needs."""
+    """Return the result that tells the action plugin which library the node needs."""
     while error is not None:
         if isinstance(error, MissingLibrary):
             return {"missing_library": error.library}
