@@ -40,13 +40,13 @@ class Agent:
         self._is_reported = False  # whether the API has taken the label and the removal of the taint
 
     def work(self) -> None:
-        """Returns when the pod is told to end. A run is completed first."""
+        """Work until the pod is asked to end. A run is completed first."""
         while not self._ended.is_set():
             text = self._converge()
             self._wait(text)
 
     def _converge(self) -> str | None:
-        """Returns the text of the ConfigMap by which it ran; None if that could not be read."""
+        """Return the text of the ConfigMap by which it ran; None if that could not be read."""
         text = None
         state = f"{self._settings.profile}_state"
         try:
@@ -92,7 +92,7 @@ class Agent:
             self._is_reported = self._node.remove_taint(self._settings.taint) and self._is_reported
 
     def _wait(self, text: str | None) -> None:
-        """Waits until the ConfigMap changes, the next run is due, or the pod is told to end."""
+        """Wait until the ConfigMap changes, the next run is due, or the pod is asked to end."""
         due = time.monotonic() + self._pause()
         while time.monotonic() < due and not self._ended.wait(TICK):
             try:

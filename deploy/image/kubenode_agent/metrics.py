@@ -30,14 +30,14 @@ class Metrics:
             self._runs.labels(result)
 
     def serve(self, address: str, port: int) -> None:
-        """address: to listen at; empty for all of the node, of both families."""
+        """Serve the metrics. address: to listen at; empty for all of the node, of both families."""
         start_http_server(port, addr=address or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0"))
 
     def versions(self, version: str, ansible_core: str, profile: str) -> None:
         self._build.labels(version, ansible_core, profile).set(1)
 
     def ran(self, outcome: Outcome, is_new: bool) -> None:
-        """is_new: whether the desired state has changed since the last run that succeeded."""
+        """Count a run. is_new: whether the desired state has changed since the last run that succeeded."""
         self._runs.labels(outcome.state).inc()
         self._seconds.observe(outcome.seconds)
         self._converged.set(outcome.is_well)

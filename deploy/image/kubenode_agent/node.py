@@ -42,22 +42,22 @@ class Node:
         self._renewed = 0.0
 
     def label(self, profile: str, version: str | None) -> bool:
-        """Labels the node with the version of its profile; None for no profile. False if the API did not accept the label."""
+        """Label the node with the version of its profile; None for no profile. False if the API did not accept the label."""
         return self._tried("label", lambda: self._label(profile.replace("_", "-"), version))
 
     def remove_taint(self, key: str) -> bool:
-        """Removes the taint, so that ordinary pods are scheduled to the node. False if the API did not accept the change."""
+        """Remove the taint, so that ordinary pods are scheduled to the node. False if the API did not accept the change."""
         return self._tried("taint", lambda: self._remove_taint(key))
 
     def event(self, kind: str, reason: str, message: str) -> None:
-        """kind: Normal or Warning. The same event is not sent twice in a row, except to renew it."""
+        """Queue an event. kind: Normal or Warning. The same event is not sent twice in a row, except to renew it."""
         if self._last != (kind, reason, message) or time.monotonic() > self._renewed:
             self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
             self._events.append((kind, reason, message, datetime.datetime.now(datetime.timezone.utc)))
             self.flush()
 
     def flush(self) -> None:
-        """Sends the events that the API has not taken yet."""
+        """Send the events that the API has not taken yet."""
         while self._events and self._tried("event", lambda: self._event(*self._events[0])):
             self._events.popleft()
 
@@ -74,7 +74,7 @@ class Node:
         return False
 
     def _requested(self, call: Callable[[], None]) -> str:
-        """Returns what went wrong; empty if nothing did. No longer than LIMIT, whatever the API does meanwhile."""
+        """Send a request. Return what went wrong; empty if nothing did. No longer than LIMIT, whatever the API does meanwhile."""
         if self._request and self._request.is_alive():
             return "it has not answered the request before this one"
         answers: list[str] = []

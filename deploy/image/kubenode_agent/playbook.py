@@ -59,7 +59,7 @@ class Outcome:
 
 
 def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
-    """Applies the profile with these variables."""
+    """Apply the profile with these variables."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
@@ -81,7 +81,7 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
-    """report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
+    """Judge a run. report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
     node = ((report or {}).get("nodes") or {}).get(NODE)
     if node is None or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
         said = " ".join(printed.split())[-LAST_WORDS:]
@@ -93,7 +93,7 @@ def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> O
 
 
 def _modules(change: Mapping[str, Any]) -> list[str]:
-    """The modules of a change: those of a profile that changed something, or the module itself."""
+    """Return the modules of a change: those of a profile that changed something, or the module itself."""
     results = (change.get("result") or {}).items()
     of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
     return of_profile or [change["action"].rpartition(".")[2]]
@@ -104,7 +104,7 @@ def _connection() -> dict[str, Any]:
 
 
 def _data(value: Any) -> Any:
-    """The same value, of which Ansible evaluates nothing."""
+    """Return the same value, of which Ansible evaluates nothing."""
     if isinstance(value, Mapping):
         return {name: _data(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -119,7 +119,7 @@ def _written(path: Path, content: Mapping[str, Any]) -> Path:
 
 
 def _ran(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """The exit status and what was printed."""
+    """Run a command. Return its exit status and what it printed."""
     with subprocess.Popen(
         command,
         env=environment,
@@ -138,14 +138,14 @@ def _ran(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
 
 
 def _kill(pid: int) -> None:
-    """Kills a process and all that it has started, also in other sessions: a module that hangs holds the node's lock."""
+    """Kill a process and all that it has started, also in other sessions: a module that hangs holds the node's lock."""
     for process in list(_stopped(pid)):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
 def _stopped(pid: int) -> Iterator[int]:
-    """A process and all that it has started, each of which is stopped, so that it starts no more."""
+    """Yield a process and all that it has started, each of which is stopped, so that it starts no more."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
         yield pid

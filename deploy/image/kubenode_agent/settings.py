@@ -38,12 +38,12 @@ class Settings:
 
     @property
     def desired_state(self) -> str:
-        """The role's state that undoes the profile."""
+        """Return the role's state that undoes the profile."""
         return UNDO.get(self.profile, "absent")
 
 
 def from_environment(variables: Mapping[str, str]) -> Settings:
-    """Raises Refused."""
+    """Raise Refused."""
     profile = variables.get("KUBENODE_PROFILE", "")
     if profile not in PROFILES:
         raise Refused(f"KUBENODE_PROFILE must be one of {', '.join(PROFILES)}; {profile!r} was given")

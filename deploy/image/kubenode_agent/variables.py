@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def text_in(folder: Path) -> str:
-    """The text of the ConfigMap's key. Raises Refused."""
+    """Return the text of the ConfigMap's key. Raises Refused."""
     try:
         with (folder / FILE).open(encoding="utf-8") as file:
             return file.read(LARGEST + 1)
@@ -49,7 +49,7 @@ def text_in(folder: Path) -> str:
 
 
 def parse(text: str, profile: str) -> dict[str, Any]:
-    """The variables as they were given, each with the profile's prefix. Raises Refused for anything that is not data."""
+    """Return the variables as they were given, each with the profile's prefix. Raises Refused for anything that is not data."""
     if len(text) > LARGEST:
         raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters")
     try:
@@ -69,7 +69,7 @@ def parse(text: str, profile: str) -> dict[str, Any]:
 
 
 def accepted(variables: dict[str, Any], profile: str) -> dict[str, Any]:
-    """The variables with their types. Raises Refused unless a ConfigMap may set all of them so."""
+    """Return the variables with their types. Raises Refused unless a ConfigMap may set all of them so."""
     try:
         values, sentences = _configmap.accepted(profile, variables)
     except RecursionError as error:
@@ -83,7 +83,7 @@ def accepted(variables: dict[str, Any], profile: str) -> dict[str, Any]:
 
 
 def _require_data(variables: dict[str, Any]) -> None:
-    """Raises Refused for a template, and for anything that JSON cannot express."""
+    """Raise Refused for a template, and for anything that JSON cannot express."""
     for name, value in variables.items():
         for text in _texts(value):
             if any(mark in text for mark in MARKS):
@@ -93,7 +93,7 @@ def _require_data(variables: dict[str, Any]) -> None:
 
 
 def _require_bounds(place: str, value: Any) -> None:
-    """Raises Refused for a text, a list or a dictionary that is too long. place: of the value."""
+    """Raise Refused for a text, a list or a dictionary that is too long. place: of the value."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise Refused(f"{place} must have at most {LONGEST_TEXT} characters; {len(value)} were given")
     if isinstance(value, (list, dict)):
@@ -104,7 +104,7 @@ def _require_bounds(place: str, value: Any) -> None:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """All texts in a value, the keys of dictionaries too. Raises Refused for anything that JSON cannot express."""
+    """Yield all texts in a value, the keys of dictionaries too. Raises Refused for anything that JSON cannot express."""
     if depth > DEEPEST:
         raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep")
     if isinstance(value, str):
@@ -121,7 +121,7 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for half of a pair of UTF-16, which YAML can express and no file can hold."""
+    """Return False for half of a pair of UTF-16, which YAML can express and no file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -130,5 +130,5 @@ def _is_unicode(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A number that is too large may be too long to be printed (sys.set_int_max_str_digits)."""
+    """Show a value. A number that is too large may be too long to be printed (sys.set_int_max_str_digits)."""
     return "a number of more than 64 bits" if isinstance(value, int) else repr(value)
