@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         return {**result, **self._executed(call or self._composed(variables), variables)}
 
     def _named(self, variables: t.Mapping[str, t.Any]) -> tuple[Call | None, list[str]]:
-        """The module of a role's profile, or the errors in its options."""
+        """Return the module of a role's profile, or the errors in its options."""
         arguments = self._task.args
         name = str(arguments["name"])
         if name not in _profiles.PROFILES:
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
         return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
-        """The module for a list of modules."""
+        """Return the module for a list of modules."""
         arguments = dict(self._task.args)
         verdict = self._verdict(str(arguments.get("mode", "auto")), variables)
         if verdict:

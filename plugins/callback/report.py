@@ -82,7 +82,7 @@ class CallbackModule(CallbackBase):
         self._began: dict[str, float] = {}
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
-        """Called before each batch."""
+        """Note the nodes of the play; called before each batch."""
         self._end_batch()
         variables = play.get_variable_manager().get_vars(play=play)
         hosts = variables["ansible_play_hosts_all"]
@@ -116,7 +116,10 @@ class CallbackModule(CallbackBase):
         self._add(result, _rollout.UNREACHABLE)
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
-        """Also called if max_fail_percentage was exceeded, and Ansible stops the nodes that did not fail."""
+        """Note that no node remains.
+
+        Also called if max_fail_percentage was exceeded, and Ansible stops the nodes that did not fail.
+        """
         self._is_fatal = True
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
@@ -190,7 +193,7 @@ def _now() -> datetime.datetime:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replaces the file by rename, so that it is complete at any time. Raises OSError."""
+    """Replace the file by rename, so that it is complete at any time. Raises OSError."""
     descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

@@ -81,7 +81,7 @@ class Connection(ConnectionBase):
             raise AnsibleConnectionFailure("nsenter: the program nsenter (package util-linux) is not installed here. Install it")
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        """Runs a shell command on the node. Returns its exit status, stdout and stderr."""
+        """Run a shell command on the node. Returns its exit status, stdout and stderr."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         entered = [f"--{name}" for name in NAMESPACES]
         argv = ["nsenter", f"--target={self.get_option('pid')}", *entered, "--", "/bin/sh", "-c", cmd]
@@ -89,7 +89,7 @@ class Connection(ConnectionBase):
         return done.returncode, done.stdout, done.stderr
 
     def put_file(self, in_path: str, out_path: str) -> None:
-        """Copies a file to the node."""
+        """Copy a file to the node."""
         super().put_file(in_path, out_path)
         try:
             data = Path(in_path).read_bytes()
@@ -98,7 +98,7 @@ class Connection(ConnectionBase):
         self._transfer(f"cat > {shlex.quote(out_path)}", data)
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
-        """Copies a file of the node."""
+        """Copy a file of the node."""
         super().fetch_file(in_path, out_path)
         Path(out_path).write_bytes(self._transfer(f"cat -- {shlex.quote(in_path)}"))
 

@@ -192,7 +192,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"jump_host is {jump_host!r}; it must be USER@HOST:PORT, or several with commas between")
 
     def _nodes(self, path: str, cache: bool) -> list[_cluster_nodes.Json]:
-        """The reduced nodes, from the cache if Ansible and the options permit."""
+        """Return the reduced nodes, from the cache if Ansible and the options permit."""
         if not self.get_option("cache"):
             return self._listed()
         options = [self.get_option(name) for name in ("kubeconfig", "context", "label_selector")]
@@ -281,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict)
 
     def _connection(self, node: _cluster_nodes.Json) -> dict[str, str]:
-        """The variables by which Ansible reaches a node; none if it cannot."""
+        """Return the variables by which Ansible reaches a node; none if it cannot."""
         if self.get_option("connection") != "ssh":
             instance = _cluster_nodes.instance_id(node)
             variables = {
@@ -300,7 +300,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 
 def _message(refusal: t.Any) -> str:
-    """The sentence of a Status object; a proxy before the API answers without one."""
+    """Return the sentence of a Status object; a proxy before the API answers without one."""
     try:
         return str(json.loads(refusal.body)["message"])
     except (ValueError, KeyError, TypeError):

@@ -49,7 +49,7 @@ UNPROTECTED = (
 
 
 def execute(action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = None, is_immediate: bool = True) -> Result:
-    """Runs the task's module, under a checkpoint if the task sets one.
+    """Run the task's module, under a checkpoint if the task sets one.
 
     arguments: of the module, if they are not those of the task. is_immediate: False if the running kernel is not changed.
     """
@@ -81,7 +81,8 @@ class CheckpointAction(ActionBase):
 
 
 def merged(results: t.Sequence[Result]) -> Result:
-    """The task's result: that of the first run, with what the runs after the confirmation have changed, and all warnings."""
+    """Return the task's result: that of the first run, with what the runs after the confirmation have changed, and all
+    warnings."""
     result = dict(results[0])
     if len(results) > 1:
         result["changed"] = True
@@ -99,7 +100,7 @@ def merged(results: t.Sequence[Result]) -> Result:
 
 
 def _by_plane(entries: t.Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """One entry of a diff for each plane, as a run without a checkpoint returns it."""
+    """Return one entry of a diff for each plane, as a run without a checkpoint returns it."""
     planes: dict[str, dict[str, str]] = {}
     for entry in entries:
         plane, _colon, names = entry["before_header"].partition(": ")
@@ -156,7 +157,7 @@ class _Controller:
         )
 
     def _confirm(self, armed: t.Mapping[str, t.Any]) -> str:
-        """Why the change was not confirmed; empty if it was."""
+        """Return why the change was not confirmed; empty if it was."""
         end = time.monotonic() + armed["left"]
         answer = self._ask(end, "confirm", armed["id"], *([self._command] if self._command else []))
         if answer.state == "rolled back":
@@ -173,7 +174,7 @@ class _Controller:
         return ""
 
     def _module(self) -> Result:
-        """Runs the module and returns its result. Raises AnsibleConnectionFailure.
+        """Run the module and return its result. Raises AnsibleConnectionFailure.
 
         If the connection breaks and the module has changed nothing, it is run again, as often as RETRIES allows.
         """
@@ -203,7 +204,7 @@ class _Controller:
         return int(connection.get_option(RETRIES) or 0) if self._is_watched and connection.has_option(RETRIES) else 0
 
     def _once_and_alive(self) -> t.ContextManager[None]:
-        """Sets options of ssh while the module runs. A retry by ssh's plugin would not check what the previous try did."""
+        """Set options of ssh while the module runs. A retry by ssh's plugin would not check what the previous try did."""
         connection = self._action._connection
         if not self._is_watched:
             return contextlib.nullcontext()
@@ -215,7 +216,7 @@ class _Controller:
         return _connection_watch.options(connection, **changed)
 
     def _ask(self, deadline: float, *words: str) -> Answer:
-        """Asks over new connections, until the node answers that it has decided, or until GRACE after the deadline."""
+        """Ask over new connections, until the node answers that it has decided, or until GRACE after the deadline."""
         command = _connection_watch.question(*map(shlex.quote, words))
         while True:
             rest = deadline - time.monotonic()
@@ -255,5 +256,5 @@ class _Controller:
         return {"failed": True, "msg": printable(f"{_name(self._action)}: {sentence}")}
 
     def _forget_folder(self) -> None:
-        """Leaves the module's temporary folder on the node: removing it could wait for a node that is unreachable."""
+        """Leave the module's temporary folder on the node: removing it could wait for a node that is unreachable."""
         self._action._connection._shell.tmpdir = None

@@ -59,7 +59,7 @@ _ALIBABA = re.compile(r"[a-z0-9-]+\.[a-z]+-[a-z0-9]+")  # REGION.INSTANCE
 
 
 def reduced(node: Json) -> Json:
-    """The parts that an inventory needs: a Node also lists every image and every manager of its fields."""
+    """Return the parts that an inventory needs: a Node also lists every image and every manager of its fields."""
     metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
     conditions = [
         {key: condition.get(key, "") for key in ("type", "status", "reason")} for condition in status.get("conditions") or ()
@@ -80,7 +80,7 @@ def reduced(node: Json) -> Json:
 
 
 def groups(node: Json) -> list[str]:
-    """The groups of a reduced node, besides the group of all nodes. The names may need to be made safe."""
+    """Return the groups of a reduced node, besides the group of all nodes. The names may need to be made safe."""
     labels = node["labels"]
     values = {
         "pool": _first(labels, POOLS),
@@ -95,7 +95,7 @@ def groups(node: Json) -> list[str]:
 
 
 def variables(node: Json) -> Json:
-    """The variables of a reduced node that do not depend on how it is reached."""
+    """Return the variables of a reduced node that do not depend on how it is reached."""
     return {
         "kubenode_name": node["name"],
         "kubenode_ipv4": _of_family(node, 4),
@@ -109,7 +109,7 @@ def variables(node: Json) -> Json:
 
 
 def address(node: Json, types: t.Iterable[str]) -> str:
-    """The first valid address of the first of these types that the node has; empty without one."""
+    """Return the first valid address of the first of these types that the node has; empty without one."""
     valid = (text for wanted in types for kind, text in _addresses(node) if kind == wanted and _is_address(text, wanted))
     return next(valid, "")
 
@@ -119,13 +119,13 @@ def region(node: Json) -> str:
 
 
 def instance_id(node: Json) -> str:
-    """The id by which AWS Systems Manager knows the node; empty for a node that is not in AWS, and for Fargate."""
+    """Return the id by which AWS Systems Manager knows the node; empty for a node that is not in AWS, and for Fargate."""
     last = node["provider_id"].rpartition("/")[2]
     return last if cloud(node["provider_id"]) == "aws" and _INSTANCE.fullmatch(last) else ""
 
 
 def cloud(provider_id: str) -> str:
-    """azure, aws, gce, alicloud, or another scheme of provider ids. Alibaba Cloud also writes ids without a scheme."""
+    """Return azure, aws, gce, alicloud, or another scheme of provider ids. Alibaba Cloud also writes ids without a scheme."""
     scheme, colon, _rest = provider_id.partition("://")
     if not colon:
         return "alicloud" if _ALIBABA.fullmatch(provider_id) else ""
@@ -133,7 +133,7 @@ def cloud(provider_id: str) -> str:
 
 
 def cnis(node: Json) -> list[str]:
-    """The CNIs of which the Node object shows a trace. Two are there under a policy engine or a meta plugin."""
+    """Return the CNIs of which the Node object shows a trace. Two are there under a policy engine or a meta plugin."""
     names = [*node["labels"], *node["annotations"], *node["resources"], *(taint.get("key", "") for taint in node["taints"])]
     names_of_cnis = {cni for name in names for beginning, cni in CNI_NAMES.items() if name.startswith(beginning)}
     for condition in node["conditions"]:
@@ -162,13 +162,13 @@ def _is_address(text: str, kind: str) -> bool:
 
 
 def _of_family(node: Json, family: int) -> list[str]:
-    """Internal before external addresses, each in the order of the Node object."""
+    """Return internal before external addresses, each in the order of the Node object."""
     texts = [text for wanted in ("InternalIP", "ExternalIP") for kind, text in _addresses(node) if kind == wanted]
     return [text for text in texts if _family(text) == family]
 
 
 def _family(text: str) -> int:
-    """4 or 6; 0 for a text that is no address. A zone (RFC 4007) may be any text, so an address with one is none."""
+    """Return 4 or 6; 0 for a text that is no address. A zone (RFC 4007) may be any text, so an address with one is none."""
     try:
         return 0 if "%" in text else ipaddress.ip_address(text).version
     except ValueError:

@@ -21,7 +21,7 @@ _shown.maxstring = _shown.maxother = 100
 
 
 def accepted(role: str, variables: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
-    """The given variables with their types, or a sentence for each that cannot be used."""
+    """Return the given variables with their types, or a sentence for each that cannot be used."""
     refused = {f"{role}_{name}": option.refused for name, option in _profiles.options_of(role).items() if option.refused}
     sentences = _profiles.unknown(role, dict.fromkeys(variables))
     sentences += [_refusal(role, name, value, refused[name]) for name, value in variables.items() if name in refused]

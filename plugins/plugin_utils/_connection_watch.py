@@ -56,12 +56,12 @@ class Answer(t.NamedTuple):
 
 
 def question(*words: str) -> str:
-    """A shell command whose output ``parse`` reads. words: quoted, for the node's program."""
+    """Return a shell command whose output ``parse`` reads. words: quoted, for the node's program."""
     return ASK.format(command=COMMAND, words=" ".join(words))
 
 
 def parse(stdout: str) -> Answer:
-    """Reads the output of question(). Raises AnsibleConnectionFailure for other text, so that the node is asked again."""
+    """Read the output of question(). Raises AnsibleConnectionFailure for other text, so that the node is asked again."""
     lines = stdout.strip().splitlines()
     if lines and lines[-1].startswith("{"):
         try:
@@ -80,7 +80,7 @@ def parse(stdout: str) -> Answer:
 
 @contextlib.contextmanager
 def options(connection: t.Any, **values: t.Any) -> t.Iterator[None]:
-    """Sets those of the options that the connection has, for the block."""
+    """Set those of the options that the connection has, for the block."""
     values = {name: value for name, value in values.items() if connection.has_option(name)}
     former = {name: connection.get_option(name) for name in values}
     try:
@@ -93,7 +93,7 @@ def options(connection: t.Any, **values: t.Any) -> t.Iterator[None]:
 
 
 def keep_alive(pause: int) -> str:
-    """Arguments that end an ssh connection after three such pauses without an answer of the node."""
+    """Return arguments that end an ssh connection after three such pauses without an answer of the node."""
     return f"-o ServerAliveInterval={pause} -o ServerAliveCountMax=2"
 
 
@@ -121,17 +121,17 @@ class ConnectionWatch:
 
     @property
     def latest(self) -> float:
-        """The latest time at which an armed node rolls back, by the controller's monotonic clock."""
+        """Return the latest time at which an armed node rolls back, by the controller's monotonic clock."""
         if self._deadline is not None:
             return self._deadline
         return (time.monotonic() if self._silent is None else self._silent) + self._seconds
 
     def is_rolled_back(self, answer: Answer) -> bool:
-        """Whether this run's change was rolled back."""
+        """Return whether this run's change was rolled back."""
         return answer.state == "rolled back" and answer.age < time.monotonic() - self._began
 
     def is_restarted(self, answer: Answer) -> bool:
-        """Whether the node was restarted after the module's connection was established."""
+        """Return whether the node was restarted after the module's connection was established."""
         if answer.state != "gone":
             return False
         patience = int(self._connection.get_option("timeout") or 0) if self._connection.has_option("timeout") else 0
@@ -166,7 +166,7 @@ class ConnectionWatch:
         return answer
 
     def _is_lost(self, answer: Answer) -> bool:
-        """Whether the module cannot answer any more."""
+        """Return whether the module cannot answer any more."""
         if answer.state == SILENT:
             return time.monotonic() > self.latest
         if answer.state == "armed":
@@ -174,7 +174,10 @@ class ConnectionWatch:
         return self.is_rolled_back(answer) or self.is_restarted(answer)
 
     def _tell_master(self, command: str) -> bool:
-        """Whether the ssh master process obeyed. It holds the module's connection; there is none without ControlPersist."""
+        """Return whether the ssh master process obeyed.
+
+        It holds the module's connection; there is none without ControlPersist.
+        """
         connection = self._connection
         try:
             argv = connection._build_command(
@@ -187,7 +190,7 @@ class ConnectionWatch:
 
 
 def _beside(action: ActionBase) -> t.Any:
-    """A copy of the action with its own connection. Nothing is opened yet: each command of the plugin starts an ssh(1).
+    """Return a copy of the action with its own connection. Nothing is opened yet: each command of the plugin starts an ssh(1).
 
     If an option of ssh is given several times, the first value counts.
     """

@@ -43,7 +43,7 @@ LEND = "mkdir -p {folder} {dist_info} && tar -xzof {archive} -C {folder} && prin
 def execute(
     action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], module: str | None = None
 ) -> dict[str, t.Any]:
-    """Runs a module. If it lacks a library, carries that over and runs the module again. module: by default that of the task."""
+    """Run a module. If it lacks a library, carries that over and runs the module again. module: by default that of the task."""
     result: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
     missing = result.pop("missing_library", None)
     if missing is None:
@@ -59,7 +59,7 @@ def execute(
 def lend(
     action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], module: str | None = None
 ) -> dict[str, t.Any]:
-    """Runs a module that changes nothing on the node. A library that it lacks is there for the task only.
+    """Run a module that changes nothing on the node. A library that it lacks is there for the task only.
 
     module: by default that of the task.
     """
@@ -79,7 +79,7 @@ def lend(
 
 
 def _find(name: str) -> Path:
-    """The library's folder on the controller."""
+    """Return the library's folder on the controller."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise AnsibleActionFail(
@@ -99,7 +99,7 @@ def _carry(action: ActionBase, package: Path) -> None:
 
 
 def _lent(action: ActionBase, package: Path) -> str:
-    """Unpacks the library in the task's temporary folder on the node, as Python finds it there."""
+    """Unpack the library in the task's temporary folder on the node, as Python finds it there."""
     archive = _transferred(action, pack(package))
     folder = f"{os.path.dirname(archive)}/lib"
     version = metadata.version(package.name)
@@ -110,7 +110,7 @@ def _lent(action: ActionBase, package: Path) -> str:
 
 
 def _transferred(action: ActionBase, packed: bytes) -> str:
-    """The archive's path on the node, in the task's temporary folder."""
+    """Return the archive's path on the node, in the task's temporary folder."""
     shell = action._connection._shell
     if shell.tmpdir is None:
         action._make_tmp_path()
@@ -130,7 +130,7 @@ def _unpack(action: ActionBase, package: Path, command: str, **words: str) -> No
 
 
 def pack(package: Path) -> bytes:
-    """Packs a package's sources, to the same bytes each time: sorted, without times and owners."""
+    """Pack a package's sources, to the same bytes each time: sorted, without times and owners."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(package.rglob("*.py")):

@@ -76,7 +76,7 @@ def check(
     is_image: t.Callable[[str], bool | None] = {"image": True, "runtime": False}.get,
     unread: t.Mapping[str, str] = MappingProxyType({}),
 ) -> Checked:
-    """The values of a profile's options.
+    """Return the values of a profile's options.
 
     is_image: takes the option ``mode``; None if the node must be asked. unread: options without a value, each with its error.
     """
@@ -92,7 +92,7 @@ def check(
 
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
-    """The values of a profile's options from the variables of its role. variables: of the task, not templated."""
+    """Return the values of a profile's options from the variables of its role. variables: of the task, not templated."""
     named = {f"{profile}_{name}": name for name in options_of(profile)}
     untemplated = {variable: variables[variable] for variable in named if variable in variables}
     unread: dict[str, str] = {}
@@ -112,20 +112,20 @@ def check_variables(profile: str, action: ActionBase, variables: Values) -> Chec
 
 
 def check_options(profile: str, raw: Values, action: ActionBase, variables: Values) -> Checked:
-    """The values of a profile's options as a task gives them."""
+    """Return the values of a profile's options as a task gives them."""
     names = {f"{profile}_{name}": None for name in raw}
     checked = check(profile, raw, lambda mode: is_image(action, mode, variables))
     return checked._replace(errors=[*unknown(profile, names), *checked.errors])
 
 
 def is_image(action: ActionBase, mode: str, variables: Values) -> bool | None:
-    """Whether the node is an image, as node_mode decides; None if that must ask the node."""
+    """Return whether the node is an image, as node_mode decides; None if that must ask the node."""
     verdict = node_mode.by_controller(mode, action._connection.transport, variables)
     return verdict and verdict.is_image
 
 
 def unknown(profile: str, variables: Values, others: t.Iterable[str] = ()) -> list[str]:
-    """A sentence for each variable that has the role's prefix and is none of its variables.
+    """Return a sentence for each variable that has the role's prefix and is none of its variables.
 
     others: names of other roles of the play, whose names may begin with this role's.
     """
@@ -144,17 +144,17 @@ def unknown(profile: str, variables: Values, others: t.Iterable[str] = ()) -> li
 
 
 def _unknown(profile: str, name: str, known: t.Iterable[str]) -> str:
-    """Compares what follows the prefix, because the prefix alone would make all names alike."""
+    """Compare what follows the prefix, because the prefix alone would make all names alike."""
     near = difflib.get_close_matches(name[len(profile) + 1 :], [*known], n=1)
     hint = f"Did you mean {profile}_{near[0]}?" if near else f"Remove it; the variables are {', '.join(sorted(known))}."
     return f"{name} is not a variable of the role {profile}. {hint}"
 
 
 def _is_registered(value: object) -> bool:
-    """True for the result of a task, which `register` may have put into a variable of any name."""
+    """Return True for the result of a task, which `register` may have put into a variable of any name."""
     return isinstance(value, t.Mapping) and "changed" in value and not {"failed", "skipped", "unreachable"}.isdisjoint(value)
 
 
 def _unreadable(variable: str, value: object, message: str) -> str:
-    """A sentence for a variable whose template fails."""
+    """Return a sentence for a variable whose template fails."""
     return f"{variable} must have a value that can be computed; {value!r} was given: {' '.join(message.split())}"

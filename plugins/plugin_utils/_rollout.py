@@ -29,7 +29,7 @@ COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "fail
 
 
 def sentence(result: t.Mapping[str, t.Any]) -> str:
-    """The error message of a failed task, on one line; for a loop, the messages of its failed items."""
+    """Return the error message of a failed task, on one line; for a loop, the messages of its failed items."""
     # ansible-core 2.19 and newer removes "failed" from an item, and gives each failed item an "exception".
     signs = ("failed", "unreachable", "exception")
     items = [item for item in result.get("results") or () if any(map(item.get, signs))]
@@ -38,7 +38,7 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
 
 
 def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
+    """Return a module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
     results = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
     variable = results.pop("ansible_loop_var", None)
     if variable:
@@ -50,7 +50,7 @@ def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
-    """The modules that have changed something: those of a profile, or the module itself."""
+    """Return the modules that have changed something: those of a profile, or the module itself."""
     results = change.get("result", {}).items()
     of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
     return of_profile or [change["action"].rpartition(".")[2]]
@@ -86,7 +86,7 @@ class Node:
         return CHANGED if self.changes else OK
 
     def add(self, seconds: float) -> None:
-        """Adds a task that has ended. If a task before it had failed, that was rescued or ignored."""
+        """Add a task that has ended. If a task before it had failed, that was rescued or ignored."""
         self.end = ""
         self.seconds += seconds
 
@@ -97,13 +97,13 @@ class Node:
         self.changes.append(entry)
 
     def conclude(self, end: str) -> None:
-        """Sets the final state. ``end`` is empty if all went well."""
+        """Set the final state. ``end`` is empty if all went well."""
         self.end, self.is_over = end, True
         if not end:
             self.trouble = ""
 
     def line(self) -> str:
-        """The middle of the node's line: its error, or else what was changed."""
+        """Return the middle of the node's line: its error, or else what was changed."""
         if self.end:
             return self.trouble
         return ", ".join(dict.fromkeys(name for change in self.changes for name in _modules(change)))
@@ -144,7 +144,7 @@ class Rollout:
         }
 
     def lines(self) -> t.Iterator[tuple[str, str]]:
-        """Each node's state and line."""
+        """Return each node's state and line."""
         width = max(map(len, self.nodes), default=0)
         for name, node in self.nodes.items():
             seconds = f"{node.seconds:.1f} s" if node.is_begun else ""
@@ -152,6 +152,6 @@ class Rollout:
             yield node.state, in_one_line("  ".join(word for word in words if word).rstrip())
 
     def summary(self) -> str:
-        """All in one sentence: "50 nodes: 1 failed, 48 not reached, 1 changed"."""
+        """Summarize the rollout in one sentence: "50 nodes: 1 failed, 48 not reached, 1 changed"."""
         counted = ", ".join(f"{count} {state}" for state, count in self.totals().items())
         return f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}: {counted or 'none'}"
