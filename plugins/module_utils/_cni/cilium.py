@@ -10,9 +10,10 @@ From cilium's sources: pkg/option/config.go, pkg/kpr, pkg/datapath/loader.
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
+
+from .._core import json_object
 
 CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
 REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
@@ -69,11 +70,8 @@ def arguments(words: t.Sequence[str]) -> dict[str, str]:
 
 def state(text: str) -> dict[str, str]:
     """Return the options in the text of agent-runtime-config.json; none if they are not in it, or if it is unreadable."""
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(stored, dict) or not {"KubeProxyReplacement", "EnableNodePort"} & stored.keys():
+    stored = json_object.parse(text) or {}
+    if not {"KubeProxyReplacement", "EnableNodePort"} & stored.keys():
         return {}
     return {option: str(stored[field]).lower() for field, option in STATE_FIELDS.items() if field in stored}
 

@@ -12,11 +12,10 @@ kubernetes (pkg/kubelet/network/kubenet, pkg/proxy).
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
-from .._core import fields
+from .._core import fields, json_object
 
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
@@ -89,23 +88,14 @@ def plugins_in(text: str) -> tuple[str, ...]:
 
 def name_in(text: str) -> str:
     """Return the name of the network in the text of a CNI configuration; empty if it has none."""
-    return str(_parsed(text).get("name", ""))
+    return str((json_object.parse(text) or {}).get("name", ""))
 
 
 def _plugins(text: str) -> list[dict[str, t.Any]]:
     """Return the plugins of a configuration or of a configuration list; none if the text is unreadable."""
-    configuration = _parsed(text)
+    configuration = json_object.parse(text) or {}
     listed = configuration.get("plugins")
     return [plugin for plugin in (listed if isinstance(listed, list) else [configuration]) if isinstance(plugin, dict)]
-
-
-def _parsed(text: str) -> dict[str, t.Any]:
-    """Return a configuration; empty if the text is unreadable."""
-    try:
-        configuration = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return configuration if isinstance(configuration, dict) else {}
 
 
 def _address(value: object) -> str:

@@ -10,9 +10,9 @@ From the sources of Azure/azure-container-networking: network/endpoint.go, cns/c
 
 from __future__ import annotations
 
-import json
 import typing as t
 
+from .._core import json_object
 from .._interfaces.interface import Interface
 from .judge import pod_links
 
@@ -70,10 +70,7 @@ def manages_state(text: str) -> bool | None:
 
     Go reads a key in upper or lower case.
     """
-    try:
-        configuration = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(configuration, dict):
+    configuration = json_object.parse(text)
+    if configuration is None:
         return None
     return any(str(key).lower() == "manageendpointstate" and value is True for key, value in configuration.items())
