@@ -23,7 +23,7 @@ from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
-from .._nftables.return_path_guards import MarkRule, MissingLinks, StrictFilter
+from .._nftables.return_path_guards import mark_rule, missing_links, strict_filter
 from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
@@ -34,7 +34,7 @@ from .._rp_filter.live_reverse_path import (
 )
 from .._rp_filter.reverse_path import SRC_VALID_MARK
 from .._rp_filter.reverse_path_guards import (
-    BootOrder,
+    boot_order,
     unreadable_record,
 )
 from .._systemd.units import Units, path_of
@@ -84,18 +84,18 @@ def parts(request: Request) -> Parts:
         resources.insert(0, BootRecord(valid, placed))
     guards: list[Guard] = [partial(unreadable_record, files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
     if desired:
-        guards += [MissingLinks(desired), *(partial(mark_collisions, mark, mask) for mark, mask in desired.bits())]
+        guards += [partial(missing_links, desired), *(partial(mark_collisions, mark, mask) for mark, mask in desired.bits())]
     if desired and request.params["immediate"]:
-        guards.append(MarkRule(desired, request.earlier.rules))
+        guards.append(partial(mark_rule, desired, request.earlier.rules))
     if desired and request.params["permanent"]:
         guards.append(partial(roots_folders, path, path_of(boot.unit), sysctl_path))
         guards.append(partial(kubelet_starters, units, [boot.unit], before))
     if not validation and not request.earlier.loosens:
         managed = valid if request.params["immediate"] and kernel.is_own_root() else None
-        guards.append(StrictFilter(managed, sysctl_path if request.params["permanent"] else None, texts_read))
+        guards.append(partial(strict_filter, managed, sysctl_path if request.params["permanent"] else None, texts_read))
     if validation and setting and request.params["permanent"]:
         texts = {**texts_read, sysctl_path: setting}
-        guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
+        guards.append(partial(boot_order, validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
     return Parts(
         resources,
         guards,

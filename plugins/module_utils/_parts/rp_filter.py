@@ -67,10 +67,10 @@ def parts(request: Request) -> Parts:
     chosen: list[Guard] = [partial(reverse_path_guards.unreadable_record, files, RECORDS[RP_FILTER])] if links else []
     if desired and links:
         later = path if request.params["permanent"] else None
-        chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, request.params["immediate"]))
+        chosen.append(partial(reverse_path_guards.missing_links, desired, links, later, request.params["immediate"]))
     if desired and text and request.params["permanent"]:
         chosen.append(partial(roots_folders, path))
-        chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
+        chosen.append(partial(reverse_path_guards.boot_order, desired, path, {**others, path: text}))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         interfaces = outcome.report(live)

@@ -39,8 +39,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.rever
     unreadable,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
-    BootOrder,
-    ReversePathLinks,
+    boot_order,
+    missing_links,
     unreadable_record,
 )
 from unit.fakes import FakeSysctl, RootedFiles
@@ -247,7 +247,7 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
     files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
     found = [(over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)]
     assert found == expected
-    warnings = BootOrder(one, PATH, files)()
+    warnings = boot_order(one, PATH, files)
     assert all(f"; at least {number} is expected. Remove" in text for text, (_name, _line, number) in zip(warnings, expected))
 
 
@@ -263,7 +263,7 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
 )
 def test_a_file_of_the_same_name_that_is_read_instead_is_warned_of(path: str, other: str, is_masked: bool) -> None:
     files = {other: "", path: sysctl_text(desired("eth0"), ["eth0"], {})}
-    found = [*BootOrder(desired("eth0"), path, files)()]
+    found = [*boot_order(desired("eth0"), path, files)]
     assert len(found) == is_masked
     assert not is_masked or found[0].startswith(f"{path} is not read at boot: {other} has the same name")
 
@@ -276,7 +276,7 @@ def test_a_path_by_another_name_of_its_folder_masks_nothing(tmp_path: Path, monk
     monkeypatch.setattr(sysctl_files, "FOLDERS", folders)
     text = sysctl_text(desired("eth0"), ["eth0"], {})
     files = {f"{folder}/90-x.conf": text for folder in folders}
-    assert not [*BootOrder(desired("eth0"), f"{folders[1]}/90-x.conf", files)()]
+    assert not [*boot_order(desired("eth0"), f"{folders[1]}/90-x.conf", files)]
 
 
 LINKS_THERE = {
@@ -294,7 +294,7 @@ LINKS_THERE = {
 @pytest.mark.parametrize("case", LINKS_THERE)
 def test_names_that_are_no_link_are_warned_of(case: str) -> None:
     word, is_immediate, expected = LINKS_THERE[case]
-    found = " ".join(ReversePathLinks(desired(word), ["lo", "eth0", "docker0"], "PATH", is_immediate)())
+    found = " ".join(missing_links(desired(word), ["lo", "eth0", "docker0"], "PATH", is_immediate))
     assert expected in found and bool(expected) == bool(found)
     assert ("is meant" in found) is (word == "eht0")
 
