@@ -67,8 +67,8 @@ KINDS = {
 
 
 def kind(path: Path) -> str:
-    """The kind of a subject's file. A file without a mark in its name is a model, which is pure."""
-    return next((kind for kind, is_one in KINDS.items() if is_one(path.stem)), "model")
+    """Return the kind of a subject's file. A file without a mark in its name is a model, which is pure."""
+    return next((kind for kind, matches in KINDS.items() if matches(path.stem)), "model")
 
 
 def files(room: str) -> list[Path]:
@@ -76,13 +76,13 @@ def files(room: str) -> list[Path]:
 
 
 def models() -> list[Path]:
-    """The pure files: those of the core, those of the services that are in MODELS, and of each subject those of no other kind."""
+    """Return the pure files: those of the core, those in MODELS, and of each subject those of no other kind."""
     named = [ROOT / name for name in MODELS]
     return files("_core") + named + [path for room in SUBJECTS for path in files(room) if kind(path) == "model"]
 
 
 def imported(path: Path) -> Iterator[tuple[str, ...]]:
-    """What a file imports: ("", module) for Python's own, (room, file) for the collection's."""
+    """Yield what a file imports: ("", module) for Python's own, (room, file) for the collection's."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (("", alias.name.partition(".")[0]) for alias in node.names)

@@ -205,7 +205,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_pods, facts_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_pods, survey_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as former
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
@@ -213,7 +213,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import M
 def main() -> None:
     module = Module({})
     with module.reporting() as result:
-        survey = facts_backend.survey(module.run)
+        survey = survey_backend.survey(module.run)
         links, chains, bridge = survey.links, survey.chains, survey.bridge
         names = [link.name for link in links]
         files = survey.configurations
@@ -229,13 +229,13 @@ def main() -> None:
         of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
         if of_kube_proxy:
             module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
-        leftovers = facts_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), survey)
+        leftovers = survey_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), survey)
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
         pods = model.pods_by_owner(names)
         interfaces = interfaces_backend.read().interfaces if pods[model.AZURE] else ()  # a node has hundreds of namespaces
-        cns = facts_backend.azure_cns()
+        cns = survey_backend.azure_cns()
         agent = cilium_backend.find()
         result.update(
             changed=False,

@@ -18,11 +18,11 @@ from .._files.managed_files import ManagedFile, ManagedFiles
 from .._interfaces import interfaces_backend
 from .._netfilter.iptables import Rule
 from .._platform import process
-from . import backup, ebtables_backup, facts_backend, iptables_backup, links_backup
+from . import backup, ebtables_backup, iptables_backup, links_backup, survey_backend
 from .azure_leftovers import Facts
 from .backup import Backup, Codec, Node
-from .facts_backend import Former
 from .state_file import STATE_FILE
+from .survey_backend import Former
 
 MACHINE_ID = "/etc/machine-id"
 OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
@@ -123,8 +123,8 @@ class Backups(t.NamedTuple):
     def look(self, run: process.Runner) -> Look:
         """Read the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
         troubles: list[str] = []
-        survey = facts_backend.survey(run)
-        facts = facts_backend.of_azure(run, troubles.append, survey, self.former(), is_strict=True)
+        survey = survey_backend.survey(run)
+        facts = survey_backend.of_azure(run, troubles.append, survey, self.former(), is_strict=True)
         return Look(facts, tuple(troubles))
 
     def former(self) -> Former:

@@ -16,7 +16,7 @@ from .._core.plan import Guard
 from .._files.files import Files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Link, Scene
-from .._leftovers import facts_backend
+from .._leftovers import survey_backend
 from .._leftovers.bridge_guards import bridge_users
 from .._leftovers.bridge_resource import DissolvedBridge
 from .._leftovers.resolved_backend import Resolved
@@ -39,7 +39,7 @@ def parts(request: Request) -> Parts:
     )
 
     def gateways(link: Link, scene: Scene) -> t.Collection[str]:
-        return facts_backend.gateways(request.run, request.warn, link, scene)
+        return survey_backend.gateways(request.run, request.warn, link, scene)
 
     dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface, gateways)
     guards: list[Guard] = [ON_THE_NODE, partial(bridge_users, dissolved.bridge, Netlink(), Files())]

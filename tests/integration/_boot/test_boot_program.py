@@ -20,7 +20,7 @@ from lab import Lab, Node
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY, NO_IPV6_KEY, Nic
 from lab.node import NamespaceNode
-from lab.surroundings import BOOTED_NOW
+from lab.node_conditions import BOOTED_NOW
 
 PROGRAM = "/etc/kubenode/probe-snat.nft.pyz"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"

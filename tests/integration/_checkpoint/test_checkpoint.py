@@ -20,7 +20,7 @@ import pytest
 from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
-from lab import Lab, Node, adhoc, watched
+from lab import Lab, Node, adhoc, netlink_recorder
 from lab.container import SystemdNode
 from lab.controller import SSH_PACKAGES, Controller
 from lab.node import ClusterNode, NamespaceNode
@@ -624,7 +624,7 @@ def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
         before = [state(node) for node in nodes]
         for number, node in enumerate(nodes, 1):
             node.write("/run/messages", "")
-            through = ["sh", "-c", WATCH, "sh", watched.__file__, "/run/messages", str(number)]
+            through = ["sh", "-c", WATCH, "sh", netlink_recorder.__file__, "/run/messages", str(number)]
             assert node.module("policy_routes", {**desired, "checkpoint": 5}, through=through)["failed"]
             assert state(node) != before[number - 1]
             node.remove("/run/messages")

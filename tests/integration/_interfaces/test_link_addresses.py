@@ -53,7 +53,7 @@ def steps(node: NamespaceNode) -> Iterator[Steps]:
     assert not node.exists("/run/kubenode")
 
 
-def one(address: str, dev: str = "eth1") -> list[dict[str, str]]:
+def entry_for(address: str, dev: str = "eth1") -> list[dict[str, str]]:
     return [{"dev": dev, "address": address}]
 
 
@@ -105,7 +105,7 @@ def test_anothers_address_satisfies_and_stays(node: NamespaceNode, theirs: str) 
     node.ip([f"address add {theirs}{' nodad' if ':' in theirs else ''} dev eth1"])
     before = node.snapshot()
     prefix = theirs.split()[0]
-    steps = Steps(node, "link_addresses", {"addresses": one(prefix.partition("/")[0])})
+    steps = Steps(node, "link_addresses", {"addresses": entry_for(prefix.partition("/")[0])})
     assert steps.four()["addresses"]["satisfied_by"] == [{"object": f"{prefix} dev eth1", "owner": "another program"}]
     assert node.snapshot()["addresses"] == before["addresses"]
     steps.four(state="absent")
@@ -115,7 +115,7 @@ def test_anothers_address_satisfies_and_stays(node: NamespaceNode, theirs: str) 
 def test_others_addresses_survive_also_in_a_prefix_of_ours(node: NamespaceNode) -> None:
     """Without promote_secondaries the kernel removes them with the first address of their prefix."""
     node.run(["sysctl", "-qw", "net.ipv4.conf.eth1.promote_secondaries=0", "net.ipv4.conf.all.promote_secondaries=0"])
-    steps = Steps(node, "link_addresses", {"addresses": one("10.0.1.10/24")})
+    steps = Steps(node, "link_addresses", {"addresses": entry_for("10.0.1.10/24")})
     steps.run()
     node.ip(["address add 10.0.1.77/24 dev eth1", "address add 10.0.9.9/24 dev eth1"])
     steps.four(state="absent")
@@ -133,14 +133,14 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     ]
     node.ip(table)
     before = node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout
-    steps.run(addresses=one("10.0.1.10"))
-    steps.run(addresses=one("10.0.1.20/24"))
-    steps.run(addresses=one("10.0.1.30/24"))
+    steps.run(addresses=entry_for("10.0.1.10"))
+    steps.run(addresses=entry_for("10.0.1.20/24"))
+    steps.run(addresses=entry_for("10.0.1.30/24"))
     assert current(node) == ["10.0.1.30/24"]
     steps.run(state="absent")
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     with node.full("/etc/systemd/system"):
-        failed = steps.call(addresses=one("10.0.1.10"))  # its last step fails, so the address is undone
+        failed = steps.call(addresses=entry_for("10.0.1.10"))  # its last step fails, so the address is undone
     assert failed["failed"] and "All changes were undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
@@ -159,11 +159,11 @@ def test_a_change_under_a_checkpoint_is_rolled_back_with_the_routes_that_went_wi
 
 
 def test_an_address_that_was_removed_comes_again_and_a_foreign_one_in_its_place_stays(node: NamespaceNode, steps: Steps) -> None:
-    steps.run(addresses=one("10.0.1.10"))
+    steps.run(addresses=entry_for("10.0.1.10"))
     node.ip(["address delete 10.0.1.10/32 dev eth1"])
-    assert steps.run(addresses=one("10.0.1.10"))["addresses"]["added"] == ["10.0.1.10/32 dev eth1"]
+    assert steps.run(addresses=entry_for("10.0.1.10"))["addresses"]["added"] == ["10.0.1.10/32 dev eth1"]
     node.ip(["address delete 10.0.1.10/32 dev eth1", "address add 10.0.1.10/32 dev eth1"])
-    (satisfied,) = steps.run(addresses=one("10.0.1.10"))["addresses"]["satisfied_by"]
+    (satisfied,) = steps.run(addresses=entry_for("10.0.1.10"))["addresses"]["satisfied_by"]
     assert satisfied["object"] == "10.0.1.10/32 dev eth1"
     steps.run(state="absent")
     assert current(node) == ["10.0.1.10/32"]
@@ -220,9 +220,9 @@ def test_a_unit_that_is_not_ours_is_refused(node: NamespaceNode, steps: Steps) -
 
 def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> None:
     steps = Steps(node, "link_addresses", {"permanent": False})
-    steps.run(addresses=one("10.0.1.10"))
+    steps.run(addresses=entry_for("10.0.1.10"))
     node.ip(["link set eth1 down", "link set eth1 name ens6", "link set ens6 up", "link add eth1 type veth peer name peer9"])
-    done = steps.four(addresses=one("10.0.1.10"))
+    done = steps.four(addresses=entry_for("10.0.1.10"))
     assert (done["addresses"]["added"], done["addresses"]["removed"]) == (
         ["10.0.1.10/32 dev eth1"],
         ["10.0.1.10/32 dev ens6"],
@@ -235,12 +235,12 @@ def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> N
 
 def test_what_a_killed_run_left_of_a_unit_or_of_the_record_goes(node: NamespaceNode, steps: Steps) -> None:
     """An address that the run has removed must leave the record: another program may add the same address."""
-    steps.run(addresses=[*one("10.0.1.10"), *one("10.0.1.20")])
+    steps.run(addresses=[*entry_for("10.0.1.10"), *entry_for("10.0.1.20")])
     longer = node.read(RECORD)
-    steps.run(addresses=one("10.0.1.10"))
+    steps.run(addresses=entry_for("10.0.1.10"))
     settled = node.snapshot()
     node.write(RECORD, longer)
     node.write(UNIT.format("eth9").replace("/kubenode", "/.kubenode") + ".kubenode", "[Un")
-    assert steps.run(addresses=one("10.0.1.10"))["changed"]
+    assert steps.run(addresses=entry_for("10.0.1.10"))["changed"]
     assert node.snapshot() == settled
-    assert not steps.run(addresses=one("10.0.1.10"))["changed"]
+    assert not steps.run(addresses=entry_for("10.0.1.10"))["changed"]

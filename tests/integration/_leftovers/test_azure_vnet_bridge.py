@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, watched
+from lab import Lab, Node, netlink_recorder
 from lab.azure_bridge import enslave
 from lab.controller import Controller
 from lab.machine import Machine
@@ -310,7 +310,7 @@ WATCH = 'python=$1 script=$2 log=$3 last=$4 signal=$5; shift 6; exec "$python" "
 def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGINT", **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The result, and the types of the messages sent, without dumps; the module gets the signal at message ``last``."""
     node.write("/run/messages", "")
-    watcher = [sys.executable, str(Path(watched.__file__)), "/run/messages", str(last), signal]
+    watcher = [sys.executable, str(Path(netlink_recorder.__file__)), "/run/messages", str(last), signal]
     result = node.module("azure_vnet_bridge", options, through=["sh", "-c", WATCH, "sh", *watcher])
     messages = node.read("/run/messages").split()
     node.remove("/run/messages")

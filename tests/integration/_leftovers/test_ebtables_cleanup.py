@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab import Lab, Node, azure_vnet, background, ebtables_versions, playbook, surroundings, watched
+from lab import Lab, Node, azure_vnet, background, ebtables_versions, netlink_recorder, node_conditions, playbook
 from lab.azure_vnet import BRIDGE, CILIUM, CONFLIST, STATE, AzurePod
 from lab.load_balancer import LINK
 from lab.machine import Machine
@@ -653,7 +653,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(steps: Steps, message: s
 
 
 def test_another_root_is_refused(node: NamespaceNode) -> None:
-    node.run(["sh", "-ec", surroundings.ANOTHER_ROOT])
+    node.run(["sh", "-ec", node_conditions.ANOTHER_ROOT])
     done = node.module(MODULE, {}, through=["chroot", "/mnt"])
     assert done["failed"] and "this root is not process 1's" in done["msg"]
 
@@ -683,12 +683,12 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
 
 def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
     before, steps = state(node), Steps(node, MODULE)
-    _done, messages = watched.run(node, MODULE, {})
+    _done, messages = netlink_recorder.run(node, MODULE, {})
     rules = 2 * len(GONE) + 2  # one transaction, its beginning and its end
     assert len(messages) == rules + len(GONE)
     steps.run(state="restored")
     for last in range(rules, len(messages) + 1):
-        done, sent = watched.run(node, MODULE, {}, last)
+        done, sent = netlink_recorder.run(node, MODULE, {}, last)
         assert done["failed"] and len(sent) == last
         steps.run()
         assert not any(is_about(line, GONE) for line in azure_vnet.listing(node))

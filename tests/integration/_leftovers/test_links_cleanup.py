@@ -36,7 +36,7 @@ def cleanup(node: NamespaceNode) -> Steps:
     return Steps(node, "ebtables_cleanup", {"links": True})
 
 
-def seen(node: NamespaceNode) -> dict[str, Any]:
+def state_of(node: NamespaceNode) -> dict[str, Any]:
     """All links and addresses as ip prints them, permanent neighbours, routes, and the settings that the module changes."""
     links = json.loads(node.run(["ip", "-json", "-details", "address"]).stdout)
     kept = ("ifindex", "ifname", "flags", "mtu", "master", "address", "link_index")
@@ -64,18 +64,18 @@ def test_the_nat_bridge_the_pair_and_the_gateway_go_and_come_back(node: Namespac
     node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1, "net.ipv4.conf.azSnatbr.rp_filter": 2})
     apply(node, "ip6tables-nft", AZURE6)
     until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
-    before = seen(node)
+    before = state_of(node)
     done = cleanup(node).four()
     assert kinds(done) == [
         *(("address", GATEWAY), ("neighbor", "169.254.128.9"), ("neighbor", "fd00:5::9"), ("link", "azSnatbr")),
         *(("link", "azSnatveth0"), ("sysctl", "net.ipv4.conf.azSnatbr.proxy_arp")),
     ]
-    after = seen(node)
+    after = state_of(node)
     assert before["links"].keys() - after["links"].keys() == {"azSnatbr", "azSnatveth0", "azSnatveth1"}
     assert GATEWAY not in str(after) and done["iptables"] == {"removed": [], "kept": []}
     node.set_sysctls({"net.ipv4.conf.default.rp_filter": 0})
     done = cleanup(node).four(state="restored")
-    until("all is restored", lambda: seen(node), expected=before)
+    until("all is restored", lambda: state_of(node), expected=before)
     assert warnings(done) == []
     assert [node.read(f"/proc/sys/net/ipv4/conf/azSnatbr/{name}").strip() for name in ("proxy_arp", "rp_filter")] == ["1", "2"]
     assert kinds(done, "restored") == [("link", "azSnatbr"), ("link", "azSnatveth0"), ("address", GATEWAY)]
@@ -100,9 +100,9 @@ def test_the_gateway_is_told_by_a_rule_that_an_earlier_run_removed(node: Namespa
 )
 def test_a_bridge_in_use_stays_with_all_that_is_on_it(node: NamespaceNode, used: list[str]) -> None:
     node.ip([*BRIDGE, *used])
-    before = seen(node)
+    before = state_of(node)
     done = cleanup(node).run()
-    assert not done["changed"] and seen(node) == before
+    assert not done["changed"] and state_of(node) == before
     assert kinds(done, "kept") == [("neighbor", "169.254.128.9"), ("neighbor", "fd00:5::9"), ("link", "azSnatbr")]
     assert ("the ports pod0" if "link" in used[0] else "10.99.0.0/16") in done["links"]["kept"][-1]["evidence"]
 
@@ -113,7 +113,7 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     apply(node, "ip6tables-nft", AZURE6)
     assert not cleanup(node).run()["changed"]
     node.ip(["link del azv1234567"])
-    before = seen(node)
+    before = state_of(node)
     number = before["links"]["azSnatbr"]["ifindex"]
     cleanup(node).run()
     node.ip([f"link add taken index {number} type bridge", "address add 169.254.128.1/32 dev taken"])
@@ -126,24 +126,24 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     assert BACKUP in str(warnings(done))
     node.ip(["address flush dev taken"])
     cleanup(node).run(state="restored")
-    index = seen(node)["links"]["azSnatbr"]["ifindex"]
-    assert index != number and seen(node)["neighbours"] == before["neighbours"]
+    index = state_of(node)["links"]["azSnatbr"]["ifindex"]
+    assert index != number and state_of(node)["neighbours"] == before["neighbours"]
     expected = {**before["links"]["azSnatbr"], "ifindex": index}
-    until("the bridge is restored", lambda: seen(node)["links"]["azSnatbr"], expected=expected)
+    until("the bridge is restored", lambda: state_of(node)["links"]["azSnatbr"], expected=expected)
 
 
 def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode) -> None:
     node.ip([*BRIDGE, *PAIR])
     node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1})
     until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
-    before = seen(node)
+    before = state_of(node)
     cleanup(node).run()
     found = json.loads(node.read(BACKUP))  # as if a first run had been killed before it removed anything
     node.write(BACKUP, json.dumps({**found, "runs": found["runs"] * 2}, indent=1) + "\n", 0o600)
     number = before["links"]["azSnatbr"]["ifindex"]
     node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
     done = cleanup(node).four(state="restored")
-    until("all is restored", lambda: seen(node), expected=before)
+    until("all is restored", lambda: state_of(node), expected=before)
     assert done["differences"] == []
     assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"
 

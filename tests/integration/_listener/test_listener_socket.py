@@ -48,16 +48,16 @@ def node(lab: Lab) -> NamespaceNode:
     return found
 
 
-def told(node: NamespaceNode, uid: int) -> dict[str, Any]:
+def speak(node: NamespaceNode, uid: int) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(node.run([sys.executable, "-c", PROGRAM, str(CHECKOUT), str(uid)]).stdout)
     return answer
 
 
 def test_a_process_without_privileges_cannot_speak_to_the_listener(node: NamespaceNode) -> None:
-    answer = told(node, 65534)
+    answer = speak(node, 65534)
     assert all(answer["sent"]) and answer["read"] == 0 and answer["of the kernel"] > 0
 
 
 def test_a_message_that_no_kernel_sends_does_not_end_the_listener(node: NamespaceNode) -> None:
-    answer = told(node, 0)
+    answer = speak(node, 0)
     assert not all(answer["sent"]) and answer["read"] == 0 and answer["of the kernel"] > 0

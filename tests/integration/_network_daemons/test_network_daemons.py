@@ -19,11 +19,11 @@ from lab import Lab, namespace
 from lab.container import SystemdNode
 from lab.machine import Machine
 from lab.node import NamespaceNode
+from lab.node_conditions import ANOTHER_ROOT
 from lab.podman import Podman
 from lab.prober import Prober
 from lab.server import Servers
 from lab.steps import Steps
-from lab.surroundings import ANOTHER_ROOT
 
 PATH = "/etc/systemd/networkd.conf.d/90-kubenode.conf"
 EKS = "/etc/systemd/networkd.conf.d/80-release.conf"

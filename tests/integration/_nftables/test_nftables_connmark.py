@@ -18,8 +18,8 @@ from sampling import sampled
 
 from lab import Lab
 from lab.node import LOCK, NamespaceNode
+from lab.node_conditions import BOOTED_NOW
 from lab.steps import Steps, warnings
-from lab.surroundings import BOOTED_NOW
 
 TABLE = "kubenodeReturnPath"
 PATH = "/etc/kubenode/return-path.nft"

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from lab import Lab, Node, collection, entering, inventory, playbook
 from lab.container import SystemdNode
-from lab.surroundings import ANOTHER_ROOT
+from lab.node_conditions import ANOTHER_ROOT
 
 SYSTEMD = "A running node: systemd runs on it."
 CONTAINER = "A running node: this is a container in its namespaces, as a DaemonSet's pod is."

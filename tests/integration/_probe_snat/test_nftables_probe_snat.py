@@ -17,7 +17,7 @@ from sampling import sampled
 
 from lab import Lab, agentbaker, bpf, playbook, steps
 from lab.node import LOCK, NamespaceNode
-from lab.surroundings import ANOTHER_ROOT
+from lab.node_conditions import ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"

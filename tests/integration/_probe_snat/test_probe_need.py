@@ -12,7 +12,7 @@ import pytest
 from lab import Lab, bpf, cilium, steps
 from lab.load_balancer import PROBE_SOURCE
 from lab.node import NamespaceNode
-from lab.surroundings import ANOTHER_ROOT
+from lab.node_conditions import ANOTHER_ROOT
 
 REPLACING = {"kube-proxy-replacement": "true", "enable-ipv6": "true"}
 QUICK = 0.3  # seconds to wait for an answer that must not come

@@ -54,14 +54,14 @@ def changed(result: dict[str, Any], *names: str) -> list[bool]:
     return [result[name]["changed"] for name in names or ORDER]
 
 
-def told(result: dict[str, Any]) -> list[str]:
+def summarized(result: dict[str, Any]) -> list[str]:
     return [line.split()[0] for line in result["summary"]]
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) -> None:
     clean = node.snapshot()
     done = profile.four()
-    assert told(done) == ORDER and all(changed(done))
+    assert summarized(done) == ORDER and all(changed(done))
     assert done["policy_routes"]["rules"]["added"] == ["ip rule 700: from 10.0.1.10 lookup 1003"]
     assert done["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
     assert [entry["before_header"].split(":")[0] for entry in done["diff"]] == ["immediate", "permanent"]
@@ -71,7 +71,7 @@ def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) 
     assert changed(modified) == [name == "policy_routes" for name in ORDER]
 
     gone = profile.four(state="absent")
-    assert told(gone) == ORDER[::-1]
+    assert summarized(gone) == ORDER[::-1]
     assert node.snapshot() == clean
     assert not profile.run(state="absent")["changed"]
     assert node.snapshot() == clean
@@ -206,7 +206,7 @@ def test_an_image_gets_only_what_its_nodes_load(node: NamespaceNode, profile: St
 def test_modules_may_be_json_text_and_an_entry_may_be_empty(node: NamespaceNode) -> None:
     text = '[{"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}}, {}]'
     done = Steps(node, "profile", {"modules": text, "mode": "runtime"}).run()
-    assert told(done) == ["rp_filter"]
+    assert summarized(done) == ["rp_filter"]
 
 
 @pytest.fixture

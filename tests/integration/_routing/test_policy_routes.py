@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
-from lab import Lab, Node, playbook, steps, watched
+from lab import Lab, Node, netlink_recorder, playbook, steps
 from lab.node import LOCK, NamespaceNode
 from lab.steps import Steps
 from lab.waiting import until
@@ -385,7 +385,7 @@ def test_tables_may_come_by_name(node: NamespaceNode) -> None:
 
 def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The result, and the types of the messages sent, without dumps; the module gets the signal at message ``last``."""
-    return watched.run(node, "policy_routes", options, last, signal)
+    return netlink_recorder.run(node, "policy_routes", options, last, signal)
 
 
 def test_an_empty_plan_sends_no_changing_message_and_starts_no_process(node: NamespaceNode) -> None:

@@ -17,8 +17,8 @@ from sampling import sampled
 
 from lab import Lab, steps
 from lab.node import LOCK, NamespaceNode
+from lab.node_conditions import ANOTHER_ROOT, BOOTED_NOW
 from lab.steps import Steps, warnings
-from lab.surroundings import ANOTHER_ROOT, BOOTED_NOW
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 OTHER_PATH = "/etc/sysctl.d/91-other.conf"

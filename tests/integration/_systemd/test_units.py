@@ -74,7 +74,7 @@ def well(node: SystemdNode, module: str, options: dict[str, Any], **how: Any) ->
     return bool(result["changed"])
 
 
-def seen(node: SystemdNode) -> dict[str, Any]:
+def observed_state(node: SystemdNode) -> dict[str, Any]:
     """The state of the node, without the library that the controller copies to the node before a run."""
     found = node.snapshot()
     return {**found, "files": {path: text for path, text in found["files"].items() if not LIBRARY.match(path)}}
@@ -105,11 +105,11 @@ ON_ONE = pytest.mark.parametrize("node", RELEASES[:1], indirect=True)
 @UNITS
 def test_a_unit_is_seen_active_or_the_run_fails(node: SystemdNode, module: str, unit: str, options: dict[str, Any]) -> None:
     break_program(node, unit)
-    before = seen(node)
+    before = observed_state(node)
     result = node.module(module, options)
     assert result["failed"] and f"{unit} was started and should be active, but is " in result["msg"], result
     assert "status=1/FAILURE" in result["msg"], result["msg"]
-    assert seen(node) == before and not failed_units(node)
+    assert observed_state(node) == before and not failed_units(node)
 
     mend_program(node, unit)
     assert well(node, module, options) and state_of(node, unit) == "active"
@@ -239,12 +239,12 @@ def test_a_python_that_does_not_last_is_not_named_and_without_another_the_run_is
     node.run(["mkdir", "-p", "/home/me"])
     node.run(["cp", own_python, "/home/me/python3"])
     monkeypatch.setattr(inventory, "variables", lambda one: {**variables(one), "ansible_python_interpreter": "/home/me/python3"})
-    before = seen(node)
+    before = observed_state(node)
     for check in (True, False):
         result = node.module(module, options, check=check)
         assert result["failed"] and "/home/me/python3 lies where a boot may not find it" in result["msg"], result
         assert "/usr/bin/python3 is not Python 3.9 or newer: this is Python 3.6" in result["msg"]
-        assert seen(node) == before
+        assert observed_state(node) == before
     assert well(node, module, {**options, "boot_condition": "none"})  # needs no Python
     node.write("/usr/local/bin/python3", f'#!/bin/sh\nexec {own_python} "$@"\n', 0o755)
     assert well(node, module, options)
@@ -265,9 +265,9 @@ def test_a_boot_that_would_fail_fails_the_run_and_nothing_is_enabled(
     node: SystemdNode, module: str, unit: str, options: dict[str, Any]
 ) -> None:
     """The unit's Python lacks a part that the boot program needs, and the module does not need."""
-    before = seen(node)
+    before = observed_state(node)
     with Replacement(node, {"/usr/bin/python3": LAME}):
         result = node.module(module, options)
     assert result["failed"] and "the next boot would fail" in result["msg"] and "'json'" in result["msg"], result
     assert f"rehearse the start of {unit}" in result["msg"]
-    assert seen(node) == before
+    assert observed_state(node) == before

@@ -28,7 +28,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_t
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 from unit.fakes import FakeUnits, RootedFiles
-from unit.mortal import Killed, Mortal
+from unit.killed_run import Killed, Mortal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 

@@ -255,7 +255,7 @@ class Ssh:
         return ["sh", "-c", f"echo {words[3]} >> {self._log}"]
 
     @property
-    def told(self) -> set[str]:
+    def commands(self) -> set[str]:
         return set(self._log.read_text().split())
 
 
@@ -272,7 +272,7 @@ class SshHost(Host):
         self.seen.append(dict(self._connection._options))
         end = time.monotonic() + self._hangs
         while time.monotonic() < end:
-            if "exit" in self._connection.told:
+            if "exit" in self._connection.commands:
                 raise AnsibleConnectionFailure("Shared connection closed")
             time.sleep(0.01)
         return super()._run(arguments)
@@ -304,7 +304,7 @@ def test_a_connection_that_died_without_a_word_is_hung_up(log: Path, answers: li
     host = SshHost(log, [], answers, hangs=20.0)
     result = host.execute()
     assert result["failed"] and result["msg"].startswith(said)
-    assert host._connection.told == {"check", "exit"}
+    assert host._connection.commands == {"check", "exit"}
     assert host._connection._options["ssh_args"] == "-C -o ControlPersist=60s"
 
 
@@ -313,7 +313,7 @@ def test_a_module_that_takes_its_time_is_left_alone(log: Path) -> None:
     waiting = [{"state": "none", "told": "", "age": 0}, old, ALIVE] * 300
     host = SshHost(log, [{"changed": False}], waiting, hangs=0.5)
     assert _checkpoint.execute(t.cast(t.Any, host), host._run) == {"changed": False}
-    assert "exit" not in host._connection.told and len(host._answers) < len(waiting)
+    assert "exit" not in host._connection.commands and len(host._answers) < len(waiting)
 
 
 def test_a_module_that_soon_ends_is_not_looked_after(log: Path) -> None:

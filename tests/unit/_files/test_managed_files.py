@@ -23,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import MARKER, Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import HEADING, ManagedFiles, link
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import text as entry
-from unit.mortal import Mortal
+from unit.killed_run import Mortal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import iptables_backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.backup import Backup, Damaged, Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables_backup import Run
-from unit.swift import taken
+from unit.swift_chain import taken
 
 KEPT = Backup(Node("ab" * 16, ("02:00:00:00:00:01",)), (Run((taken(),), "boot"),))
 

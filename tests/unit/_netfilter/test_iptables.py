@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, RemovedRules
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, TableRemoval
-from unit.swift import DNS, NAT, SAVED, taken
+from unit.swift_chain import DNS, NAT, SAVED, taken
 
 
 def test_scripts_remove_by_text_and_restore_by_position() -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs a Python program and records the netlink messages that it sends to the kernel.
 
-    watched.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
+    netlink_recorder.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
 
 LOG gets a line for each message but dumps: its type. With message number NUMBER (0 for none) the program gets SIGNAL
 (SIGKILL, SIGINT), before it has read the answer; one message is then sent at a time.

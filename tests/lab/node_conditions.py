@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Foreign objects and surroundings of a node that several tests use."""
+"""Conditions in which several tests run a node: from another root, or just after its boot."""
 
 from __future__ import annotations
 
