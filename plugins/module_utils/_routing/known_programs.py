@@ -97,7 +97,7 @@ ISTIO = 0x539  # set whole, by the sidecar
 def owner(item: Rule | Route, protocols: t.Collection[int]) -> str:
     """Name the owner of a rule or route for use in a sentence: the programs that are known to use it so, and its protocols.
 
-    protocols: those under which the kernel has the item. A protocol such as bird names its program by itself.
+    protocols: those under which the kernel has the item. A protocol such as bird or static is that of another program.
     """
     programs = _users(item) if rt_names.COMMON.issuperset(protocols) else []
     return ", ".join(filter(None, (" or ".join(programs), rt_names.owner(protocols))))

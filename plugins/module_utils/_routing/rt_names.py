@@ -19,8 +19,8 @@ PROTOCOLS = {
     12: "bird", 13: "dnrouted", 14: "xorp", 15: "ntk", 16: "dhcp", 17: "mrouted", 18: "keepalived", 42: "babel",
     66: "google-guest-agent", 99: "openr", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
 }  # fmt: skip
-# Many programs use these, so they name none of them.
-COMMON = frozenset({0, 2, 3, 4})
+# These name no program: many CNIs set none or, as Cilium, the kernel's. Network daemons set static.
+COMMON = frozenset({0, 2, 3})
 
 
 def parse(text: str) -> dict[str, int]:

@@ -75,8 +75,9 @@ RULES: dict[str, tuple[dict[str, t.Any], int, str]] = {
     "a mark": ({"priority": 700, "fwmark": "0x10/0x10", "table": 100}, UNSPEC, "Terway, protocol unspec"),
     "a mark and another table": ({"priority": 700, "fwmark": "0x10/0x10", "table": 101}, UNSPEC, "protocol unspec"),
     "a range of priorities": ({"priority": 30250, "from": "10.0.1.5", "table": 7}, UNSPEC, "nm-cloud-setup, protocol unspec"),
-    "a range of tables": ({"priority": 700, "from": "10.0.1.5", "table": 10001}, 4, "amazon-ec2-net-utils, protocol static"),
+    "a range of tables": ({"priority": 700, "from": "10.0.1.5", "table": 10001}, 3, "amazon-ec2-net-utils, protocol boot"),
     "a table": ({"priority": 700, "from": "10.0.1.5", "table": 201}, UNSPEC, "Cilium (WireGuard), protocol unspec"),
+    "a rule of systemd-networkd": ({"priority": 32765, "from": "10.0.1.5", "table": 10001}, 4, "protocol static"),
     "a protocol that names its program": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, 12, "protocol bird"),
     "an unnamed protocol": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, 75, "protocol 75"),
 }
@@ -93,7 +94,7 @@ def test_a_foreign_rule_is_named_by_the_program_that_is_known_for_it(
     ("table", "protocols", "owner"),
     [
         (201, [2], "Cilium (WireGuard), protocol kernel"),
-        (30250, [3, 4], "nm-cloud-setup, protocol boot, protocol static"),
+        (30250, [0, 3], "nm-cloud-setup, protocol unspec, protocol boot"),
         (30250, [4, 12], "protocol static, protocol bird"),
         (254, [2], "protocol kernel"),
     ],
