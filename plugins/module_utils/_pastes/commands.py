@@ -29,7 +29,7 @@ class Part(t.NamedTuple):
     chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep,
     or asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
-    host: in the prompt before the command; empty for none.
+    host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
     """
 
     kind: str
@@ -42,11 +42,17 @@ class Part(t.NamedTuple):
     is_save: bool = False
     namespace: str = ""
     host: str = ""
+    is_understood: bool = True
+
+    @property
+    def has_all_lines(self) -> bool:
+        """Whether the output has all lines, as far as it shows: no filter in the command, and no dots in place of lines."""
+        return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
 
     @property
     def is_whole(self) -> bool:
-        """Whether the output has all lines, as far as it shows: no filter in the command, and no dots in place of lines."""
-        return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
+        """Whether the output has all lines, and each of them was understood."""
+        return self.is_understood and self.has_all_lines
 
     @property
     def shows_ports(self) -> bool:

@@ -93,7 +93,7 @@ def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with
         facts += (OpenFact(fact, family) for fact in _of_tables(shown, told, tables, family))
         facts += _of_routing(shown, told, names, family, family in with_kernels)
         facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, told, tables, family))
-    return facts + [OpenFact(fact) for fact in _of_node(shown, told)]
+    return [*facts, *(OpenFact(fact) for fact in _of_node(shown, told)), *_of_nft(shown)]
 
 
 def _settings(shown: Shown, told: Entry, tables: Tables, family: str) -> t.Iterator[str]:
@@ -162,8 +162,6 @@ def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
     has_ruleset = shown.is_whole(commands.NFT, commands.NFT_JSON)  # with the tables of ebtables that no output of it shows
-    if not has_ruleset:
-        yield open_facts.NFT_OPEN
     if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):
         known = {entry["table"] for entry in told["ebtables"] or ()}
         yield from (open_facts.cut("bridge", name) for name in BRIDGED if name in known)
@@ -172,3 +170,10 @@ def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
         yield open_facts.NEIGHBORS_OPEN
     if not shown.is_whole(commands.IPVS) and any(link["name"].startswith("kube-ipvs") for link in links):
         yield open_facts.IPVS_OPEN
+
+
+def _of_nft(shown: Shown) -> t.Iterator[OpenFact]:
+    """Yield the fact about rules of nftables. It has no values if the ruleset was listed and a rule of it was not understood."""
+    if not shown.is_whole(commands.NFT, commands.NFT_JSON):
+        is_listed = any(part.has_all_lines for part in shown.of(commands.NFT, commands.NFT_JSON))
+        yield OpenFact(open_facts.NFT_OPEN, is_cut=is_listed)

@@ -177,12 +177,12 @@ class _Reader:
             self._local.update(ip_text.local_addresses(part))
 
     def _show(self, part: Part, before: int) -> None:
-        """Note which output was read, and take it for cut if a line was not understood.
+        """Note which output was read, and whether each of its lines was understood.
 
         before: the number of lines that were not understood before this output.
         """
         is_understood = sum(self._counts.values()) == before
-        self._shown.add(part if is_understood else part._replace(is_cut=True))
+        self._shown.add(part._replace(is_understood=is_understood))
         if part.kind in (commands.IPTABLES, commands.IPTABLES_LIST) and not is_understood:
             for (family, _name), table in self._filters.items():
                 table.is_complete &= family != iptables_text.FAMILIES[part.family]

@@ -47,7 +47,7 @@ class PodOutputs:
             self._routes += (route for route in ip_text.routes(part, self._tables, note) if route not in self._routes)
         else:
             ip_text.merge_links(self.links, ip_text.links(part, note))
-        self._shown.add(part._replace(is_cut=part.is_cut or bool(refused)))
+        self._shown.add(part._replace(is_understood=not refused))
 
     def routing(self) -> Entry | None:
         """Return the rules and routes as a snapshot has them; None if they are not whole, or no rule can decide."""

@@ -107,6 +107,24 @@ def test_what_an_output_does_not_show_is_open(name: str, by: dict[str, str], fac
     assert fact in facts(others | by)
 
 
+@pytest.mark.parametrize(
+    ("command", "rule", "has_values"),
+    [
+        ("nft list ruleset", "xt match set drop", False),
+        ("nft list table inet own", "drop", True),
+        ("nft list ruleset | grep x", "drop", True),
+    ],
+    ids=["a rule that nft does not print", "one table", "some lines"],
+)
+def test_a_listing_of_all_tables_hides_no_service_even_if_a_rule_was_not_understood(
+    command: str, rule: str, has_values: bool
+) -> None:
+    listed = NFT.replace("policy accept;\n", f"policy accept;\n\t\t{rule}\n")
+    snapshot = pastes.read(replaced("nft list ruleset") | in_text(command, listed)).snapshot
+    (nft,) = (entry for entry in snapshot["open"] if entry["fact"] == "nft")
+    assert bool(nft.get("is_cut")) != has_values
+
+
 def test_routes_are_whole_by_table() -> None:
     rules = {"ip rule": RULES + "100:\tfrom 10.1.0.5 lookup 7\n"}
     assert facts(WHOLE | rules | {"ip route show table 7": ROUTES}) == set()
