@@ -132,7 +132,7 @@ def main() -> None:
         require_root()
         calls = [*changes_backend.without_profiles(calls, module.request())]
         rehearsed = _rehearsed(module, calls, trials) if calls else []
-        for sentence in rehearsal_backend.untold(rehearsed):
+        for sentence in rehearsal_backend.warnings(rehearsed):
             module.warn(sentence)
         rehearsal_backend.refuse_losses(rehearsed)
         result.update(changed=False, rehearsed=[one.report() for one in rehearsed], changes=[name for name, _options in calls])
@@ -140,7 +140,7 @@ def main() -> None:
 
 def _rehearsed(
     module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
-) -> list[rehearsal_backend.Rehearsed]:
+) -> list[rehearsal_backend.Rehearsal]:
     found = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
     connection = processes.ssh_connection()
     own = rehearsal_backend.of_connection(connection, found) if connection else None

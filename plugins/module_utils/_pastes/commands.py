@@ -46,22 +46,22 @@ class Part(t.NamedTuple):
 
     @property
     def has_all_lines(self) -> bool:
-        """Whether the output has all lines, as far as it shows: no filter in the command, and no dots in place of lines."""
+        """Return whether the output has all lines, as far as it shows: without a filter, and without dots in place of lines."""
         return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
 
     @property
     def is_whole(self) -> bool:
-        """Whether the output has all lines, and each of them was understood."""
+        """Return whether the output has all lines, and each of them was understood."""
         return self.is_understood and self.has_all_lines
 
     @property
     def shows_ports(self) -> bool:
-        """Whether an output of links shows which ones are ports of a bridge, as the lines of ``ip link`` and ``ip addr`` do."""
+        """Return whether an output of links shows which are ports of a bridge, as ``ip link`` and ``ip addr`` do."""
         return any(_LINK_HEAD.match(line) for line in self.lines)
 
     @property
     def shows_addresses(self) -> bool:
-        """Whether an output of links has all addresses. That of ``ip link`` has none, and ifconfig leaves out secondary ones."""
+        """Return whether an output of links has all addresses. ``ip link`` prints none, and ifconfig no secondary ones."""
         return self.kind == LINK and any(_ADDRESS.search(line) for line in self.lines)
 
 
@@ -153,13 +153,13 @@ _BRIDGE_WORDS = re.compile(
 
 
 def parts(name: str, text: str) -> list[Part]:
-    """The parts of a text. name: of the command that printed it, or of its file; may name no command.
+    """Return the parts of a text. name: of the command that printed it, or of its file; may name no command.
 
     Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines. A
     command that printed nothing is a part too.
     """
-    found = _Reader(_named(name)).read(text)
-    return [one for part in found for one in (_looked_at(part) if part.kind == UNKNOWN else [part])]
+    divided = _Reader(_named(name)).read(text)
+    return [output for part in divided for output in (_looked_at(part) if part.kind == UNKNOWN else [part])]
 
 
 class _Reader:
@@ -168,7 +168,7 @@ class _Reader:
     def __init__(self, start: Part) -> None:
         self._start = self._current = start
         self._lines: list[str] = []
-        self._found: list[Part] = []
+        self._parts: list[Part] = []
         self._is_in_pod, self._nodes_prompt = False, ""  # in a shell of a pod, and the prompt before it
 
     def read(self, text: str) -> list[Part]:
@@ -188,7 +188,7 @@ class _Reader:
             if line.endswith(("</code>", "</pre>")):
                 self._end_block()
         self._begin(self._start)
-        return self._found
+        return self._parts
 
     def _end_block(self) -> None:
         if any(map(str.strip, self._lines)):  # otherwise the command that stands before the block is in it
@@ -198,7 +198,7 @@ class _Reader:
         command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))
         other = None if command else _OTHER.fullmatch(line)
         prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
-        if prompt.strip() == "#" and sum(one.count("{") - one.count("}") for one in self._lines) > 0:
+        if prompt.strip() == "#" and sum(previous.count("{") - previous.count("}") for previous in self._lines) > 0:
             return False  # a remark in a ruleset of nft
         if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
             self._is_in_pod = False
@@ -207,17 +207,17 @@ class _Reader:
             called = command.string[command.start("tool") :]
             tool = _BEHIND.sub("", called, 1)
             space = _NAMESPACE.match(command["pod"] or "")
-            told = _told(tool, is_pod or self._start.is_pod)
-            is_cut = _is_filtered(called) or _is_selective(told.kind, tool)
+            part = _of_command(tool, is_pod or self._start.is_pod)
+            is_cut = _is_filtered(called) or _is_selective(part.kind, tool)
             host = None if command["pod"] else _HOST.search(prompt)
-            self._begin(told._replace(is_cut=is_cut, namespace=space[1] if space else "", host=host[1] if host else ""))
+            self._begin(part._replace(is_cut=is_cut, namespace=space[1] if space else "", host=host[1] if host else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
             self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod, is_cut=True))
         return bool(command or other)
 
     def _enter(self, command: str, prompt: str) -> None:
-        """A command that starts a shell in a pod, or ends one."""
+        """Note that a command starts a shell in a pod, or ends one."""
         if command.strip() == "exit":
             self._is_in_pod = False
         shell = _SHELL.fullmatch(command.strip())
@@ -226,31 +226,31 @@ class _Reader:
             self._is_in_pod, self._nodes_prompt = True, "" if shell[1].startswith(("nsenter", "ip")) else prompt
 
     def _begin(self, part: Part) -> None:
-        self._found.append(self._current._replace(lines=tuple(self._lines)))
+        self._parts.append(self._current._replace(lines=tuple(self._lines)))
         self._current, self._lines = part, []
 
 
 def _named(name: str) -> Part:
-    """The part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
+    """Return the part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
     space = _NAMESPACE.match(words)
     if space:
         return _named(words[space.end() :])._replace(is_pod=True, namespace=space[1])
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
-    found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
-    if not found:
+    match = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
+    if not match:
         return Part(UNKNOWN, (), is_pod=is_pod)
     command = words.removeprefix("sudo ")
-    if found[1] in ("ip", "route", "ifconfig"):  # whose words stand behind dashes in the name of a file
-        command = f"{found[1]} " + re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end(1) :])
-    told = _told(command, is_pod)
+    if match[1] in ("ip", "route", "ifconfig"):  # whose words stand behind dashes in the name of a file
+        command = f"{match[1]} " + re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[match.end(1) :])
+    part = _of_command(command, is_pod)
     table = next((name for name in name_words if name in _TABLES), "")
-    if told.kind == IPTABLES and table and not told.table:
-        told = told._replace(table=table, is_save=False)
+    if part.kind == IPTABLES and table and not part.table:
+        part = part._replace(table=table, is_save=False)
     shown = words.removeprefix("sudo ") if " " in words else command
-    is_cut = bool(_FILTERS & {*name_words}) or _is_filtered(words) or _is_selective_name(told.kind, shown)
-    return told._replace(is_cut=is_cut)
+    is_cut = bool(_FILTERS & {*name_words}) or _is_filtered(words) or _is_selective_name(part.kind, shown)
+    return part._replace(is_cut=is_cut)
 
 
 _TABLES = ("filter", "nat", "mangle", "raw", "security")
@@ -264,7 +264,7 @@ _OF_PARTS = {
 
 
 def _is_selective_name(kind: str, command: str) -> bool:
-    """Whether the name of an output, which may be that of a file, is a command that prints some objects only."""
+    """Return whether the name of an output, which may be that of a file, is a command that prints some objects only."""
     command = " ".join(command.split())
     if " " not in command:
         if kind == SYSCTL:
@@ -280,8 +280,8 @@ _CHAIN_OPTION = re.compile(r"(?:-[a-zA-Z]*[LS]|--list(?:-rules?)?)(?:[ _-]+([A-Z
 _LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list(?!-rule)\b")
 
 
-def _told(command: str, is_pod: bool) -> Part:
-    """The part that a command prints."""
+def _of_command(command: str, is_pod: bool) -> Part:
+    """Return the part that a command prints."""
     words = command.split()
     program = re.split(r"[-_]", words[0])[0].rpartition("/")[2]
     number = re.search(r"(?<!table)\s-*(?:inet)?([46])(?=\s|$)", command)
@@ -339,7 +339,7 @@ _WHOLE = {
 
 
 def _is_of_the_node(line: str) -> bool:
-    """Whether a command that runs in a pod or container shows the node's own network."""
+    """Return whether a command that runs in a pod or container shows the node's own network."""
     executed = _KUBECTL_EXEC.search(line)
     if not executed:
         return bool(_OF_THE_NODE.search(line))
@@ -350,29 +350,29 @@ def _is_of_the_node(line: str) -> bool:
 
 
 def _is_filtered(command: str) -> bool:
-    """Whether a program behind a command may leave out lines of its output."""
+    """Return whether a program behind a command may leave out lines of its output."""
     behind = _BEHIND.search(command)
     return behind is not None and not _WHOLE_PIPE.fullmatch(behind[0])
 
 
 def _is_selective(kind: str, tool: str) -> bool:
-    """Whether a command prints some objects of a kind only. Outputs of iptables say so by their chains."""
+    """Return whether a command prints some objects of a kind only. Outputs of iptables say so by their chains."""
     whole = _WHOLE.get(kind)
     return whole is not None and not whole.fullmatch(tool.strip())
 
 
 def _looked_at(part: Part) -> list[Part]:
-    """A text without a command, divided where its lines begin to have the form of another command's output."""
-    found: list[Part] = []
-    kind, own = UNKNOWN, list[str]()
+    """Return a text without a command, divided where its lines begin to have the form of another command's output."""
+    parts: list[Part] = []
+    kind, lines = UNKNOWN, list[str]()
     for line in part.lines:
         look = next((name for name, pattern in _LOOKING if pattern.match(line.lstrip() if name != NFT_JSON else line)), None)
         if look and look != kind and not (kind == NFT and not line[:1].strip()) and kind != NFT_JSON:
-            found.append(part._replace(kind=kind, lines=tuple(own)))
-            kind, own = look, []
-        own.append(line)
-    found.append(part._replace(kind=kind, lines=tuple(own)))
-    outputs = (part for part in found if any(map(str.strip, part.lines)))
+            parts.append(part._replace(kind=kind, lines=tuple(lines)))
+            kind, lines = look, []
+        lines.append(line)
+    parts.append(part._replace(kind=kind, lines=tuple(lines)))
+    outputs = (part for part in parts if any(map(str.strip, part.lines)))
     shown = [output._replace(is_cut=output.is_cut or not _is_whole_by_form(output)) for output in outputs]
     return [_bridged(output) if output.kind == IPTABLES else output for output in shown]
 
@@ -381,12 +381,12 @@ _FIRST_RULE = re.compile(r"\s*0:\s+from all lookup local\b")
 
 
 def _is_whole_by_form(part: Part) -> bool:
-    """Whether lines without their command may be a whole output: of iptables-save, whose tables have an end, or of ip rule."""
+    """Return whether lines without their command may be a whole output: iptables-save with an end of each table, or ip rule."""
     return part.kind == IPTABLES or (part.kind == RULE and any(map(_FIRST_RULE.match, part.lines)))
 
 
 def _bridged(part: Part) -> Part:
-    """ebtables-save looks like iptables-save, except for the options of its rules."""
+    """Return a part with its family, or as one of ebtables, whose rules have other options than those of iptables."""
     if any(_BRIDGE_WORDS.search(line) for line in part.lines):
         return part._replace(kind=EBTABLES, is_cut=True)
     is_ipv6 = any(re.search(r" (?:-s|-d|--to-\w+) \S*::", line) for line in part.lines)

@@ -52,7 +52,7 @@ def _key(part: Part) -> tuple[str, str, str, str, bool]:
 
 
 def is_json(part: Part) -> bool:
-    """Whether a part is a list in JSON, which only iproute2 prints."""
+    """Return whether a part is a list in JSON, which only iproute2 prints."""
     first = next(filter(None, map(str.strip, part.lines)), "")
     return part.kind not in (commands.NFT_JSON, commands.NFT) and bool(re.match(r"\[\s*(?:\{|$|\])", first))
 

@@ -31,36 +31,36 @@ _COMMENT, _GOTO = re.compile(r"/\*.*?\*/"), re.compile(r"\[goto\]")
 _PLAIN_COMMENT = re.compile(r'/\* ([^"\\*]+?) \*/')  # which needs no quotes within quotes
 
 
-def _tcp_flags(found: re.Match[str]) -> str:
-    """The names of the flags. With -n they are numbers."""
+def _tcp_flags(match: re.Match[str]) -> str:
+    """Return the names of the flags. With -n they are numbers."""
     numbers_or_names = [
         (",".join(name for bit, name in _FLAGS.items() if int(text, 16) & bit) or "NONE") if text.startswith("0x") else text
-        for text in found.group(2, 3)
+        for text in match.group(2, 3)
     ]
-    return " ".join([found[1] or "", "--tcp-flags", *numbers_or_names])
+    return " ".join([match[1] or "", "--tcp-flags", *numbers_or_names])
 
 
-def _addrtype(found: re.Match[str]) -> str:
-    words = found[1].split()
+def _addrtype(match: re.Match[str]) -> str:
+    words = match[1].split()
     kinds = [_option(f"--{option}", value) for option, value in zip(words[::2], words[1::2])]
-    return " ".join(["-m addrtype", *kinds, f"--limit-iface-{found[2]}" if found[2] else ""])
+    return " ".join(["-m addrtype", *kinds, f"--limit-iface-{match[2]}" if match[2] else ""])
 
 
-def _rpfilter(found: re.Match[str]) -> str:
-    return " ".join(["-m rpfilter", *(f"--{word}" for word in found[1].split())])
+def _rpfilter(match: re.Match[str]) -> str:
+    return " ".join(["-m rpfilter", *(f"--{word}" for word in match[1].split())])
 
 
-def _recent(found: re.Match[str]) -> str:
-    verb = {"SET": "--set", "CHECK": "--rcheck", "UPDATE": "--update", "REMOVE": "--remove"}[found["verb"]]
-    words = [f"--{option} {found[option]}" for option in ("seconds", "hitcount", "name", "mask") if found[option]]
-    flags = [option for option, name in (("--reap", "reap"), ("--rttl", "ttl")) if found[name]]
-    return " ".join(["-m recent", found["not"] or "", verb, *words, *flags, f"--r{found['side']}"])
+def _recent(match: re.Match[str]) -> str:
+    verb = {"SET": "--set", "CHECK": "--rcheck", "UPDATE": "--update", "REMOVE": "--remove"}[match["verb"]]
+    words = [f"--{option} {match[option]}" for option in ("seconds", "hitcount", "name", "mask") if match[option]]
+    flags = [option for option, name in (("--reap", "reap"), ("--rttl", "ttl")) if match[name]]
+    return " ".join(["-m recent", match["not"] or "", verb, *words, *flags, f"--r{match['side']}"])
 
 
-def _hashlimit(found: re.Match[str]) -> str:
-    """The options of hashlimit, with a made-up name, which iptables -L does not print."""
-    rate = f"-m hashlimit --hashlimit-name listed --hashlimit-{found[1].replace(' ', '')} {found[2]} --hashlimit-burst {found[3]}"
-    return f"{rate} --hashlimit-mode {found[4].replace('-', ',')}" if found[4] else rate
+def _hashlimit(match: re.Match[str]) -> str:
+    """Return the options of hashlimit, with a made-up name, which iptables -L does not print."""
+    rate = f"-m hashlimit --hashlimit-name listed --hashlimit-{match[1].replace(' ', '')} {match[2]} --hashlimit-burst {match[3]}"
+    return f"{rate} --hashlimit-mode {match[4].replace('-', ',')}" if match[4] else rate
 
 
 Meaning = t.Union[str, t.Callable[[re.Match[str]], str]]
@@ -162,7 +162,7 @@ _TARGETS: dict[str, Forms] = {
 
 
 def _compiled(forms: Forms, target: str = "") -> list[tuple[re.Pattern[str], Meaning]]:
-    """The forms as patterns. Each must be followed by a blank or by the end of the line."""
+    """Return the forms as patterns. Each must be followed by a blank or by the end of the line."""
     return [(re.compile(rf"(?:{form.replace('@', target)})(?= |$)"), meaning) for form, meaning in forms]
 
 
@@ -171,27 +171,27 @@ _OF_MATCHES = _compiled(_MATCHES)
 
 
 def rule(line: str) -> str | None:
-    """The rule of a line, as after ``-A CHAIN``. None if it has something that is not known, or a host's name for an address."""
-    found = _LINE.fullmatch(line.rstrip())
-    if not found:
+    """Return the rule of a line, as after ``-A CHAIN``; None if a part of it is not known, or an address is a host's name."""
+    columns = _LINE.fullmatch(line.rstrip())
+    if not columns:
         return None
-    target, protocol = found["target"] or "", found["protocol"].lstrip("!")
-    ends = [_option(f"-{name}", _numeric(found[name])) for name in "sdio" if found[name] and found[name] not in _ANYTHING]
+    target, protocol = columns["target"] or "", columns["protocol"].lstrip("!")
+    ends = [_option(f"-{name}", _numeric(columns[name])) for name in "sdio" if columns[name] and columns[name] not in _ANYTHING]
     if protocol not in ("all", "0"):
-        ends.append(_option("-p", found["protocol"].replace(protocol, _PROTOCOLS.get(protocol, protocol))))
-    if found["fragment"] in _FRAGMENTS:
-        ends.append(_FRAGMENTS[found["fragment"]])
-    verb = "-g" if _GOTO.search(found["extra"]) else "-j"
-    extra = " ".join(_GOTO.sub("", _COMMENT.sub("", found["extra"])).split())
-    of_matches = [f"-m comment --comment {_quoted(comment)}" for comment in _PLAIN_COMMENT.findall(found["extra"])]
+        ends.append(_option("-p", columns["protocol"].replace(protocol, _PROTOCOLS.get(protocol, protocol))))
+    if columns["fragment"] in _FRAGMENTS:
+        ends.append(_FRAGMENTS[columns["fragment"]])
+    verb = "-g" if _GOTO.search(columns["extra"]) else "-j"
+    extra = " ".join(_GOTO.sub("", _COMMENT.sub("", columns["extra"])).split())
+    of_matches = [f"-m comment --comment {_quoted(comment)}" for comment in _PLAIN_COMMENT.findall(columns["extra"])]
     of_target: list[str] = []
     while extra:
         for forms, options in ((_OF_TARGET.get(target, []), of_target), (_OF_MATCHES, of_matches)):
-            known = next(((seen, meaning) for form, meaning in forms if (seen := form.match(extra))), None)
+            known = next(((match, meaning) for form, meaning in forms if (match := form.match(extra))), None)
             if known:
-                seen, meaning = known
-                options.append(_expanded(seen, meaning) if isinstance(meaning, str) else meaning(seen))
-                extra = extra[seen.end() :].lstrip()
+                match, meaning = known
+                options.append(_expanded(match, meaning) if isinstance(meaning, str) else meaning(match))
+                extra = extra[match.end() :].lstrip()
                 break
         else:
             return None
@@ -204,7 +204,7 @@ def _quoted(comment: str) -> str:
 
 
 def _numeric(place: str) -> str:
-    """An address without the name of its host; all else as it is."""
+    """Return an address without the name of its host; all else as it is."""
     host = re.match(_HOST, place.lstrip("!"))
     return place.replace(host[0], ".".join(re.findall(r"\d+", host[0])[:4])) if host else place
 
@@ -213,5 +213,5 @@ def _option(name: str, value: str) -> str:
     return f"! {name} {value[1:]}" if value.startswith("!") else f"{name} {value}"
 
 
-def _expanded(found: re.Match[str], options: str) -> str:
-    return re.sub(r"\\(\d)", lambda group: found[int(group[1])] or "", options)
+def _expanded(match: re.Match[str], options: str) -> str:
+    return re.sub(r"\\(\d)", lambda group: match[int(group[1])] or "", options)

@@ -85,7 +85,7 @@ class Table:
 
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
-        """Chain and rule, in order."""
+        """Return chain and rule, in order."""
         return [(chain, rule) for chain, rule, _before in self._rules]
 
     def begin(self) -> None:
@@ -119,32 +119,32 @@ ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
 
 
 def settle(tables: Tables, assumed: list[Assumption]) -> None:
-    """Puts the rules of an unknown table where their chains belong: chains that jump to each other are in one table."""
+    """Put the rules of an unknown table where their chains belong: chains that jump to each other are in one table."""
     begin(tables)
     for family, loose in [(family, table) for (family, name), table in tables.items() if not name]:
         del tables[family, ""]
         of_chain = _settled(loose)
-        told: dict[tuple[str, str], None] = {}
+        places: dict[tuple[str, str], None] = {}
         for chain, rule in loose.rules:
             name = _table_of(chain, rule, of_chain)
-            told[chain, name] = None
+            places[chain, name] = None
             table = tables.setdefault((family, name), Table())
             table.add(chain, rule)
             table.counts.setdefault((chain, rule), []).extend(loose.counts.get((chain, rule), ()))
         for chain, policy in loose.policies.items():
             name = _table_of(chain, "", of_chain)
-            told[chain, name] = None
+            places[chain, name] = None
             tables.setdefault((family, name), Table()).policies[chain] = policy
-        for chain, name in told:
+        for chain, name in places:
             sentence = f"The table of chain {chain} is not in the paste. It is assumed to be {name}."
             assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
 
 
 def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
-    """The table that may have these built-in chains, among others."""
+    """Return the table that may have these built-in chains, among others."""
     shown, rules = ANY_BUILT_IN & {*chains}, [*rules]
     drops = any(map(_DROPPING.search, rules))
-    may_be = [name for name, own in BUILT_IN.items() if shown <= {*own} and not (drops and name == "nat")]
+    may_be = [name for name, built_in in BUILT_IN.items() if shown <= {*built_in} and not (drops and name == "nat")]
     only = _evidence(rules)
     return next((name for name in may_be if {name} == only), may_be[0] if may_be else "filter")
 
@@ -154,12 +154,12 @@ def _evidence(rules: t.Iterable[str]) -> set[str]:
 
 
 def _settled(loose: Table) -> dict[str, str]:
-    """The table of each chain that is not built in, if the rules of all chains connected with it agree on one table."""
+    """Return the table of each chain that is not built in, if the rules of all chains connected with it agree on one table."""
     near: dict[str, set[str]] = {}
-    own: dict[str, list[str]] = {}
+    rules: dict[str, list[str]] = {}
     hints: dict[str, set[str]] = {}
     for chain, rule in loose.rules:
-        own.setdefault(chain, []).append(rule)
+        rules.setdefault(chain, []).append(rule)
         for target in _jumps(rule):
             near.setdefault(target, set())
             if chain not in ANY_BUILT_IN:
@@ -167,44 +167,46 @@ def _settled(loose: Table) -> dict[str, str]:
                 near[target].add(chain)
             elif chain != "OUTPUT":  # which most tables have
                 hints.setdefault(target, set()).add(likely_table([chain], [rule]))
-    found: dict[str, str] = {}
-    for chain in [*own, *near]:
-        if chain in found or chain in ANY_BUILT_IN:
+    of_chain: dict[str, str] = {}
+    for chain in [*rules, *near]:
+        if chain in of_chain or chain in ANY_BUILT_IN:
             continue
         connected, waiting = {chain}, [chain]
         while waiting:
             new = near.get(waiting.pop(), set()) - connected
             connected |= new
             waiting += new
-        proof = _evidence(rule for one in connected for rule in own.get(one, ()))
-        hint = {name for one in connected for name in hints.get(one, ())}
-        if any(_DROPPING.search(rule) for one in connected for rule in own.get(one, ())):
+        proof = _evidence(rule for member in connected for rule in rules.get(member, ()))
+        hint = {name for member in connected for name in hints.get(member, ())}
+        if any(_DROPPING.search(rule) for member in connected for rule in rules.get(member, ())):
             hint = hint - {"nat"} or {"filter"}
         else:
-            hint |= {"nat" for one in connected if _OF_KUBE_PROXY.match(one)}
+            hint |= {"nat" for member in connected if _OF_KUBE_PROXY.match(member)}
         names = proof if len(proof) == 1 else hint if not proof and len(hint) == 1 else set()
-        found.update((one, next(iter(names), "")) for one in connected)
-    return found
+        of_chain.update((member, next(iter(names), "")) for member in connected)
+    return of_chain
 
 
 def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
-    """The table of a rule, by its chain, else by its options, else by the chains that it names."""
+    """Return the table of a rule, by its chain, else by its options, else by the chains that it names."""
     jumped = [*_jumps(rule)]
     if chain not in ANY_BUILT_IN:
         name = of_chain.get(chain, "")
     else:
-        name = next((of_chain[one] for one in jumped if chain in BUILT_IN.get(of_chain.get(one, ""), ())), "")
+        name = next((of_chain[target] for target in jumped if chain in BUILT_IN.get(of_chain.get(target, ""), ())), "")
         if not name and re.search(r"-j (?:CONN)?MARK\b", rule) and not _evidence([rule]):
             name = "mangle"
     if name:
         return name
-    is_of_nat = any(_OF_KUBE_PROXY.match(one) for one in (chain, *jumped)) and not (_evidence([rule]) or _DROPPING.search(rule))
+    is_of_nat = any(_OF_KUBE_PROXY.match(candidate) for candidate in (chain, *jumped)) and not (
+        _evidence([rule]) or _DROPPING.search(rule)
+    )
     return "nat" if is_of_nat and chain not in ("INPUT", "FORWARD") else likely_table([chain], [rule])
 
 
 def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore) -> list[dict[str, t.Any]]:
-    """The tables as texts that iptables-restore takes. Chains that the paste lacks are added, and are empty if ``lacking``."""
-    found: list[dict[str, t.Any]] = []
+    """Return the tables as texts that iptables-restore takes. Chains that the paste lacks are added, empty if ``lacking``."""
+    result: list[dict[str, t.Any]] = []
     _suppose_firewall(tables, assumed)
     for (family, name), table in sorted(tables.items()):
         if name not in BUILT_IN:
@@ -212,28 +214,28 @@ def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore) -> list[d
             continue
         if not table.is_whole:
             _connect(table, family, name, assumed)
-        own = {chain for chain, _rule in table.rules} | {*table.policies}
-        jumped = sorted(own | _jumped(table))
+        chains = {chain for chain, _rule in table.rules} | {*table.policies}
+        jumped = sorted(chains | _jumped(table))
         for chain in jumped:
             if chain not in table.policies:
-                _declare(table, family, name, chain, chain in own, assumed)
+                _declare(table, family, name, chain, chain in chains, assumed)
         known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
         lines = [f":{chain} {policy} [0:0]" for chain, policy in known.items() if len(chain) < 30]
         rules = [f"-A {chain} {rule}".rstrip() for chain, rule in table.rules if chain in known]
         save = "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])
-        filled = {*BUILT_IN[name], *HELPERS, *own}
+        filled = {*BUILT_IN[name], *HELPERS, *chains}
         lacking = [chain for chain in jumped if chain not in filled]
-        found.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
-    return found
+        result.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
+    return result
 
 
 def _suppose_firewall(tables: Tables, assumed: list[Assumption]) -> None:
-    """Adds the rule that drops what kube-proxy marks, where a paste shows only the rules that mark."""
+    """Add the rule that drops what kube-proxy marks, where a paste shows only the rules that mark."""
     for family in sorted({family for family, _name in tables}):
-        nat, own = tables.get((family, "nat")), tables.get((family, "filter"), Table())
+        nat, filter_table = tables.get((family, "nat")), tables.get((family, "filter"), Table())
         is_marked = nat is not None and "KUBE-MARK-DROP" in _jumped(nat)
-        if is_marked and not own.is_whole and "KUBE-FIREWALL" not in {chain for chain, _rule in own.rules}:
-            tables.setdefault((family, "filter"), own).add("KUBE-FIREWALL", FIREWALL)
+        if is_marked and not filter_table.is_whole and "KUBE-FIREWALL" not in {chain for chain, _rule in filter_table.rules}:
+            tables.setdefault((family, "filter"), filter_table).add("KUBE-FIREWALL", FIREWALL)
             sentence = f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be: {FIREWALL}."
             assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} filter KUBE-FIREWALL"))
 
@@ -245,7 +247,7 @@ def _jumps(rule: str) -> t.Iterator[str]:
 
 
 def _connect(table: Table, family: str, name: str, assumed: list[Assumption]) -> None:
-    """Adds the jumps to chains of known programs that a grep has removed."""
+    """Add the jumps to chains of known programs that a grep has removed."""
     chains = [*dict.fromkeys(chain for chain, _rule in table.rules)]
     connected = _jumped(table)
     if name == "nat" and "KUBE-MARK-MASQ" in connected and "KUBE-POSTROUTING" not in chains:
@@ -258,7 +260,7 @@ def _connect(table: Table, family: str, name: str, assumed: list[Assumption]) ->
         if chain in connected or chain in BUILT_IN[name]:
             continue
         connected.add(chain)
-        base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
+        base = next((built_in for built_in in BUILT_IN[name] if chain.endswith((f"-{built_in}", f"_{built_in}"))), None)
         for place, rule in _known_jumps(name, chain) or (((base, f"-j {chain}"),) if base else ()):
             table.add(place, rule)
             chains.append(place)  # this chain may have to be connected, too
@@ -267,16 +269,16 @@ def _connect(table: Table, family: str, name: str, assumed: list[Assumption]) ->
 
 
 def _known_jumps(name: str, chain: str) -> tuple[tuple[str, str], ...]:
-    """The rules of known programs that jump to the chain, each with its own chain."""
+    """Return the rules of known programs that jump to the chain, each with its own chain."""
     for table, pattern, jumps in ENTRIES:
-        found = pattern.fullmatch(chain) if table == name else None
-        if found:
-            return tuple((place, found.expand(rule)) for place, rule in jumps)
+        match = pattern.fullmatch(chain) if table == name else None
+        if match:
+            return tuple((place, match.expand(rule)) for place, rule in jumps)
     return ()
 
 
 def unconnected(table: Table, name: str) -> list[str]:
-    """The chains with rules to which no rule jumps."""
+    """Return the chains with rules to which no rule jumps."""
     jumped = _jumped(table)
     return [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in (*jumped, *BUILT_IN[name])]
 
@@ -307,14 +309,14 @@ _MATCH_SET = re.compile(r"--(?:match|add|del)-set (\S+) (\S+)")
 
 
 def lacking_sets(tables: Tables, known: t.Collection[str], assumed: list[Assumption]) -> list[dict[str, str]]:
-    """Empty sets for those that rules name and no paste has."""
-    found: dict[str, str] = {}
+    """Return an empty set for each set that rules name and no paste has."""
+    texts: dict[str, str] = {}
     for (family, _name), table in tables.items():
         for _chain, rule in table.rules:
             for name, flags in _MATCH_SET.findall(rule):
-                if name not in known and name not in found and len(name) < 32:
+                if name not in known and name not in texts and len(name) < 32:
                     kind = SET_TYPES.get(flags.count(",") + 1, "hash:ip")
-                    found[name] = f"create {name} {kind} family {'inet6' if family == 'ip6' else 'inet'}\n"
+                    texts[name] = f"create {name} {kind} family {'inet6' if family == 'ip6' else 'inet'}\n"
                     sentence = f"Set {name} is not in the paste. It is assumed to be empty."
                     assumed.append(assumption.about(sentence, assumption.SET, name))
-    return [{"name": name, "save": text} for name, text in found.items()]
+    return [{"name": name, "save": text} for name, text in texts.items()]

@@ -58,6 +58,6 @@ def of(line: str) -> Near:
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line is part of a sentence, and does not say that a command failed."""
+    """Return whether a line is part of a sentence, and does not say that a command failed."""
     line = line[:LONGEST]
     return len(_WORD.findall(_COMMENT.sub("", line))) >= 2 and not _FAILURE.search(line)

@@ -32,42 +32,45 @@ class Shown:
         self._parts.append(part)
 
     def of(self, *kinds: str, family: str = "") -> list[Part]:
-        """The parts of these kinds. family: of which the output is; a command that names none prints IPv4, or all tables."""
+        """Return the parts of these kinds.
+
+        family: that of the output. The output of a command that names no family is of IPv4, or of both for all tables.
+        """
         return [part for part in self._parts if part.kind in kinds and (not family or family in _families(part))]
 
     def is_whole(self, *kinds: str, family: str = "") -> bool:
         return any(part.is_whole for part in self.of(*kinds, family=family))
 
     def has_all_tables(self, family: str) -> bool:
-        """Whether the rules of all tables of iptables are shown."""
+        """Return whether the rules of all tables of iptables are shown."""
         return any(map(iptables_text.is_of_all_tables, self.of(commands.IPTABLES, family=family)))
 
     def has_legacy_tables(self, family: str) -> bool:
-        """Whether iptables-save says that iptables-legacy has tables, which it does not print."""
+        """Return whether iptables-save says that iptables-legacy has tables, which it does not print."""
         return any(iptables_text.LEGACY.match(line) for part in self.of(commands.IPTABLES, family=family) for line in part.lines)
 
     def has_table(self, family: str, name: str) -> bool:
-        """Whether all routes of a table are shown, which may be none."""
+        """Return whether all routes of a table are shown, which may be none."""
         return any(part.is_whole for part in self._of_table(family, name))
 
     def has_part_of_table(self, family: str, name: str) -> bool:
-        """Whether an output may have some routes of a table."""
+        """Return whether an output may have some routes of a table."""
         return bool(self._of_table(family, name))
 
     def _of_table(self, family: str, name: str) -> list[Part]:
-        """The outputs with routes of a table, among others."""
+        """Return the outputs with routes of a table, among others."""
         names = (name, ALL_TABLES, *([""] if name == "main" else []))
         return [part for part in self.of(commands.ROUTE, commands.ROUTE_N, family=family) if part.table in names]
 
     def has_addresses(self, family: str) -> bool:
-        """Whether an output has the addresses of a family, or the table local, which has a route for each of them."""
+        """Return whether an output has the addresses of a family, or the table local, which has a route for each of them."""
         links = [part for part in self.of(commands.LINK, commands.IFCONFIG) if part.family in ("", family)]
         routes = [part for part in self.of(commands.ROUTE, family=family) if part.table in (ALL_TABLES, "local", "255")]
         shown = (part for part in links if part.shows_addresses)
         return any(part.is_whole for part in (*shown, *(part for part in routes if local_addresses(part))))
 
     def lacks_table_of_nft(self, family: str, name: str) -> bool:
-        """Whether the ruleset of nft shows that iptables has no such table.
+        """Return whether the ruleset of nft shows that iptables has no such table.
 
         The rules of one that is there are translated by the extensions of iptables, which leave out masks of marks, for example.
         """
@@ -79,38 +82,38 @@ class Shown:
 
 
 def _families(part: Part) -> tuple[str, ...]:
-    """The families that an output has: of all tables, ip prints both."""
+    """Return the families that an output has: of all tables, ip prints both."""
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
-def of_pastes(shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[OpenFact]:
-    """The facts that the outputs leave open.
+def of_pastes(shown: Shown, subsets: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[OpenFact]:
+    """Return the facts that the outputs leave open.
 
-    told: the subsets of the snapshot. with_kernels: families to whose rules those of the kernel were added.
+    subsets: of the snapshot. with_kernels: families to whose rules those of the kernel were added.
     """
     facts = list[OpenFact]()
     for family in FAMILIES:
-        facts += (OpenFact(fact, family) for fact in _of_tables(shown, told, tables, family))
-        facts += _of_routing(shown, told, names, family, family in with_kernels)
-        facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, told, tables, family))
-    return [*facts, *(OpenFact(fact) for fact in _of_node(shown, told)), *_of_nft(shown)]
+        facts += (OpenFact(fact, family) for fact in _of_tables(shown, subsets, tables, family))
+        facts += _of_routing(shown, subsets, names, family, family in with_kernels)
+        facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, subsets, tables, family))
+    return [*facts, *(OpenFact(fact) for fact in _of_node(shown, subsets)), *_of_nft(shown)]
 
 
-def _settings(shown: Shown, told: Entry, tables: Tables, family: str) -> t.Iterator[str]:
+def _settings(shown: Shown, subsets: Entry, tables: Tables, family: str) -> t.Iterator[str]:
     """Yield the names of settings that may decide and that no output has. The twin leaves out those that are known."""
     if family == "ipv4":
-        if any(rule.get("fwmark") for rule in told.get("rules") or ()):
+        if any(rule.get("fwmark") for rule in subsets.get("rules") or ()):
             yield "net.ipv4.conf.all.src_valid_mark"
         if any(" --to-destination 127." in rule for table in tables.values() for _chain, rule in table.rules):
             yield "net.ipv4.conf.all.route_localnet"
-    if any(link["kind"] == "bridge" for link in told.get("links") or ()):
+    if any(link["kind"] == "bridge" for link in subsets.get("links") or ()):
         yield f"net.bridge.bridge-nf-call-{FAMILIES[family]}tables"
 
 
-def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Fact]:
-    """The rules of iptables."""
+def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -> t.Iterator[Fact]:
+    """Yield the open facts about the rules of iptables."""
     family = FAMILIES[long_family]
-    for entry in told["iptables"] or ():
+    for entry in subsets["iptables"] or ():
         if entry["family"] == family:
             yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
     if shown.has_all_tables(long_family):
@@ -132,11 +135,11 @@ def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t
             yield open_facts.cut(family, name)
 
 
-def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
+def _of_routing(shown: Shown, subsets: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
     if not shown.has_addresses(family):
         yield OpenFact(open_facts.ADDRESSES_OPEN, family)
-    rules = [rule for rule in told.get("rules") or () if rule["family"] == family]
-    routes = [route for route in told.get("routes") or () if route["family"] == family]
+    rules = [rule for rule in subsets.get("rules") or () if rule["family"] == family]
+    routes = [route for route in subsets.get("routes") or () if route["family"] == family]
     if is_completed or not shown.is_whole(commands.RULE, family=family):
         yield OpenFact(open_facts.RULES_OPEN, family, is_cut=bool(rules))
     has_routes = bool(shown.of(commands.ROUTE, commands.ROUTE_N, commands.ROUTE_GET, family=family))
@@ -155,15 +158,15 @@ def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_co
             yield OpenFact(open_facts.routes(name), family, number, is_cut)
 
 
-def _of_node(shown: Shown, told: Entry) -> t.Iterator[Fact]:
-    links = told.get("links") or ()
+def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
+    links = subsets.get("links") or ()
     whole = [part for part in shown.of(commands.LINK, commands.IFCONFIG) if part.is_whole]
     if any(map(shown.has_addresses, FAMILIES)) and not any(part.shows_ports for part in whole):
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
     has_ruleset = shown.is_whole(commands.NFT, commands.NFT_JSON)  # with the tables of ebtables that no output of it shows
     if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):
-        known = {entry["table"] for entry in told["ebtables"] or ()}
+        known = {entry["table"] for entry in subsets["ebtables"] or ()}
         yield from (open_facts.cut("bridge", name) for name in BRIDGED if name in known)
         yield from (open_facts.table("bridge", name) for name in BRIDGED if not (name in known or has_ruleset))
     if not shown.is_whole(commands.NEIGHBOUR):

@@ -56,7 +56,7 @@ class PodOutputs:
         return {"namespace": self.namespace, "rules": self._rules, "routes": self._routes}
 
     def _is_whole(self, family: str) -> bool:
-        """Whether the outputs have the rules and the routes of a family, unless the pod has no address of it."""
+        """Return whether the outputs have the rules and the routes of a family, unless the pod has no address of it."""
         of_links = (address["address"] for link in self.links for address in link["addresses"])
         addresses = [address for address in (*of_links, *self._local) if not address.startswith(WITHIN)]
         if self._shown.has_addresses(family) and not any((":" in address) == (family == "ipv6") for address in addresses):

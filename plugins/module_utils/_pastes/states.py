@@ -58,7 +58,7 @@ def output_name(name: str) -> OutputName:
 
 
 def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
-    """Raises Invalid if the parts, by the name of their output, are of more than one state of the node."""
+    """Raise Invalid if the parts, by the name of their output, are of more than one state of the node."""
     outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
     for name, of_name in parts.items():
         command, state = output_name(name)
@@ -76,7 +76,7 @@ def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
 
 
 def _check_within(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
-    """Raises Invalid if a text has the outputs of several nodes, by its prompts, or iptables-save twice with other rules."""
+    """Raise Invalid if a text has the outputs of several nodes, by its prompts, or iptables-save twice with other rules."""
     of_node = [part for of_name in parts.values() for part in of_name if part.kind and not part.is_pod]
     hosts = sorted({part.host for part in of_node} - {""})
     if len(hosts) > 1:
@@ -90,9 +90,9 @@ def _check_within(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
         for family in ("ipv4", "ipv6"):
             texts = {tuple(without_counters(part)) for part in saved if part.family == family}
             if len(texts) > 1:
-                given = f"{len(texts)} different outputs of iptables-save for {family} in {name}"
+                value = f"{len(texts)} different outputs of iptables-save for {family} in {name}"
                 raise Invalid(
-                    "dump", given, "outputs of one state. Leave out those of the others, and trace the states one by one"
+                    "dump", value, "outputs of one state. Leave out those of the others, and trace the states one by one"
                 )
 
 

@@ -35,7 +35,7 @@ class Assumption(t.NamedTuple):
     is_gap: bool = False
 
     def matters(self, met: t.AbstractSet[Concern]) -> bool:
-        """Whether the assumption matters to a packet that met these objects."""
+        """Return whether the assumption matters to a packet that met these objects."""
         return not self.concerns or not self.concerns.isdisjoint(met)
 
     def plain(self) -> dict[str, t.Any]:

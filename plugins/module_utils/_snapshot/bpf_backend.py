@@ -15,7 +15,7 @@ from .snapshot import Notes
 
 
 def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
-    """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
+    """Return the BPF programs of links, at XDP, tcx and tc. Raises Failure."""
     attached = [(link, program) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for program in those]
     for link, direction, kind in sorted(
         {(link, program.direction, program.kind) for link, program in attached if program.kind != rtnetlink.BPF}

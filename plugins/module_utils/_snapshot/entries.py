@@ -43,7 +43,7 @@ def route(current: Route, protocol: int) -> dict[str, t.Any]:
 
 
 def unread(current: Route) -> list[str]:
-    """The names of the attributes that an entry lacks. It has the type of each route."""
+    """Return the names of the attributes that an entry lacks. It has the type of each route."""
     return [name for name in current.unread if name != UNREAD_TYPE]
 
 
@@ -53,10 +53,10 @@ def neighbour(current: Neighbour) -> dict[str, t.Any]:
 
 
 def proxy(body: bytes, links: t.Mapping[int, str]) -> dict[str, t.Any]:
-    """An address for which the node answers on a link. links: names by index."""
-    found = attributes(body, HEADER.size)
+    """Return an address for which the node answers on a link. links: names by index."""
+    values = attributes(body, HEADER.size)
     dev = links.get(HEADER.unpack_from(body)[1], "")
-    return {"address": fields.show(found[NDA_DST]), "dev": dev, "mac": "", "state": "PROXY"}
+    return {"address": fields.show(values[NDA_DST]), "dev": dev, "mac": "", "state": "PROXY"}
 
 
 def _unread(names: t.Sequence[str]) -> dict[str, t.Any]:

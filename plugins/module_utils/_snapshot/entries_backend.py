@@ -21,7 +21,7 @@ NTF_PROXY = 0x08  # include/uapi/linux/neighbour.h
 
 
 def rules(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The rules of both families in the kernel's order. Raises Failure."""
+    """Return the rules of both families in the kernel's order. Raises Failure."""
     current = Netlink().rules()
     for rule, _protocol in current:
         if rule.unread:
@@ -30,7 +30,7 @@ def rules(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def routes(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The routes of both families and all tables. Raises Failure."""
+    """Return the routes of both families and all tables. Raises Failure."""
     current = Netlink().routes()
     for route, _protocol in current:
         if entries.unread(route):
@@ -39,7 +39,7 @@ def routes(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def neighbors(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
-    """The neighbours of both families, without those that the kernel itself creates, and the proxies. Raises Failure."""
+    """Return the neighbours of both families, without those that the kernel itself creates, and the proxies. Raises Failure."""
     backend = Netlink()
     names = backend.links()
     bodies = [body for family in (IPV4, IPV6) for body in wire.dump(GETNEIGH, _proxies(family), "the proxies of neighbours")]

@@ -60,12 +60,12 @@ class Lower(t.NamedTuple):
 
 
 def lower(link: Link) -> Lower:
-    found = attributes(link.body, IFINFO.size)
-    return Lower(u32(found, IFLA_LINK), u32(found, IFLA_LINK_NETNSID) if IFLA_LINK_NETNSID in found else None)
+    values = attributes(link.body, IFINFO.size)
+    return Lower(u32(values, IFLA_LINK), u32(values, IFLA_LINK_NETNSID) if IFLA_LINK_NETNSID in values else None)
 
 
 def peer(link: Link, interfaces: t.Mapping[tuple[str, int], Interface], namespaces: t.Mapping[int, str]) -> Interface | None:
-    """The other end of a veth; None if it was not found.
+    """Return the other end of a veth; None if it was not found.
 
     interfaces: by the name of the namespace and the index. namespaces: the names of other namespaces by number.
     """
@@ -75,9 +75,12 @@ def peer(link: Link, interfaces: t.Mapping[tuple[str, int], Interface], namespac
 
 
 def entry(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address], other: Interface | None) -> dict[str, t.Any]:
-    """A link as plain data. names: the node's links by index. addresses: its own. other: the other end of a veth."""
+    """Return a link as plain data.
+
+    names: the node's links by index. addresses: those of the link. other: the other end of a veth.
+    """
     _family, hardware, _index, flags, _change = IFINFO.unpack_from(link.body)
-    found = attributes(link.body, IFINFO.size)
+    values = attributes(link.body, IFINFO.size)
     number, namespace = lower(link)
     is_upper = link.kind != VETH and namespace is None
     return {
@@ -86,18 +89,18 @@ def entry(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address]
         "kind": link.kind,
         "type": hardware,
         "mac": link.mac.hex(":"),
-        "mtu": u32(found, IFLA_MTU),
+        "mtu": u32(values, IFLA_MTU),
         "flags": _flags(flags, FLAGS),
         "master": names.get(link.master, ""),
         "parent": names.get(number, "") if is_upper else "",
         "peer": _peer(other) if other else None,
-        "settings": _settings(found, link.kind),
-        "addresses": [_address(one) for one in addresses],
+        "settings": _settings(values, link.kind),
+        "addresses": [_address(address) for address in addresses],
     }
 
 
 def is_read_in_full(link: Link) -> bool:
-    """False for a kind with settings that are not in its entry, such as the ends of a tunnel."""
+    """Return False for a kind with settings that are not in its entry, such as the ends of a tunnel."""
     return link.kind in PLAIN or link.kind in SETTINGS
 
 
@@ -105,21 +108,21 @@ def _peer(other: Interface) -> dict[str, t.Any]:
     return {"namespace": other.namespace, "name": other.link, "mac": other.mac, "addresses": sorted(other.addresses)}
 
 
-def _settings(found: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
-    info = attributes(found.get(IFLA_LINKINFO, b""))
+def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
+    info = attributes(values.get(IFLA_LINKINFO, b""))
     shown = _numbers(attributes(info.get(INFO_DATA, b"")), SETTINGS.get(kind, {}))
     if text(info, INFO_SLAVE_KIND) == "bridge":
         shown.update(_numbers(attributes(info.get(INFO_SLAVE_DATA, b"")), PORT_SETTINGS))
     return shown
 
 
-def _numbers(found: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[str, int]:
-    return {name: int.from_bytes(found[kind], sys.byteorder) for kind, name in names.items() if kind in found}
+def _numbers(values: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[str, int]:
+    return {name: int.from_bytes(values[kind], sys.byteorder) for kind, name in names.items() if kind in values}
 
 
 def _address(address: Address) -> dict[str, t.Any]:
-    found = attributes(address.body, link_message.IFADDR.size)
-    far = found.get(link_message.IFA_ADDRESS, address.local)
+    values = attributes(address.body, link_message.IFADDR.size)
+    far = values.get(link_message.IFA_ADDRESS, address.local)
     return {
         "address": str(address),
         "peer": "" if far == address.local else fields.show(far),
@@ -128,6 +131,6 @@ def _address(address: Address) -> dict[str, t.Any]:
     }
 
 
-def _flags(given: int, names: t.Sequence[str]) -> list[str]:
-    """The names of the bits that are set, from the lowest on."""
-    return [name for place, name in enumerate(names) if given >> place & 1]
+def _flags(bits: int, names: t.Sequence[str]) -> list[str]:
+    """Return the names of the bits that are set, from the lowest on."""
+    return [name for place, name in enumerate(names) if bits >> place & 1]

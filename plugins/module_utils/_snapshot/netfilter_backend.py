@@ -30,7 +30,7 @@ NOT_INSTALLED = "{} is not installed. Install it and run again."
 
 
 def nftables(run: process.Runner, _note: Notes, others: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
-    """The ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure.
+    """Return the ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure.
 
     others: family and name of tables that are left out. nft needs seconds for the thousands of chains that iptables may have.
     """
@@ -40,34 +40,34 @@ def nftables(run: process.Runner, _note: Notes, others: t.Collection[tuple[str, 
     tables = [place for place in every if place not in others]
     if len(tables) == len(every):
         return _objects(run, "ruleset") if tables else []
-    found = []
+    objects = []
     for family, name in tables:
         try:
-            found += _objects(run, "table", family, name)
+            objects += _objects(run, "table", family, name)
         except Failure:
             if nfnetlink.has_table(family, name):  # otherwise it was removed meanwhile
                 raise
-    return found
+    return objects
 
 
 def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:
     text = _printed(run, "nft", "-j", "list", *listed)
     try:
-        return [one for one in json.loads(text, strict=False)["nftables"] if "metainfo" not in one]
+        return [entry for entry in json.loads(text, strict=False)["nftables"] if "metainfo" not in entry]
     except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(listed)}") from error
 
 
 def iptables(run: process.Runner, note: Notes) -> list[dict[str, str]]:
-    """The tables of both backends and families as iptables-save prints them."""
-    found = []
+    """Return the tables of both backends and families as iptables-save prints them."""
+    entries = []
     for family, program in PROGRAMS.items():
         for backend, names in (("nft", _nft_tables(family)), ("legacy", set(legacy_tables(LEGACY[family][0])))):
             texts = _saved(run, note, f"{program}-{backend}-save", f"{family} {{}} ({backend})", names) if names else {}
-            found += [{"family": family, "backend": backend, "table": name, "save": text} for name, text in texts.items()]
+            entries += [{"family": family, "backend": backend, "table": name, "save": text} for name, text in texts.items()]
     for name in legacy_tables(ARP_TABLES):
         note(f"arp {name} (legacy)", "Legacy tables of arptables are not read. List them with: arptables-legacy -L")
-    return found
+    return entries
 
 
 def _nft_tables(family: str) -> set[str]:
@@ -76,7 +76,7 @@ def _nft_tables(family: str) -> set[str]:
 
 
 def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, str]:
-    """The text of each table. place: with the name of a table, what a note calls it."""
+    """Return the text of each table. place: with the name of a table, what a note calls it."""
     try:
         text = _printed(run, tool)
     except Failure as failure:
@@ -94,7 +94,7 @@ def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Col
 
 
 def ipsets(run: process.Runner, note: Notes) -> list[dict[str, str]]:
-    """All sets as ``ipset save`` prints them. Raises Failure."""
+    """Return all sets as ``ipset save`` prints them. Raises Failure."""
     names = nfnetlink.ipsets() if kernel.is_ready("ip_set") else []
     try:
         return saved.sets(_printed(run, "ipset", "save"), names) if names else []
@@ -105,7 +105,7 @@ def ipsets(run: process.Runner, note: Notes) -> list[dict[str, str]]:
 
 
 def ebtables_rules(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The chains of both backends with their policies and rules. Raises Failure."""
+    """Return the chains of both backends with their policies and rules. Raises Failure."""
     backend = ebtables_backend.Ebtables(run, lambda sentence: note("", sentence))
     chains = backend.read(ebtables.BACKENDS)
     for module in (f"ebtable_{table}" for table in ebtables.TABLES):
@@ -118,7 +118,7 @@ def ebtables_rules(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def ipvs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
-    """The virtual servers; none if IPVS is not loaded."""
+    """Return the virtual servers; none if IPVS is not loaded."""
     try:
         return saved.virtual_servers(files.text(IPVS))
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def ipvs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
 
 
 def recent(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The records of the match recent, without empty ones; none if no rule has the match."""
+    """Return the records of the match recent, without empty ones; none if no rule has the match."""
     try:
         names = sorted(os.listdir(RECENT))
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def recent(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def _printed(run: process.Runner, program: str, *arguments: str) -> str:
-    """The output of a program. Raises Failure if it is not installed or fails."""
+    """Return the output of a program. Raises Failure if it is not installed or fails."""
     path = process.find(program)
     if path is None:
         raise Failure(NOT_INSTALLED.format(program))

@@ -30,7 +30,7 @@ class Fact(t.NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What stands behind the kind, such as ``ip filter MY-POLICY``; empty if there is only one fact of the kind."""
+        """Return the words behind the kind, such as ``ip filter MY-POLICY``; empty if there is only one fact of the kind."""
         return self.fact.partition(":")[2]
 
 
@@ -61,7 +61,7 @@ class OpenFact(t.NamedTuple):
 
 
 def save(family: str, table: str) -> str:
-    """The command that prints a table of iptables, or of ebtables."""
+    """Return the command that prints a table of iptables, or of ebtables."""
     return f"{_SAVE[family]} -t {table}"
 
 
@@ -104,21 +104,24 @@ def rp_filter(link: str) -> Fact:
 
 
 def routes(name: str = "") -> Fact:
-    """name: of a table; all tables if it is left out."""
+    """Return the fact about the routes of a table. name: of the table; all tables if it is left out."""
     if not name:
         return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
     return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
 
 
 def recent(name: str) -> Fact:
-    """name: of records of the match recent, by which kube-proxy keeps a client at its endpoint."""
+    """Return the fact about a record of the packet's source.
+
+    name: of records of the match recent, by which kube-proxy keeps a client at its endpoint.
+    """
     return Fact(
         f"{RECENT}:{name}", f"Whether {name} has a record of the packet's source is open.", f"cat /proc/net/xt_recent/{name}"
     )
 
 
 def bridge_ports(bridge: str = "") -> Fact:
-    """bridge: its name; empty if no output shows which links are bridges."""
+    """Return the fact about the ports of a bridge. bridge: its name; empty if no output shows which links are bridges."""
     if not bridge:
         return Fact(BRIDGE_PORTS, "Which links are bridges, or ports of one, is open.", "ip -d link")
     return Fact(f"{BRIDGE_PORTS}:{bridge}", f"Which links are ports of the bridge {bridge} is open.", "ip -d link")
@@ -136,23 +139,23 @@ def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:
 
 
 def legacy(family: str) -> Fact:
-    """family: ip or ip6."""
+    """Return the fact about rules of iptables-legacy. family: ip or ip6."""
     program = "ip6tables" if family == "ip6" else "iptables"
     return Fact(LEGACY, "Whether iptables-legacy has rules is open.", f"{program}-save; {program}-legacy-save")
 
 
 def hairpin(port: str) -> Fact:
-    """port: of a bridge."""
+    """Return the fact about frames that a bridge sends back by a port. port: its name."""
     return Fact(f"{HAIRPIN}:{port}", f"Whether the bridge sends frames back by its port {port} is open.", "ip -d link")
 
 
 def setting(key: str) -> Fact:
-    """key: the name of the setting, which is the id."""
+    """Return the fact about a setting. key: the name of the setting, which is the id."""
     return Fact(key, f"The setting {key} is open.", f"sysctl {key}")
 
 
 def forwarding(key: str) -> Fact:
-    """key: the setting by which a node forwards, which is the id."""
+    """Return the fact about forwarding. key: the setting by which a node forwards, which is the id."""
     return Fact(key, "Whether the node forwards is open.", f"sysctl {key}")
 
 

@@ -22,59 +22,59 @@ _DESTINATION = re.compile(r" +-> (\S+) +(\S+) +(\d+) ")
 
 
 def tables(text: str) -> dict[str, str]:
-    """The text of each table, from its name to COMMIT. Comments around the tables contain dates, and are left out."""
-    return {found[1]: found[0] for found in _TABLE.finditer(text)}
+    """Return the text of each table, from its name to COMMIT. Comments around the tables contain dates, and are left out."""
+    return {match[1]: match[0] for match in _TABLE.finditer(text)}
 
 
 def incompatible(text: str) -> list[str]:
-    """Tables that iptables-nft-save does not print, because they have rules of nft that it does not know."""
+    """Return the tables that iptables-nft-save does not print, because they have rules of nft that it does not know."""
     return _INCOMPATIBLE.findall(text)
 
 
 def printed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry]) -> set[tuple[str, str]]:
-    """Family and name of the tables in nf_tables of which iptables and ebtables print the rules."""
-    of_iptables = {(one["family"], one["table"]) for one in iptables if one["backend"] == "nft"}
-    return of_iptables | {("bridge", one["table"]) for one in ebtables if one["backend"] == "nft"}
+    """Return family and name of the tables in nf_tables of which iptables and ebtables print the rules."""
+    of_iptables = {(table["family"], table["table"]) for table in iptables if table["backend"] == "nft"}
+    return of_iptables | {("bridge", table["table"]) for table in ebtables if table["backend"] == "nft"}
 
 
 def without(ruleset: t.Iterable[Entry], tables: t.Collection[tuple[str, str]]) -> list[Entry]:
-    """The objects of nft's JSON that are not in ``tables``. An object is a dictionary with its kind as the only key."""
+    """Return the objects of nft's JSON that are not in ``tables``. An object is a dictionary with its kind as the only key."""
     return [
-        one for one in ruleset for found in one.values() if (found["family"], found.get("table") or found["name"]) not in tables
+        entry for entry in ruleset for body in entry.values() if (body["family"], body.get("table") or body["name"]) not in tables
     ]
 
 
 def sets(text: str, names: t.Iterable[str]) -> list[dict[str, str]]:
-    """The sets in what ``ipset save`` prints, each with its lines. names: of all sets, as a name may contain blanks."""
-    found: list[dict[str, str]] = []
+    """Return the sets in what ``ipset save`` prints, each with its lines. names: of all sets, as a name may contain blanks."""
+    entries: list[dict[str, str]] = []
     for line in text.splitlines(keepends=True):
         if line.startswith("create "):
             name = max((name for name in names if line.startswith(f"create {name} ")), key=len, default="")
-            found.append({"name": name, "save": line})
-        elif found:
-            found[-1]["save"] += line
-    return found
+            entries.append({"name": name, "save": line})
+        elif entries:
+            entries[-1]["save"] += line
+    return entries
 
 
 def virtual_servers(text: str) -> list[dict[str, t.Any]]:
-    """The virtual servers in /proc/net/ip_vs (net/netfilter/ipvs/ip_vs_ctl.c, ip_vs_info_seq_show)."""
-    found: list[dict[str, t.Any]] = []
+    """Return the virtual servers in /proc/net/ip_vs (net/netfilter/ipvs/ip_vs_ctl.c, ip_vs_info_seq_show)."""
+    servers: list[dict[str, t.Any]] = []
     for line in text.splitlines():
         server, destination = _SERVER.match(line), _DESTINATION.match(line)
         if server:
             protocol, place, words = server.groups()
             scheduler, *flags = words.split()
             where = {"fwmark": f"0x{int(place, 16):x}"} if protocol == "FWM" else _endpoint(place)
-            found.append(
+            servers.append(
                 {"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": " ".join(flags), "destinations": []}
             )
-        elif destination and found:
+        elif destination and servers:
             place, method, weight = destination.groups()
-            found[-1]["destinations"].append({**_endpoint(place), "method": method, "weight": int(weight)})
-    return found
+            servers[-1]["destinations"].append({**_endpoint(place), "method": method, "weight": int(weight)})
+    return servers
 
 
 def _endpoint(place: str) -> dict[str, t.Any]:
-    """An address and a port, both in hexadecimal digits; an IPv6 address is in brackets and has colons."""
+    """Return an address and a port, both in hexadecimal digits; an IPv6 address is in brackets and has colons."""
     address, _colon, port = place.rpartition(":")
     return {"address": fields.show(bytes.fromhex(re.sub(r"[\[\]:]", "", address))), "port": int(port, 16)}

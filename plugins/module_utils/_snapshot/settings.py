@@ -75,10 +75,10 @@ _OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
 
 
 def put(settings: dict[str, t.Any], key: str, value: int) -> None:
-    """Puts a setting where the snapshot has it: of a link, or of the node. key: as sysctl(8) takes it, with dots or slashes."""
-    found = _OF_LINK.fullmatch(key)
-    if found:
-        family, link, name = found.groups()
+    """Put a setting where the snapshot has it: of a link, or of the node. key: as sysctl(8) takes it, with dots or slashes."""
+    match = _OF_LINK.fullmatch(key)
+    if match:
+        family, link, name = match.groups()
         # sysctl prints the dots of a link's name as slashes.
         settings.setdefault(family, {}).setdefault(link.replace("/", "."), {})[name] = value
     else:
@@ -86,36 +86,37 @@ def put(settings: dict[str, t.Any], key: str, value: int) -> None:
 
 
 def decides(key: str) -> bool:
-    """Whether a setting is one of those of a snapshot. key: as sysctl(8) takes it."""
-    found = _OF_LINK.fullmatch(key)
-    if found:
-        return found[3] in LINK[found[1]]
+    """Return whether a setting is one of those of a snapshot. key: as sysctl(8) takes it."""
+    match = _OF_LINK.fullmatch(key)
+    if match:
+        return match[3] in LINK[match[1]]
     return (key if key.startswith("net/") else key.translate(DOTTED)) in NODE
 
 
-def effective(family: str, found: By) -> dict[str, dict[str, int]]:
-    """By link, the effective values of settings that depend on other settings.
+def effective(family: str, by_link: By) -> dict[str, dict[str, int]]:
+    """Return the effective values, by link, of settings that depend on other settings.
 
-    found: settings of a family by link, with ALL; empty if the kernel lacks the family.
+    by_link: settings of a family by link, with ALL; empty if the kernel lacks the family.
     """
-    return {name: _of_link(family, found[ALL], own) for name, own in found.items() if name not in (ALL, DEFAULT)}
+    return {name: _of_link(family, by_link[ALL], of_link) for name, of_link in by_link.items() if name not in (ALL, DEFAULT)}
 
 
-def _of_link(family: str, every: t.Mapping[str, int], own: t.Mapping[str, int]) -> dict[str, int]:
-    shown = {name: max(every[name], own[name]) for name in LARGER[family] if name in own and name in every}
-    shown.update((name, min(every[name], own[name])) for name in SMALLER[family] if name in own and name in every)
+def _of_link(family: str, every: t.Mapping[str, int], of_link: t.Mapping[str, int]) -> dict[str, int]:
+    shown = {name: max(every[name], of_link[name]) for name in LARGER[family] if name in of_link and name in every}
+    shown.update((name, min(every[name], of_link[name])) for name in SMALLER[family] if name in of_link and name in every)
     if family == "ipv6":
-        shown.update(_of_router(every, own))
+        shown.update(_of_router(every, of_link))
     return shown
 
 
-def _of_router(every: t.Mapping[str, int], own: t.Mapping[str, int]) -> dict[str, int]:
-    """Packets are forwarded if conf/all, or force_forwarding of the link by which they come in, says so (ip6_forward).
+def _of_router(every: t.Mapping[str, int], of_link: t.Mapping[str, int]) -> dict[str, int]:
+    """Return the effective values of forwarding and accept_ra.
 
-    A link that forwards accepts router advertisements only if accept_ra is 2 (include/net/ipv6.h, ipv6_accept_ra).
+    Packets are forwarded if conf/all, or force_forwarding of the link by which they come in, says so (ip6_forward). A link that
+    forwards accepts router advertisements only if accept_ra is 2 (include/net/ipv6.h, ipv6_accept_ra).
     """
-    forwarding, accept_ra = own.get("forwarding", 0), own.get("accept_ra", 0)
+    forwarding, accept_ra = of_link.get("forwarding", 0), of_link.get("accept_ra", 0)
     return {
-        "forwarding": int(bool(every.get("forwarding") or own.get("force_forwarding"))),
+        "forwarding": int(bool(every.get("forwarding") or of_link.get("force_forwarding"))),
         "accept_ra": int(accept_ra == 2 if forwarding else accept_ra != 0),
     }

@@ -17,23 +17,23 @@ from .snapshot import Notes
 
 
 def settings(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Settings of the node and of each link, and effective values. A setting that the kernel lacks is left out."""
+    """Return settings of the node and of each link, and effective values. A setting that the kernel lacks is left out."""
     names = [model.ALL, model.DEFAULT, *(name for _index, name in socket.if_nameindex())]
     by_family = {family: _of_links(family, names) for family in model.FAMILIES}
     return {
         "node": {key.translate(DOTTED): value for key, value in _read(model.NODE).items()},
         **by_family,
-        "effective": {family: model.effective(family, found) for family, found in by_family.items()},
+        "effective": {family: model.effective(family, by_link) for family, by_link in by_family.items()},
     }
 
 
 def _of_links(family: str, names: t.Iterable[str]) -> dict[str, dict[str, int]]:
-    """The settings by link, without links that have disappeared since; none if the kernel lacks the family."""
+    """Return the settings by link, without links that have disappeared since; none if the kernel lacks the family."""
     folders = {name: f"net/{family}/conf/{name}" for name in names}
     read = {name: _read(f"{folder}/{key}" for key in model.LINK[family]) for name, folder in folders.items()}
-    return {name: {key.rpartition("/")[2]: value for key, value in found.items()} for name, found in read.items() if found}
+    return {name: {key.rpartition("/")[2]: value for key, value in values.items()} for name, values in read.items() if values}
 
 
 def _read(keys: t.Iterable[str]) -> dict[str, int]:
-    found = ((key, kernel.setting(key)) for key in keys)
-    return {key: value for key, value in found if value is not None}
+    values = ((key, kernel.setting(key)) for key in keys)
+    return {key: value for key, value in values if value is not None}

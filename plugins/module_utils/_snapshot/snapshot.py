@@ -34,26 +34,26 @@ class Unread(t.NamedTuple):
 Notes = t.Callable[[str, str], None]
 
 
-def subsets(given: t.Sequence[str]) -> list[str]:
-    """The subsets in the order of SUBSETS, each once. Raises Invalid if none is given."""
-    if not given:
-        raise Invalid("gather", list(given), f"a list of at least one of {', '.join(SUBSETS)}")
-    return [subset for subset in SUBSETS if subset in given]
+def subsets(gathered: t.Sequence[str]) -> list[str]:
+    """Return the subsets in the order of SUBSETS, each once. Raises Invalid if none is given."""
+    if not gathered:
+        raise Invalid("gather", list(gathered), f"a list of at least one of {', '.join(SUBSETS)}")
+    return [subset for subset in SUBSETS if subset in gathered]
 
 
-def compose(found: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[str, t.Any]:
-    """The snapshot. found: the value of each subset; None for one that could not be read.
+def compose(values: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[str, t.Any]:
+    """Return the snapshot. values: of each subset; None for one that could not be read.
 
     nft's JSON omits what only iptables and ebtables know, so a table that these print is left out of it.
     """
-    ruleset = found.get("nftables")
-    tables = saved.printed(found.get("iptables") or (), found.get("ebtables") or ())
+    ruleset = values.get("nftables")
+    tables = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
     once = {"nftables": saved.without(ruleset, tables)} if ruleset else {}
-    return {"format": FORMAT, **found, **once, "unread": [one._asdict() for one in unread]}
+    return {"format": FORMAT, **values, **once, "unread": [entry._asdict() for entry in unread]}
 
 
 def is_snapshot(value: t.Any) -> bool:
-    """Whether a value is a snapshot of this format or another."""
+    """Return whether a value is a snapshot of this format or another."""
     return isinstance(value, dict) and {"format", "unread"} <= {*value}
 
 

@@ -45,8 +45,8 @@ def _reader(subset: str) -> Reader:
 
 
 def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
-    """The snapshot of these subsets. run: starts programs."""
-    found: dict[str, t.Any] = dict.fromkeys(subsets)
+    """Return the snapshot of these subsets. run: starts programs."""
+    values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
     # nft lists what the programs of iptables and ebtables do not print.
     for subset in sorted(subsets, key=lambda subset: subset == NFTABLES):
@@ -54,10 +54,10 @@ def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
         def note(what: str, reason: str, subset: str = subset) -> None:
             unread.append(Unread(subset, what, reason))
 
-        others = saved.printed(found.get("iptables") or (), found.get("ebtables") or ())
+        others = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
         reader = functools.partial(netfilter_backend.nftables, others=others) if subset == NFTABLES else _reader(subset)
         try:
-            found[subset] = reader(run, note)
+            values[subset] = reader(run, note)
         except Failure as failure:
             note("", str(failure))
-    return snapshot.compose(found, unread)
+    return snapshot.compose(values, unread)

@@ -29,15 +29,15 @@ PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink"
 
 
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Which daemons are on the node, whether each is active, and by which file networkd manages a link."""
+    """Return which daemons are on the node, whether each is active, and by which file networkd manages a link."""
     units, networkd = Units(run), Networkd(run)
-    found = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
+    daemons = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
     if networkd.is_installed():
-        found["systemd-networkd"] = networkd.started() is not None
+        daemons["systemd-networkd"] = networkd.started() is not None
     if process.find("ifup"):
-        found["ifupdown"] = units.is_active(IFUPDOWN)
+        daemons["ifupdown"] = units.is_active(IFUPDOWN)
     files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
-    return {"daemons": found, "networkd_files": {name: path for name, path in files.items() if path}}
+    return {"daemons": daemons, "networkd_files": {name: path for name, path in files.items() if path}}
 
 
 def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
@@ -47,44 +47,47 @@ def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
 
 
 def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The CNI configurations in the order in which runtimes read them. Names and types only: the rest may contain secrets."""
-    found = []
+    """Return the CNI configurations in the order in which runtimes read them.
+
+    Names and types only: the rest may contain secrets.
+    """
+    entries = []
     for path, configuration in cni_backend.configurations().items():
         if configuration.plugins:
             entry = {"path": path, "name": configuration.name, "plugins": list(configuration.plugins)}
-            found.append({**entry, "is_inert": configuration.is_inert})
+            entries.append({**entry, "is_inert": configuration.is_inert})
         elif not configuration.is_inert:
             note(path, "It is not the JSON of a CNI configuration, or has no plugins.")
-    return found
+    return entries
 
 
 def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The units of this collection. active and sub are empty if systemd does not answer."""
+    """Return the units of this collection. active and sub are empty if systemd does not answer."""
     backend = Units(run)
-    found = []
+    entries = []
     for name in sorted(backend.named(OWN_UNITS)):
         active = sub = ""
         try:
             active, sub, *_rest = backend.state(name)
         except Failure as failure:
             note(name, f"Its state could not be read: {failure}")
-        found.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub})
-    return found
+        entries.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub})
+    return entries
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
-    """The versions as the programs print them; None for a program that is not installed, or that is not started."""
-    found: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
+    """Return the versions as the programs print them; None for a program that is not installed, or that is not started."""
+    texts: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
     for program, module in PROGRAMS.items():
-        path, found[program] = process.find(program), None
+        path, texts[program] = process.find(program), None
         if path and kernel.is_ready(module):
             done = run([path, "--version"], None)
-            found[program] = done.stdout.strip() or None
-            if done.rc or not found[program]:
+            texts[program] = done.stdout.strip() or None
+            if done.rc or not texts[program]:
                 note(program, f"{program} --version failed: {done.stderr.strip() or done.rc}")
         elif path:
             note(program, f"It was not asked for its version, because that would load the kernel module {module}.")
-    return found
+    return texts
 
 
 READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {

@@ -62,7 +62,7 @@ def explore(
     end: float,
     most: int = MOST_WORLDS,
 ) -> Exploration:
-    """Asks in the worlds that differ from the first in one value of a fact that the packet met, then in two, and so on.
+    """Ask in the worlds that differ from the first in one value of a fact that the packet met, then in two, and so on.
 
     Where one value makes a difference, worlds that differ in more are left out: the answer is unknown already. end: when the last
     question may begin, by time.monotonic().
@@ -82,7 +82,7 @@ def explore(
                 new = [name for name in _on_path(answer, opened) if name not in met]
                 met.update(dict.fromkeys(new))
                 if number == 1:
-                    waiting += [one for one in _worlds(dict.fromkeys(new), opened, 1) if one not in answers]
+                    waiting += [world for world in _worlds(dict.fromkeys(new), opened, 1) if world not in answers]
         if len({_key(answer) for answer in answers.values()}) > 1 or number >= len(met):
             return Exploration(first, answers, True, met)
 
@@ -94,7 +94,7 @@ def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int
 
 
 def _key(answer: Answer | None) -> tuple[t.Any, ...]:
-    """What must be the same in every world."""
+    """Return what must be the same in every world."""
     if answer is None:
         return UNKNOWN, None
     reply, packet = answer["reply"] or {}, answer["packet"] or {}
@@ -102,8 +102,8 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
         answer, path.of(answer)
     )  # a record keeps a client at an endpoint that chance chose
     way = answer["interface"], packet.get("source"), packet.get("destination"), reply.get("interface")
-    said = answer["culprit"] and answer["culprit"]["text"], None if is_by_chance else way, tuple(answer["caveats"])
-    return answer["verdict"], reply.get("verdict"), *said
+    details = answer["culprit"] and answer["culprit"]["text"], None if is_by_chance else way, tuple(answer["caveats"])
+    return answer["verdict"], reply.get("verdict"), *details
 
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
@@ -133,18 +133,18 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
 
 
 def _recent(answer: Answer, packet_path: path.Path) -> set[str]:
-    """The names of the records of the match recent that rules match in chains that a packet entered."""
+    """Return the names of the records of the match recent that rules match in chains that a packet entered."""
     return {name for chain in packet_path.chains for name in answer["recent"].get(chain, ())}
 
 
 def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:
-    """Whether no route names a gateway to the destination, so that the node itself may have the address."""
+    """Return whether no route names a gateway to the destination, so that the node itself may have the address."""
     text = next((step["text"] for step in steps if step["kind"] == "route"), "")
     return " via " not in text or " default " in text
 
 
 def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
-    """Whether the answer may depend on what no twin can be built of."""
+    """Return whether the answer may depend on what no twin can be built of."""
     answers = [answer for answer in explored.answers.values() if answer]
     if fact.fact in FORWARDS:
         return any(answer["came_in_by"] and (answer["interface"] or fact.fact in _blamed(answer)) for answer in answers)
@@ -211,7 +211,7 @@ def _by_command(facts: t.Iterable[Fact]) -> list[Fact]:
 
 
 def _decides(name: str, explored: Exploration) -> bool:
-    """Whether the answer changes with a value of the fact alone."""
+    """Return whether the answer changes with a value of the fact alone."""
     for world, answer in explored.answers.items():
         without = tuple(part for part in world if part[0] != name)
         if without != world and without in explored.answers and _key(explored.answers[without]) != _key(answer):
@@ -220,7 +220,7 @@ def _decides(name: str, explored: Exploration) -> bool:
 
 
 def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> tuple[int, int]:
-    """The most decisive fact first: one that changes the verdict before one that changes the culprit alone."""
+    """Return the sort key of a fact: one that changes the verdict comes before one that changes the culprit alone."""
     verdicts = {_key(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
     return -len(verdicts), list(opened).index(name)
 
@@ -246,7 +246,7 @@ def _outcome(answer: Answer | None) -> dict[str, t.Any]:
 
 
 def _reason(entry: t.Mapping[str, t.Any]) -> str:
-    """A sentence for each outcome of a fact."""
+    """Return a sentence for each outcome of a fact."""
     alike: dict[str, list[str]] = {}
     for outcome in entry["outcomes"]:
         alike.setdefault(_became(outcome), []).append(outcome["if"])

@@ -78,7 +78,7 @@ Change = tuple[str, dict[str, t.Any]]
 
 @contextlib.contextmanager
 def prepared(calls: t.Sequence[Change], is_own: bool) -> t.Iterator[Root]:
-    """The root of a twin in which the calls can be applied. is_own: whether it is the twin of the node on which this runs.
+    """Yield the root of a twin in which the calls can be applied. is_own: whether it is the twin of the node on which this runs.
 
     The code of the modules is imported before the twin is walled in, and so is the library that encodes messages to the kernel.
     The node's own twin cannot enter the namespaces of pods, so the interfaces there are read before.
@@ -95,43 +95,43 @@ def prepared(calls: t.Sequence[Change], is_own: bool) -> t.Iterator[Root]:
 
 
 def _copied(calls: t.Iterable[Change]) -> dict[str, bytes]:
-    """The contents of COPIED, and of the backups that the calls name. Raises Refusal."""
+    """Return the contents of COPIED, and of the backups that the calls name. Raises Refusal."""
     backups = [str(options.get("backup") or f"{WRITABLE[-1]}/backup") for name, options in calls]
     paths = [path for pattern in COPIED for path in glob.glob(pattern)]
     paths += [path for folder in dict.fromkeys(backups) for path in glob.glob(f"{glob.escape(folder)}/**", recursive=True)]
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in filter(os.path.isfile, dict.fromkeys(paths)):
         with contextlib.suppress(OSError):
-            found[path] = Path(path).read_bytes()
-        if sum(map(len, found.values())) > MOST_COPIED:
+            contents[path] = Path(path).read_bytes()
+        if sum(map(len, contents.values())) > MOST_COPIED:
             raise Refusal(
                 f"the files that modules compare with are larger than {MOST_COPIED >> 20} MiB together, at {path}. The twin"
                 " has no place for more. Move what is not theirs to another folder"
             )
-    return found
+    return contents
 
 
-def module_calls(given: t.Any) -> list[Change]:
-    """The entries of the option ``changes``. Raises Invalid."""
-    found = []
-    for number, one in enumerate(given or ()):
+def module_calls(changes: t.Any) -> list[Change]:
+    """Return the entries of the option ``changes``. Raises Invalid."""
+    calls = []
+    for number, call in enumerate(changes or ()):
         option = f"changes[{number}]"
-        if one == {}:  # an entry that the keyword omit has emptied
+        if call == {}:  # an entry that the keyword omit has emptied
             continue
-        if not isinstance(one, dict) or len(one) != 1:
-            raise Invalid(option, one, "a dictionary with the name of a module as its only key, and its options as the value")
-        ((name, options),) = one.items()
+        if not isinstance(call, dict) or len(call) != 1:
+            raise Invalid(option, call, "a dictionary with the name of a module as its only key, and its options as the value")
+        ((name, options),) = call.items()
         short = str(name).rpartition(".")[2]
         if short not in (*MODULES, PROFILE):
             raise Invalid(option, name, f"a call of one of {', '.join((*MODULES, PROFILE))}")
         if not isinstance(options or {}, dict):
             raise Invalid(f"{option}.{name}", options, "the module's options, a dictionary")
-        found.append((short, dict(options or {})))
-    return found
+        calls.append((short, dict(options or {})))
+    return calls
 
 
 def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[Change]:
-    """The calls, with a profile replaced by the calls of its modules on this node. Raises DatapathError.
+    """Yield the calls, with each profile replaced by the calls of its modules on this node. Raises DatapathError.
 
     Modules that do not change the packet path of the running kernel are left out, and so are all modules of an image.
     """
@@ -145,7 +145,7 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
 
 
 def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transaction:
-    """Raises DatapathError."""
+    """Return the transaction of a profile's call on this node. Raises DatapathError."""
     from .._parts import assembly, profile  # most traces have no profile
 
     request = requested(profile, dict(options), request)
@@ -158,14 +158,14 @@ def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transactio
 
 
 def refuse_profiles(calls: t.Iterable[Change]) -> None:
-    """Raises Invalid for a profile: it would observe this machine, which is not the node of the snapshot."""
+    """Raise Invalid for a profile: it would observe this machine, which is not the node of the snapshot."""
     for name, options in calls:
         if name == PROFILE:
             raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")
 
 
 def commands(texts: t.Sequence[object]) -> list[Command]:
-    """The entries of the option ``commands``. Raises Invalid for one that is not permitted, and for too many."""
+    """Return the entries of the option ``commands``. Raises Invalid for one that is not permitted, and for too many."""
     from .._commands import command  # most traces have no commands
 
     bounds.at_most("commands", len(texts), bounds.MOST_COMMANDS, "entries")
@@ -174,18 +174,18 @@ def commands(texts: t.Sequence[object]) -> list[Command]:
 
 
 def may_lead_elsewhere(calls: t.Iterable[Change], lines: t.Iterable[Command]) -> bool:
-    """Whether changes may read or name rules, or lead packets to rules that they do not reach without them."""
+    """Return whether changes may read or name rules, or lead packets to rules that they do not reach without them."""
     return any(name not in _NOT_TRANSLATING for name, _options in calls) or not all(map(_is_without_rules, lines))
 
 
 def _is_without_rules(line: Command) -> bool:
-    """Whether a command names no rule and adds no address: a setting, a port of a bridge, a neighbour or a policy."""
+    """Return whether a command names no rule and adds no address: a setting, a port of a bridge, a neighbour or a policy."""
     words = getattr(line, "words", ())
     return not words or getattr(line, "name", "") == "bridge" or words[0] in ("neigh", "-P")
 
 
 def check_sizes(lines: t.Sequence[Command], sizes: bounds.Sets) -> None:
-    """Raises Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
+    """Raise Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
     if not lines:
         return
     from .._commands import command  # loaded by commands() already, so that the wall does not hide it
@@ -201,7 +201,7 @@ def apply(
     checked: Checked,
     warn: t.Callable[[str], None],
 ) -> None:
-    """Applies the calls, then the commands. Raises DatapathError that names the call or the command."""
+    """Apply the calls, then the commands. Raises DatapathError that names the call or the command."""
     effects = NO_EFFECTS
     for name, options in calls:
         try:
@@ -218,24 +218,24 @@ def apply(
 
 def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
     part: types.ModuleType = importlib.import_module(f".._parts.{name}", __package__)
-    given = dict(options)
+    adjusted = dict(options)
     if "permanent" in part.OPTIONS:
-        given.update(immediate=True, permanent=False)
+        adjusted.update(immediate=True, permanent=False)
     if "backup" in part.OPTIONS:
-        former = str(given.get("backup") or part.OPTIONS["backup"]["default"])
+        former = str(adjusted.get("backup") or part.OPTIONS["backup"]["default"])
         if not os.path.isdir(BACKUP):
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
-        given["backup"] = BACKUP
-    given.pop("checkpoint", None)
-    own: Parts = part.parts(requested(part, given, by, by.earlier))
-    resources = [one for one in own.resources if one.plane is Plane.IMMEDIATE]
+        adjusted["backup"] = BACKUP
+    adjusted.pop("checkpoint", None)
+    parts: Parts = part.parts(requested(part, adjusted, by, by.earlier))
+    resources = [resource for resource in parts.resources if resource.plane is Plane.IMMEDIATE]
     converge.converge(
         resources,
         {Plane.IMMEDIATE},
-        groundwork=own.groundwork,
+        groundwork=parts.groundwork,
         permit=lambda outcome: library.require(outcome.operations()),
     )
-    return own.effects
+    return parts.effects
 
 
 def _perform(line: Command, run: process.Runner) -> None:

@@ -113,7 +113,7 @@ def _of_probe(interface: str) -> t.Iterator[Cure]:
 
 
 def _is_of_azure_vnet(culprit: t.Mapping[str, str]) -> bool:
-    """Whether the culprit may be a leftover of azure-vnet: a rule of a bridge, or an entry for one of its links."""
+    """Return whether the culprit may be a leftover of azure-vnet: a rule of a bridge, or an entry for one of its links."""
     if culprit["kind"] == "rule":
         return culprit["text"].startswith("bridge ")
     words = culprit["text"].split() if culprit["kind"] in ("neighbor", "route") else []

@@ -92,7 +92,7 @@ def _checksum(data: bytes) -> int:
 
 
 def read(data: bytes) -> Frame | Request | None:
-    """The packet or the request in a frame; None for other frames, such as a multicast report."""
+    """Return the packet or the request in a frame; None for other frames, such as a multicast report."""
     if len(data) < ETHERNET.size:
         return None
     destination, source, kind = ETHERNET.unpack_from(data)
@@ -102,10 +102,10 @@ def read(data: bytes) -> Frame | Request | None:
         return Request(target, sender, mac) if operation == 1 else None
     if kind not in (IP, IP6):
         return None
-    found = _ip(body)
-    if found is None:
+    decoded = _ip(body)
+    if decoded is None:
         return None
-    packet, payload = found
+    packet, payload = decoded
     if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
         return Request(payload[8:24], packet.source, source)
     reject = _reject(packet, payload)
@@ -115,7 +115,7 @@ def read(data: bytes) -> Frame | Request | None:
 
 
 def _ip(body: bytes) -> tuple[Packet, bytes] | None:
-    """The packet, and the bytes after its IP header."""
+    """Return the packet, and the bytes after its IP header."""
     if len(body) >= 20 and body[0] >> 4 == 4:
         length = (body[0] & 15) * 4
         _version, _tos, _total, _number, _place, _ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
@@ -160,12 +160,12 @@ _MEANINGS = {
 
 
 def _meaning(protocol: int, payload: bytes) -> str:
-    found = _MEANINGS.get((protocol, payload[0], payload[1]))
-    return f", {found}" if found else ""
+    meaning = _MEANINGS.get((protocol, payload[0], payload[1]))
+    return f", {meaning}" if meaning else ""
 
 
 def answer(request: Request, mac: bytes) -> bytes:
-    """The frame that answers a request for a MAC address."""
+    """Return the frame that answers a request for a MAC address."""
     if len(request.target) == 4:
         body = ARP_PACKET.pack(1, IP, 6, 4, 2, mac, request.target, request.mac, request.sender)
         return ETHERNET.pack(request.mac, mac, ARP) + body
@@ -177,5 +177,5 @@ def answer(request: Request, mac: bytes) -> bytes:
 
 
 def is_group(mac: bytes) -> bool:
-    """True for a broadcast or multicast address."""
+    """Return True for a broadcast or multicast address."""
     return bool(mac[0] & 1)

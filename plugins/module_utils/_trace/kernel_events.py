@@ -55,7 +55,7 @@ class Event(t.NamedTuple):
     following: tuple[bytes, bytes] = (b"", b"")
 
 
-class Asked(t.NamedTuple):
+class Solicitation(t.NamedTuple):
     """A request for a MAC address that came out by ``link``."""
 
     link: str
@@ -71,43 +71,45 @@ class Observation(t.NamedTuple):
 
     sent: Packet
     frames: tuple[tuple[str, Frame], ...]
-    asked: tuple[Asked, ...]
+    solicitations: tuple[Solicitation, ...]
     events: tuple[Event, ...]
     counters: t.Mapping[str, int]
     error: str = ""
 
 
-def of_packet(seen: Observation) -> list[Event]:
-    """The events of the packet that was sent, without those of others, such as multicast reports. Each event has a packet's
-    header."""
-    sent = seen.sent
+def of_packet(observation: Observation) -> list[Event]:
+    """Return the events of the packet that was sent, without those of others, such as multicast reports.
+
+    Each event has a packet's header.
+    """
+    sent = observation.sent
     # The number of a packet changes when a bridge hands it to the node, because it is made from the interface as well
     # (nf_tables_trace.c, trace_fill_id). By then its addresses may be translated.
     numbers, pairs = set[int](), set[tuple[bytes, bytes]]()
-    found, iif, oif, network, transport = list[Event](), 0, 0, b"", b""
-    for one in seen.events:
-        pair = ends(one.network) if one.network else None
+    events, iif, oif, network, transport = list[Event](), 0, 0, b"", b""
+    for event in observation.events:
+        pair = ends(event.network) if event.network else None
         # A packet without a source has the one that the node chooses.
         is_sent = pair is not None and pair[1] == sent.destination and sent.source in (b"", pair[0])
-        if pair is not None and (is_sent or pair in pairs or one.number in numbers):
-            numbers.add(one.number)
+        if pair is not None and (is_sent or pair in pairs or event.number in numbers):
+            numbers.add(event.number)
             pairs.add(pair)
-        if one.number in numbers:
-            if one.network:
-                iif, oif, network, transport = one.iif, one.oif, one.network, one.transport
-            one = one._replace(network=one.network or network, transport=one.transport or transport)
-            found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif))
-    return [event._replace(following=(after.network, after.transport)) for event, after in zip(found, found[1:])] + found[-1:]
+        if event.number in numbers:
+            if event.network:
+                iif, oif, network, transport = event.iif, event.oif, event.network, event.transport
+            event = event._replace(network=event.network or network, transport=event.transport or transport)
+            events.append(event._replace(iif=event.iif or iif, oif=event.oif or oif))
+    return [event._replace(following=(after.network, after.transport)) for event, after in zip(events, events[1:])] + events[-1:]
 
 
 def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
-    """The event that drops a packet from ``source``, such as the answer of a neighbour; None if there is none."""
-    own: set[int] = set()
-    for one in events:
-        if one.network and ends(one.network)[0] == source:
-            own.add(one.number)
-        if one.number in own and one.verdict in DROPS:
-            return one
+    """Return the event that drops a packet from ``source``, such as the answer of a neighbour; None if there is none."""
+    numbers: set[int] = set()
+    for event in events:
+        if event.network and ends(event.network)[0] == source:
+            numbers.add(event.number)
+        if event.number in numbers and event.verdict in DROPS:
+            return event
     return None
 
 
@@ -123,7 +125,7 @@ def drop_of_request(events: t.Iterable[Event]) -> Event | None:
 
 
 def _asks_for_mac(header: bytes) -> bool:
-    """Whether a network header is that of ARP, or of a neighbour solicitation to many (RFC 4291, section 2.7.1)."""
+    """Return whether a network header is that of ARP, or of a neighbour solicitation to many (RFC 4291, section 2.7.1)."""
     version = header[0] >> 4 if header else 4
     return version not in (4, 6) or (version == 6 and header[24:37] == _SOLICITED)
 
@@ -137,63 +139,63 @@ def packet_of(headers: tuple[bytes, bytes], sent: Packet) -> Packet:
 
 
 def is_ip(header: bytes) -> bool:
-    """Whether a network header is a whole one of IP. Behind a VLAN tag, the kernel shows another one."""
+    """Return whether a network header is a whole one of IP. Behind a VLAN tag, the kernel shows another one."""
     return len(header) >= IP_LENGTHS.get(header[0] >> 4 if header else 0, sys.maxsize)
 
 
 def ends(header: bytes) -> tuple[bytes, bytes]:
-    """Source and destination in an IP header."""
+    """Return the source and the destination in an IP header."""
     return (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
 
 
 def event(body: bytes) -> Event:
-    """A message of the kernel without its header."""
-    found = attributes(body, 4)
-    kind = _number(found, TYPE)
-    code = struct.unpack("!i", found[POLICY])[0] if kind == OF_POLICY and POLICY in found else None
-    verdict = VERDICTS.get(code, "") if code is not None else _verdict(attributes(found.get(VERDICT, b"")))
-    family = body[0] or _number(found, PROTOCOL)  # of the table, and of the packet: they differ in tables of inet
+    """Return the event of a message of the kernel. body: the message without its header."""
+    values = attributes(body, 4)
+    kind = _number(values, TYPE)
+    code = struct.unpack("!i", values[POLICY])[0] if kind == OF_POLICY and POLICY in values else None
+    verdict = VERDICTS.get(code, "") if code is not None else _verdict(attributes(values.get(VERDICT, b"")))
+    family = body[0] or _number(values, PROTOCOL)  # of the table, and of the packet: they differ in tables of inet
     return Event(
         FAMILIES.get(family, str(family)),
-        text(found, TABLE),
-        text(found, CHAIN),
-        int.from_bytes(found.get(HANDLE, b""), "big") if kind == OF_RULE else 0,
+        text(values, TABLE),
+        text(values, CHAIN),
+        int.from_bytes(values.get(HANDLE, b""), "big") if kind == OF_RULE else 0,
         verdict if kind != OF_POLICY else f"policy {verdict}",
-        _number(found, ID),
-        found.get(LL_HEADER, b"")[:6],
-        found.get(NETWORK_HEADER, b""),
-        _number(found, IIF),
-        _number(found, OIF),
-        _number(found, MARK),
-        found.get(TRANSPORT_HEADER, b""),
+        _number(values, ID),
+        values.get(LL_HEADER, b"")[:6],
+        values.get(NETWORK_HEADER, b""),
+        _number(values, IIF),
+        _number(values, OIF),
+        _number(values, MARK),
+        values.get(TRANSPORT_HEADER, b""),
     )
 
 
-def _verdict(found: dict[int, bytes]) -> str:
-    code = struct.unpack("!i", found[VERDICT_CODE])[0] if VERDICT_CODE in found else -1
+def _verdict(values: dict[int, bytes]) -> str:
+    code = struct.unpack("!i", values[VERDICT_CODE])[0] if VERDICT_CODE in values else -1
     name = VERDICTS.get(code, str(code))
-    return f"{name} {text(found, VERDICT_CHAIN)}" if VERDICT_CHAIN in found else name
+    return f"{name} {text(values, VERDICT_CHAIN)}" if VERDICT_CHAIN in values else name
 
 
-def _number(found: t.Mapping[int, bytes], kind: int) -> int:
-    return int.from_bytes(found.get(kind, b""), "big")
+def _number(values: t.Mapping[int, bytes], kind: int) -> int:
+    return int.from_bytes(values.get(kind, b""), "big")
 
 
 def counters(*texts: str) -> dict[str, int]:
-    """The counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
-    found: dict[str, int] = {}
+    """Return the counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
+    values: dict[str, int] = {}
     for content in texts:
         names: dict[str, list[str]] = {}
         for line in content.splitlines():
             kind, colon, rest = line.partition(": ")
             words = rest.split() if colon else line.split()
             if colon and kind in names:
-                found.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
+                values.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
             elif colon:
                 names[kind] = words
             elif len(words) == 2:
-                found[words[0]] = int(words[1])
-    return found
+                values[words[0]] = int(words[1])
+    return values
 
 
 def moved(before: t.Mapping[str, int], after: t.Mapping[str, int]) -> dict[str, int]:

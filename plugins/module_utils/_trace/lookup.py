@@ -64,12 +64,11 @@ class Tables:
         return Decision(None, None, tuple(searched))
 
     def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
-        """The route of the rule's table for an address; None if the table has none, or if the lookup continues with the next
-        rule."""
-        fitting = [one for one in self._routes.get((family, rule.table), ()) if _contains(one.dst, destination)]
+        """Return the route of the rule's table for an address; None without one, or if the lookup goes on with the next rule."""
+        fitting = [route for route in self._routes.get((family, rule.table), ()) if _contains(route.dst, destination)]
         if not fitting:
             return None
-        best = min(fitting, key=lambda one: (-one.dst[1], one.metric))
+        best = min(fitting, key=lambda route: (-route.dst[1], route.metric))
         return None if best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
 
     def of_table(self, family: int, table: int) -> list[Route]:
@@ -77,7 +76,7 @@ class Tables:
 
 
 def shown_rule(rule: Rule | None) -> str:
-    """As ``ip rule`` prints it."""
+    """Return a rule as ``ip rule`` prints it."""
     return str(rule).partition(" rule ")[2] if rule else "no rule"
 
 

@@ -39,7 +39,7 @@ class End(t.NamedTuple):
 
     @property
     def short_name(self) -> str:
-        """The name without its Kubernetes namespace."""
+        """Return the name without its Kubernetes namespace."""
         return self.name.rpartition("/")[2]
 
     @property
@@ -47,7 +47,7 @@ class End(t.NamedTuple):
         return ":" in self.address
 
     def has_port(self, protocol: str, port: str) -> bool:
-        """Whether a packet of a protocol to a port is for the end. port: a number, a name, or empty."""
+        """Return whether a packet of a protocol to a port is for the end. port: a number, a name, or empty."""
         return not self.protocol or (self.protocol == protocol and port in ("", str(self.port), self.port_name))
 
     def __str__(self) -> str:
@@ -59,12 +59,12 @@ class End(t.NamedTuple):
 
 
 def is_name(text: str) -> bool:
-    """Whether the end of a packet is written as a name. An address has no letters, or a colon."""
+    """Return whether the end of a packet is written as a name. An address has no letters, or a colon."""
     return bool(_NAME.fullmatch(text))
 
 
 def are_in(described: Options) -> bool:
-    """Whether the option packet has names."""
+    """Return whether the option packet has names."""
     return any(is_name(str(described.get(option) or "")) for option in ("source", "destination"))
 
 

@@ -52,18 +52,18 @@ class Packet(t.NamedTuple):
 
     @property
     def flow(self) -> tuple[t.Any, ...]:
-        """The fields that distinguish its connection from others."""
+        """Return the fields that distinguish the packet's connection from others."""
         return self.source, self.destination, self.protocol, self.source_port, self.destination_port
 
     def replied(self, interface: str) -> Packet:
-        """The answer to it, which comes in by ``interface``."""
+        """Return the answer to the packet, which comes in by ``interface``."""
         ports = (self.destination_port, self.source_port)
         if self.protocol in (ICMP, ICMPV6):  # the source port stands for the identifier, which an answer repeats
             ports = (self.source_port, self.destination_port)
         return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, not self.is_reply)
 
     def report(self) -> dict[str, t.Any]:
-        """As the module returns it."""
+        """Return the packet as the module returns it."""
         shown: dict[str, t.Any] = {
             "source": fields.show(self.source) if self.source else "",
             "destination": fields.show(self.destination),
@@ -88,40 +88,40 @@ def _end(address: bytes, port: int) -> str:
 _PORT = "a port from 1 to 65535, for tcp, udp and sctp"
 
 
-def from_options(given: t.Mapping[str, t.Any]) -> Packet:
-    """The packet of the option ``packet``. Raises Invalid."""
-    given = {**given, "protocol": given.get("protocol") or OPTIONS["protocol"]["default"]}
-    destination_family, destination = _address(given, "destination")
-    source_family, source = _address(given, "source") if given.get("source") else (destination_family, b"")
-    interface = _parsed(given, "interface", fields.link) if given.get("interface") else ""
+def from_options(options: t.Mapping[str, t.Any]) -> Packet:
+    """Return the packet of the option ``packet``. Raises Invalid."""
+    options = {**options, "protocol": options.get("protocol") or OPTIONS["protocol"]["default"]}
+    destination_family, destination = _address(options, "destination")
+    source_family, source = _address(options, "source") if options.get("source") else (destination_family, b"")
+    interface = _parsed(options, "interface", fields.link) if options.get("interface") else ""
     if not source and interface:
         raise Invalid("packet.source", None, "given, because the packet comes in by an interface")
     if source_family != destination_family:
-        raise Invalid("packet.source", given["source"], "an address of the same family as packet.destination")
-    if str(given.get("protocol")) == "icmpv6" or (destination_family == IPV6 and str(given.get("protocol")) == "icmp"):
-        given = {**given, "protocol": ICMPV6}
-    protocol = _parsed(given, "protocol", lambda value: fields.name_or_number(value, IP_PROTOCOLS, "a protocol", 1, 255))
-    ports = {name: _port(given, name, protocol) for name in ("source_port", "destination_port")}
+        raise Invalid("packet.source", options["source"], "an address of the same family as packet.destination")
+    if str(options.get("protocol")) == "icmpv6" or (destination_family == IPV6 and str(options.get("protocol")) == "icmp"):
+        options = {**options, "protocol": ICMPV6}
+    protocol = _parsed(options, "protocol", lambda value: fields.name_or_number(value, IP_PROTOCOLS, "a protocol", 1, 255))
+    ports = {name: _port(options, name, protocol) for name in ("source_port", "destination_port")}
     if protocol in PORTS and not ports["destination_port"]:
-        raise Invalid("packet.destination_port", given.get("destination_port"), _PORT)
+        raise Invalid("packet.destination_port", options.get("destination_port"), _PORT)
     source_port = ports["source_port"] or (SOURCE_PORT if protocol in (*PORTS, ICMP, ICMPV6) else 0)
-    mark = _parsed(given, "mark", lambda value: fields.number(value, 0, UINT32)) if given.get("mark") else 0
+    mark = _parsed(options, "mark", lambda value: fields.number(value, 0, UINT32)) if options.get("mark") else 0
     return Packet(source, destination, protocol, source_port, ports["destination_port"], interface, mark)
 
 
-def from_list(option: str, given: t.Iterable[t.Mapping[str, t.Any]]) -> list[Packet]:
-    """The packets of a list. Raises Invalid, whose option is the place in it."""
-    found = []
-    for number, one in enumerate(given):
+def from_list(option: str, entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Packet]:
+    """Return the packets of a list. Raises Invalid, whose option is the place in the list."""
+    packets = []
+    for number, entry in enumerate(entries):
         try:
-            found.append(from_options(one))
+            packets.append(from_options(entry))
         except Invalid as error:
             raise error.renamed(f"{option}[{number}]{error.option.removeprefix('packet')}") from None
-    return found
+    return packets
 
 
-def _port(given: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
-    value = given.get(name)
+def _port(options: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
+    value = options.get(name)
     if value is None:
         return 0
     if protocol not in PORTS:
@@ -132,15 +132,15 @@ def _port(given: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
         raise Invalid(f"packet.{name}", value, _PORT) from None
 
 
-def _address(given: t.Mapping[str, t.Any], name: str) -> tuple[int, bytes]:
-    family, packed = _parsed(given, name, fields.node)
+def _address(options: t.Mapping[str, t.Any], name: str) -> tuple[int, bytes]:
+    family, packed = _parsed(options, name, fields.node)
     if family == IPV4 and packed[0] >= MULTICAST:
-        raise Invalid(f"packet.{name}", given[name], "an IP address of one node")
+        raise Invalid(f"packet.{name}", options[name], "an IP address of one node")
     return family, packed
 
 
-def _parsed(given: t.Mapping[str, t.Any], name: str, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
+def _parsed(options: t.Mapping[str, t.Any], name: str, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
     try:
-        return parse(given[name])
+        return parse(options[name])
     except Unfit as unfit:
-        raise Invalid(f"packet.{name}", given[name], str(unfit)) from None
+        raise Invalid(f"packet.{name}", options[name], str(unfit)) from None

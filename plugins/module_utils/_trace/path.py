@@ -56,7 +56,7 @@ def _target(step: t.Mapping[str, str]) -> str:
 
 
 def _is_forwarded(way: Answer) -> bool:
-    """Whether a packet came in that is for another node, so that the setting by which a node forwards counts."""
+    """Return whether a packet came in that is for another node, so that the setting by which a node forwards counts."""
     routes = [step["text"] for step in way["steps"] if step["kind"] == "route"]
     return bool(way["came_in_by"]) and not any(" route local " in text for text in routes)
 

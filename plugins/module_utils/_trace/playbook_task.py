@@ -19,7 +19,7 @@ _TEMPLATE = re.compile(r"\{[{%#]")
 
 
 def of_role(name: str, role: str, variables: t.Mapping[str, t.Any]) -> str:
-    """A task that includes a role of this collection. variables: without the prefix that the role's name is."""
+    """Return a task that includes a role of this collection. variables: without their prefix, the role's name."""
     return _task(name, "ansible.builtin.include_role", {"name": f"kubenode.datapath.{role}"}, _prefixed(role, variables))
 
 
@@ -37,7 +37,7 @@ def _prefixed(role: str, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _task(name: str, action: str, options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any] | None = None) -> str:
-    """Raises Invalid for a text that Ansible would take for a template, or that is not printable ASCII."""
+    """Return a task as YAML. Raises Invalid for a text that Ansible would take for a template, or that is not printable ASCII."""
     parts = {action: options, **({"vars": variables} if variables else {})}
     lines = [f"- name: {flow(name)}"]
     for key, values in parts.items():
@@ -56,7 +56,7 @@ def _items(values: t.Iterable[t.Any]) -> t.Iterator[str]:
 
 
 def flow(value: t.Any) -> str:
-    """A value in YAML's flow style."""
+    """Return a value in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -22,7 +22,7 @@ from .packet import Packet
 from .verdict import DELIVERED, UNKNOWN
 
 CONTROLLER = "the controller's SSH connection"
-UNTOLD = "What becomes of {what} cannot be rehearsed: {reason}"
+UNREHEARSED = "What becomes of {what} cannot be rehearsed: {reason}"
 
 
 class Trial(t.NamedTuple):
@@ -37,7 +37,7 @@ class Trial(t.NamedTuple):
     keeps_link: bool = False
 
 
-class Rehearsed(t.NamedTuple):
+class Rehearsal(t.NamedTuple):
     """before, after: the results of trace_backend.answer() without and with the changes. loss: why the changes lose the
     packet."""
 
@@ -47,34 +47,36 @@ class Rehearsed(t.NamedTuple):
     loss: str
 
     def report(self) -> dict[str, t.Any]:
-        shown = {name: {key: one[key] for key in ("verdict", "reason")} for name, one in zip(("before", "after"), self[1:3])}
+        shown = {
+            name: {key: result[key] for key in ("verdict", "reason")} for name, result in zip(("before", "after"), self[1:3])
+        }
         return {"what": self.trial.what, "packet": str(self.trial.packet), **shown}
 
 
 def of_connection(connection: SshConnection, snapshot: blueprint.Entry) -> Trial | None:
-    """A new connection like the controller's; None if the snapshot does not show by which link it comes in."""
+    """Return a new connection like the controller's; None if the snapshot does not show by which link it comes in."""
     client, server = connection.client, connection.server
     zone = client.partition("%")[2] or server.partition("%")[2]
-    ends = [str(ipaddress.ip_address(one.partition("%")[0])) for one in (client, server)]
+    ends = [str(ipaddress.ip_address(host.partition("%")[0])) for host in (client, server)]
     link = zone or _owner(ends[1], snapshot) or _uplink(ends[1], snapshot)
     if not link:
         return None
-    given = dict(zip(("source", "destination"), ends))
+    addresses = dict(zip(("source", "destination"), ends))
     ports = {"source_port": connection.client_port, "destination_port": connection.server_port}
-    return Trial(CONTROLLER, packet.from_options({**given, **ports, "protocol": "tcp", "interface": link}), keeps_link=True)
+    return Trial(CONTROLLER, packet.from_options({**addresses, **ports, "protocol": "tcp", "interface": link}), keeps_link=True)
 
 
 def _owner(address: str, snapshot: blueprint.Entry) -> str:
-    """The link that has an address and that packets can come in by."""
+    """Return the link that has an address and that packets can come in by."""
     for link in blueprint.entries(snapshot, "links"):
-        own = [str(one.get("address")).partition("/")[0] for one in link.get("addresses") or ()]
-        if address in own and link["name"] != LOOPBACK and link.get("kind") != "dummy":
+        addresses = [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
+        if address in addresses and link["name"] != LOOPBACK and link.get("kind") != "dummy":
             return str(link["name"])
     return ""
 
 
 def _uplink(address: str, snapshot: blueprint.Entry) -> str:
-    """The link of the default route, for an address that is on no link that packets can come in by."""
+    """Return the link of the default route, for an address that is on no link that packets can come in by."""
     family = "ipv6" if ":" in address else "ipv4"
     for route in blueprint.entries(snapshot, "routes"):
         if (route.get("to"), route.get("family"), str(route.get("table"))) == ("default", family, str(MAIN)):
@@ -84,21 +86,21 @@ def _uplink(address: str, snapshot: blueprint.Entry) -> str:
 
 def rehearse(
     snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner, checked: Checked
-) -> list[Rehearsed]:
-    """Sends each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
-    rehearsed = []
+) -> list[Rehearsal]:
+    """Send each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
+    rehearsals = []
     for trial in trials:
-        asked = trace_backend.Question(snapshot, trial.packet, {}, tuple(calls), is_curable=False, is_own=True)
+        question = trace_backend.Question(snapshot, trial.packet, {}, tuple(calls), is_curable=False, is_own=True)
         try:
-            after = trace_backend.answer(asked, run, checked)
+            after = trace_backend.answer(question, run, checked)
         except Invalid as error:
             raise error.renamed(error.option.removeprefix("changes.")) from None  # as the modules themselves name it
-        rehearsed.append(compare(trial, after["before"], after))
-    return rehearsed
+        rehearsals.append(compare(trial, after["before"], after))
+    return rehearsals
 
 
-def compare(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> Rehearsed:
-    return Rehearsed(trial, before, after, _loss(trial, before, after))
+def compare(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> Rehearsal:
+    return Rehearsal(trial, before, after, _loss(trial, before, after))
 
 
 def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> str:
@@ -110,7 +112,7 @@ def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.A
         is_elsewhere = (old["verdict"], old["interface"]) != (new["verdict"], new["interface"])
         if old["verdict"] == DELIVERED and is_elsewhere and not after["branches"]:  # by chance it may be delivered elsewhere
             return f"{name} is delivered {_place(old)} without them. With them: {new['reason']}"
-    links = [one["reply"]["interface"] for one in (before, after)]
+    links = [result["reply"]["interface"] for result in (before, after)]
     if trial.keeps_link and links[0] != links[1]:
         return f"The node's answer leaves by {links[1]} instead of {links[0]}"
     return ""
@@ -120,24 +122,32 @@ def _place(delivery: t.Mapping[str, t.Any]) -> str:
     return f"at {delivery['interface']}" if delivery["interface"] else "to the node itself"
 
 
-def untold(rehearsed: t.Iterable[Rehearsed]) -> t.Iterator[str]:
-    """Sentences about packets whose verdict is unknown, or that are lost without the changes too."""
-    for one in rehearsed:
-        state = next((found for found in (one.before, one.after) if _is_unknown(found)), None)
+def warnings(rehearsals: t.Iterable[Rehearsal]) -> t.Iterator[str]:
+    """Yield sentences about packets whose verdict is unknown, or that are lost without the changes too."""
+    for rehearsal in rehearsals:
+        state = next((result for result in (rehearsal.before, rehearsal.after) if _is_unknown(result)), None)
         if state:
-            yield UNTOLD.format(what=one.trial.what, reason=state["reason"])
-        elif not trace_backend.is_well(one.before):
-            after = "It arrives with them." if trace_backend.is_well(one.after) else f"With them, too: {one.after['reason']}"
-            yield f"Without the changes, {one.trial.what} does not arrive: {one.before['reason']} {after}"
+            yield UNREHEARSED.format(what=rehearsal.trial.what, reason=state["reason"])
+        elif not trace_backend.is_well(rehearsal.before):
+            after = (
+                "It arrives with them."
+                if trace_backend.is_well(rehearsal.after)
+                else f"With them, too: {rehearsal.after['reason']}"
+            )
+            yield f"Without the changes, {rehearsal.trial.what} does not arrive: {rehearsal.before['reason']} {after}"
 
 
-def _is_unknown(found: t.Mapping[str, t.Any]) -> bool:
-    return UNKNOWN in (found["verdict"], (found["reply"] or {}).get("verdict"))
+def _is_unknown(result: t.Mapping[str, t.Any]) -> bool:
+    return UNKNOWN in (result["verdict"], (result["reply"] or {}).get("verdict"))
 
 
-def refuse_losses(rehearsed: t.Iterable[Rehearsed]) -> None:
-    """Raises Refusal if a packet is lost by the changes."""
-    lost = [f"{one.trial.what} ({one.trial.packet}): {one.loss.rstrip('.')}" for one in rehearsed if one.loss]
+def refuse_losses(rehearsals: t.Iterable[Rehearsal]) -> None:
+    """Raise Refusal if a packet is lost by the changes."""
+    lost = [
+        f"{rehearsal.trial.what} ({rehearsal.trial.packet}): {rehearsal.loss.rstrip('.')}"
+        for rehearsal in rehearsals
+        if rehearsal.loss
+    ]
     if lost:
         raise Refusal(
             f"in the node's twin the changes lose packets that arrive without them. {'. '.join(lost)}. Nothing was changed."

@@ -94,7 +94,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[str] = ()) ->
 
 
 def is_of_cloud(network: str) -> bool:
-    """Whether a cloud answers at an address of the network for the node."""
+    """Return whether a cloud answers at an address of the network for the node."""
     try:
         addresses = ipaddress.ip_network(network, strict=False)
     except ValueError:
@@ -120,7 +120,7 @@ def _of_table_rule(text: str, snapshot: Entry) -> t.Iterator[Removal]:
 
 
 def _may_be_removed(family: str, chain: str, rest: str) -> bool:
-    """Whether a rule protects neither the node nor its cloud, and belongs to no program, which would add it again.
+    """Return whether a rule protects neither the node nor its cloud, and belongs to no program, which would add it again.
 
     A chain that is not built in belongs to the program that made it.
     """

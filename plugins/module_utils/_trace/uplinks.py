@@ -50,7 +50,7 @@ class Uplinks(t.NamedTuple):
 
     @property
     def lacks_addresses(self) -> bool:
-        """Whether a secondary ENI has no IPv4 address on the node, so that only the metadata would name it."""
+        """Return whether a secondary ENI has no IPv4 address on the node, so that only the metadata would name it."""
         return not all(entry.get("ipv4") for entry in self.enis[1:])
 
 
@@ -172,6 +172,6 @@ def _in_layout(enis: Uplinks) -> Uplinks:
 
 
 def has_address(snapshot: Entry, address: bytes) -> bool:
-    """Whether a link of the node has the address."""
+    """Return whether a link of the node has the address."""
     text = fields.show(address)
     return any(text in addresses for link in blueprint.entries(snapshot, "links") for addresses in _addresses(link).values())

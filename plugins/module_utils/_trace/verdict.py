@@ -21,7 +21,7 @@ from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .pod_side import Way
-from .surroundings import Surroundings
+from .topology import Topology
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED = (DELIVERED, FORWARDED)
@@ -75,7 +75,7 @@ class Finding(t.NamedTuple):
     rules: tuple[str, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
-        """As the module returns it."""
+        """Return the finding as the module returns it."""
         packet = self.frame.packet.report() if self.frame else None
         if packet is not None and self.frame:
             packet.update(source_mac=self.frame.source_mac.hex(":"), destination_mac=self.frame.destination_mac.hex(":"))
@@ -96,7 +96,7 @@ class Scene(t.NamedTuple):
     event's table, by the name of the map and the key.
     """
 
-    surroundings: Surroundings
+    topology: Topology
     tables: Tables
     settings: Settings
     quote: t.Callable[[Event], str]
@@ -105,39 +105,41 @@ class Scene(t.NamedTuple):
     element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
 
 
-def judge(seen: Observation, scene: Scene) -> Finding:
-    packet = seen.sent
-    every = of_packet(seen)
-    routed = next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None)
-    query = _query(packet, scene.surroundings.bridge(packet.interface) or packet.interface, routed)
+def judge(observation: Observation, scene: Scene) -> Finding:
+    packet = observation.sent
+    every = of_packet(observation)
+    routed = next((event for event in reversed(every) if event.chain in ROUTING and event.table == OWN_TABLE), None)
+    query = _query(packet, scene.topology.bridge(packet.interface) or packet.interface, routed)
     events = [
-        one for one in every if one.table != OWN_TABLE and (one.family, one.table, one.chain, one.handle) not in scene.hidden
+        event
+        for event in every
+        if event.table != OWN_TABLE and (event.family, event.table, event.chain, event.handle) not in scene.hidden
     ]
-    frames = [one for one in seen.frames if _is_of(packet, one[1])]
-    good = [(link, one) for link, one in frames if not scene.surroundings.trouble(link, one)]
-    rejected = next((one.reject for _link, one in seen.frames if one.reject), "")
+    frames = [arrival for arrival in observation.frames if _is_of(packet, arrival[1])]
+    good = [(link, frame) for link, frame in frames if not scene.topology.trouble(link, frame)]
+    rejected = next((frame.reject for _link, frame in observation.frames if frame.reject), "")
     departure = next(iter(good or frames), None)
-    steps = _steps(seen, events, query, scene, departure[1] if departure else None)
+    steps = _steps(observation, events, query, scene, departure[1] if departure else None)
     if departure:
         link, left = departure
         steps.append(Step("out", f"link {link}", str(left.packet)))
-        trouble = "" if good else scene.surroundings.trouble(link, left)
-        found = _left(packet, link, left, trouble, _diverted(events, scene), scene, steps)
+        trouble = "" if good else scene.topology.trouble(link, left)
+        finding = _left(packet, link, left, trouble, _diverted(events, scene), scene, steps)
     else:
-        verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
-        found = Finding(verdict, "", None, reason, culprit, tuple(steps))
+        verdict, reason, culprit = _stopped(observation, events, query, rejected, scene)
+        finding = Finding(verdict, "", None, reason, culprit, tuple(steps))
     lookups = [scene.tables.decide(each) for each in (query, Query(query.destination, query.source)) if each.destination]
-    found = found._replace(
+    finding = finding._replace(
         searched=tuple(table for decision in lookups for table in _searched(decision)),
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         query=query,
         rules=tuple(map(_added_rule, lookups)),
     )
-    return _with_programs(packet, found, scene)
+    return _with_programs(packet, finding, scene)
 
 
 def _added_rule(decision: Decision) -> str:
-    """The rule that decided, as ip(8) prints it; empty if it is one of the kernel."""
+    """Return the rule that decided, as ip(8) prints it; empty if it is one of the kernel."""
     return str(decision.rule) if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES else ""
 
 
@@ -149,16 +151,16 @@ def _searched(decision: Decision) -> tuple[int, ...]:
 def _left(
     packet: Packet, link: str, left: Frame, trouble: str, diverted: Diversion | None, scene: Scene, steps: list[Step]
 ) -> Finding:
-    own = scene.surroundings.owner(left.packet.destination)
-    if diverted and (trouble or own):
-        why = trouble or f"the node itself has {fields.show(left.packet.destination)}, on {own}"
+    owner = scene.topology.owner(left.packet.destination)
+    if diverted and (trouble or owner):
+        why = trouble or f"the node itself has {fields.show(left.packet.destination)}, on {owner}"
         reason = f"The packet leaves by {link} and is lost: {why}. {diverted.reason}"
         return Finding(DROPPED, link, left, reason, diverted.culprit, tuple(steps))
     if trouble:
         culprit = _misled(link, left, scene)
         reason = f"The packet leaves by {link} and is lost: {trouble}."
         return Finding(DROPPED, link, left, reason, culprit, tuple(steps))
-    is_pod = scene.surroundings.is_pod(link)
+    is_pod = scene.topology.is_pod(link)
     verdict = DELIVERED if is_pod else FORWARDED
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
@@ -167,14 +169,14 @@ def _left(
 
 
 def caveat_of(left: Packet, link: str, scene: Scene) -> str:
-    """Why a packet that left by a link may be lost behind it, as a sentence; empty if there is no such reason."""
-    evidence = scene.surroundings.foreign_source(left, link, scene.tables)
+    """Return why a packet that left by a link may be lost beyond it, as a sentence; empty if there is no such reason."""
+    evidence = scene.topology.foreign_source(left, link, scene.tables)
     return f"Its source {evidence}: a cloud that checks the sources of an interface would drop it." if evidence else ""
 
 
 def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
-    """The reply, which is lost if it leaves the node although the packet has come from a pod on it. link: where that came in."""
-    if reply.verdict != FORWARDED or reply.frame is None or not scene.surroundings.is_pod(link):
+    """Return the reply, lost if it leaves the node although the packet came from a pod on it. link: where the packet came in."""
+    if reply.verdict != FORWARDED or reply.frame is None or not scene.topology.is_pod(link):
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
     return reply._replace(verdict=DROPPED, reason=reason, culprit=_misled(reply.interface, reply.frame, scene))
@@ -191,21 +193,21 @@ def unanswered(way: Way, request: Packet) -> Finding:
 
 
 def by_its_uplink(reply: Finding, link: str, scene: Scene) -> Finding:
-    """The reply, with a caveat if it leaves by another uplink than the one to which the cloud sends packets for its source.
+    """Return the reply, with a caveat if the cloud sends packets for its source to another uplink than it leaves by.
 
     link: by which the packet came in.
     """
-    around = scene.surroundings
-    if not reply.frame or not around.is_elsewhere(reply.frame.packet.source, link, reply.interface, scene.tables):
+    topology = scene.topology
+    if not reply.frame or not topology.is_elsewhere(reply.frame.packet.source, link, reply.interface, scene.tables):
         return reply
     caveat = f"Packets to its source come in by {link}: a cloud that checks the sources of an interface would drop it."
     return reply._replace(reason=f"{reply.reason} {caveat}", caveat=caveat)
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
-    """The object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
+    """Return the object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
     destination = left.packet.destination
-    mac = scene.surroundings.known_macs.get((link, destination))
+    mac = scene.topology.known_macs.get((link, destination))
     if mac == left.destination_mac:
         return Culprit("neighbor", f"{fields.show(destination)} dev {link} lladdr {mac.hex(':')}")
     decision = scene.tables.decide(Query(left.packet.source, destination))
@@ -215,38 +217,43 @@ def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
 
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
-    """Whether a frame is the packet, perhaps translated, and not an answer to it."""
+    """Return whether a frame is the packet, perhaps translated, and not an answer to it."""
     is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not distinguish a reply from a request
     same_kind = frame.packet.protocol == packet.protocol and (not is_told or frame.packet.is_reply == packet.is_reply)
     is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
 
-def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene, left: Frame | None) -> list[Step]:
-    packet = seen.sent
+def _steps(observation: Observation, events: t.Sequence[Event], query: Query, scene: Scene, left: Frame | None) -> list[Step]:
+    packet = observation.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
     steps, is_routed = [Step("in", start, str(packet))], False
-    for one in events:
-        if one.oif and not is_routed and packet.interface:
+    for event in events:
+        if event.oif and not is_routed and packet.interface:
             is_routed = True
             steps += _routed(query, scene)
-        text = _of_ipvs(one, scene.quote(one)) if one.handle else ""
-        steps += (step._replace(text=text, packet=_translation(one, text, packet, left)) for step in chain_steps([one]))
+        text = _of_ipvs(event, scene.quote(event)) if event.handle else ""
+        steps += (step._replace(text=text, packet=_translation(event, text, packet, left)) for step in chain_steps([event]))
     if not is_routed:
         steps += _routed(query, scene)
     steps += [
-        Step("neighbor", f"link {one.link}", fields.show(one.request.target), "" if one.is_answered else "no answer")
-        for one in seen.asked
+        Step(
+            "neighbor",
+            f"link {solicitation.link}",
+            fields.show(solicitation.request.target),
+            "" if solicitation.is_answered else "no answer",
+        )
+        for solicitation in observation.solicitations
     ]
-    telling = {name: value for name, value in seen.counters.items() if name.endswith(TELLING)}
+    telling = {name: value for name, value in observation.counters.items() if name.endswith(TELLING)}
     return steps + [Step("counter", name, f"+{value}") for name, value in sorted(telling.items())]
 
 
 def chain_steps(events: t.Iterable[Event]) -> t.Iterator[Step]:
     """Yield the steps of a packet in chains, without the texts of rules."""
-    for one in events:
-        if one.handle or one.verdict.startswith("policy"):
-            yield Step("rule" if one.handle else "policy", f"{one.family} {one.table} {one.chain}", "", one.verdict)
+    for event in events:
+        if event.handle or event.verdict.startswith("policy"):
+            yield Step("rule" if event.handle else "policy", f"{event.family} {event.table} {event.chain}", "", event.verdict)
 
 
 _TRANSLATING = re.compile(
@@ -266,16 +273,16 @@ def _translation(event: Event, text: str, sent: Packet, left: Frame | None) -> s
     return str(after) if str(after) != str(before) else ""
 
 
-def _of_ipvs(one: Event, text: str) -> str:
-    """The text of a rule; of a rule that stands for a virtual server, the server."""
-    if one.table != IPVS_TABLE:
+def _of_ipvs(event: Event, text: str) -> str:
+    """Return the text of a rule; of a rule that stands for a virtual server, the server."""
+    if event.table != IPVS_TABLE:
         return text
     server = re.search(r'comment "([^"]*)"', text)
     return f"ipvs: {server[1] if server else text}"
 
 
 def _routed(query: Query, scene: Scene) -> list[Step]:
-    """The step that shows the route."""
+    """Return the step that shows the route."""
     decision = scene.tables.decide(query)
     if not decision.route:
         return []
@@ -295,49 +302,54 @@ def _query(packet: Packet, came_in_by: str, routed: Event | None) -> Query:
 
 
 def _stopped(
-    seen: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene
+    observation: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene
 ) -> tuple[str, str, Culprit | None]:
-    """Verdict, reason and culprit of a packet that did not leave."""
+    """Return verdict, reason and culprit of a packet that did not leave."""
     verdict = REJECTED if rejected else DROPPED
     answer = f" The node answers with {rejected}." if rejected else ""
-    drop = next((one for one in events if one.verdict in DROPS), None)
+    drop = next((event for event in events if event.verdict in DROPS), None)
     if drop:
-        if not seen.sent.interface and _REJECTING.search(quoted(drop, scene)):
+        if not observation.sent.interface and _REJECTING.search(quoted(drop, scene)):
             verdict = REJECTED  # the kernel tells the program that sends, and no frame shows it
-        reason, culprit = _by_rule(drop, "rejects" if verdict == REJECTED else "drops", seen.sent, events, scene)
+        reason, culprit = _by_rule(drop, "rejects" if verdict == REJECTED else "drops", observation.sent, events, scene)
         return verdict, f"{reason}{answer}", culprit
     diverted = _diverted(events, scene)
     if diverted:
         return DROPPED, *diverted
-    answered = {asked.request.target for asked in seen.asked if asked.is_answered}  # a bridge asks behind each of its ports
-    unanswered = next((asked for asked in seen.asked if asked.request.target not in answered), None)
+    # A bridge asks behind each of its ports.
+    answered = {solicitation.request.target for solicitation in observation.solicitations if solicitation.is_answered}
+    unanswered = next(
+        (solicitation for solicitation in observation.solicitations if solicitation.request.target not in answered), None
+    )
     if unanswered:
         target = fields.show(unanswered.request.target)
         reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
         return verdict, reason, Culprit("neighbor", f"{target} dev {unanswered.link} FAILED")
-    for asked in seen.asked:
-        drop = drop_of(seen.events, asked.request.target)
+    for solicitation in observation.solicitations:
+        drop = drop_of(observation.events, solicitation.request.target)
         if drop:
-            target, text, where = fields.show(asked.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
-            reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
+            target, text, where = fields.show(solicitation.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
+            reason = (
+                f"{target} answers on {solicitation.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
+            )
             return verdict, f"{reason}: {text}.{answer}", culprit_of(drop, text)
-    drop = drop_of_request(seen.events)
+    drop = drop_of_request(observation.events)
     if drop:
         text = quoted(drop, scene)
         reason = f"bridge {drop.table} {drop.chain} drops the request for the MAC address of the next hop: {text}."
         return verdict, f"{reason}{answer}", culprit_of(drop, text)
-    told = _by_counters(seen, query, scene)
-    if told:
-        return verdict, f"{told[0]}{answer}", told[1]
+    explained = _by_counters(observation, query, scene)
+    if explained:
+        return verdict, f"{explained[0]}{answer}", explained[1]
     route = scene.tables.decide(query).route
     # An answer of a neighbour is delivered to the node as well.
-    if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
+    if route and route.type in OWN and any(name.endswith("InDelivers") for name in observation.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
-    return (verdict, *_unexplained(seen.sent, query, scene, events, answer))
+    return (verdict, *_unexplained(observation.sent, query, scene, events, answer))
 
 
 def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> tuple[str, Culprit]:
-    """Why a rule drops a packet, and the rule that decided so, which may be an earlier one."""
+    """Return why a rule drops a packet, and the rule that decided so, which may be an earlier one."""
     text = quoted(drop, scene)
     if drop.table == IPVS_TABLE:
         server = _of_ipvs(drop, text)
@@ -361,61 +373,63 @@ _MARKING = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-j M
 
 
 def _marker(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> Event | None:
-    """The rule because of which a packet has the mark for which another rule drops it; None if that rule has other grounds.
+    """Return the rule that gives a packet the mark for which another rule drops it; None if that rule has other grounds.
 
     A rule that marks all packets of its chain, as kube-proxy's KUBE-MARK-DROP, is the one that jumps there.
     """
-    found = _ONLY_MARKED.fullmatch(text)
-    value, mask = (int(found[1], 16), int(found[2] or "0xffffffff", 16)) if found else (0, 0)
+    match = _ONLY_MARKED.fullmatch(text)
+    value, mask = (int(match[1], 16), int(match[2] or "0xffffffff", 16)) if match else (0, 0)
     if not value:
         return None
     before = events[: events.index(drop)]
-    marked = [place for place, one in enumerate(before) if one.mark & mask == value]
-    place = next((one for one in marked if one == 0 or before[one - 1].mark & mask != value), None)
+    marked = [place for place, event in enumerate(before) if event.mark & mask == value]
+    place = next((index for index in marked if index == 0 or before[index - 1].mark & mask != value), None)
     if place is None or not before[place].handle:
         return None
     by = before[place]
     if _MARKING.fullmatch(scene.quote(by)):
-        jumps = (one for one in reversed(before[:place]) if one.verdict in (f"jump {by.chain}", f"goto {by.chain}"))
+        jumps = (event for event in reversed(before[:place]) if event.verdict in (f"jump {by.chain}", f"goto {by.chain}"))
         by = next(jumps, by)
     return by
 
 
 def _map_of(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> Event | None:
-    """The rule with a map that sends packets to a chain of nft that drops all of them, as those of kube-proxy."""
+    """Return the rule with a map that sends packets to a chain of nft that drops all of them, as those of kube-proxy."""
     if not _DROPPING.fullmatch(text):
         return None
     before = reversed(events[: events.index(drop)])
-    jump = next((one for one in before if one.handle and one.verdict in (f"jump {drop.chain}", f"goto {drop.chain}")), None)
+    jump = next(
+        (event for event in before if event.handle and event.verdict in (f"jump {drop.chain}", f"goto {drop.chain}")), None
+    )
     return jump if jump and "vmap" in scene.quote(jump) else None
 
 
 _VMAP = re.compile(r"(.*) vmap @(\S+)")
 
 
-def _element(one: Event, packet: Packet, scene: Scene) -> str:
-    """The element by which the map of a rule decided about a packet, such as a Service's; empty if there is none."""
-    found = _VMAP.fullmatch(scene.quote(one))
-    if not found or not one.network:
+def _element(event: Event, packet: Packet, scene: Scene) -> str:
+    """Return the element by which the map of a rule decided about a packet, such as a Service's; empty if there is none."""
+    match = _VMAP.fullmatch(scene.quote(event))
+    if not match or not event.network:
         return ""
-    source, destination = (fields.show(end) for end in ends(one.network))
+    source, destination = (fields.show(end) for end in ends(event.network))
     values = {"meta l4proto": protocol_name(packet.protocol)}
     for name, value in (("saddr", source), ("daddr", destination)):
         values.update({f"ip {name}": value, f"ip6 {name}": value})
     for name, port in (("sport", packet.source_port), ("dport", packet.destination_port)):
         values.update((f"{header} {name}", str(port)) for header in ("th", "tcp", "udp", "sctp"))
     # What stands before the key is another match: ip daddr @nodeport-ips meta l4proto . th dport vmap @...
-    keys = [values.get(" ".join(part.split()[-2:]), "") for part in found[1].split(" . ")]
-    return scene.element(one, found[2], " . ".join(keys)) if all(keys) else ""
+    keys = [values.get(" ".join(part.split()[-2:]), "") for part in match[1].split(" . ")]
+    return scene.element(event, match[2], " . ".join(keys)) if all(keys) else ""
 
 
 def quoted(drop: Event, scene: Scene) -> str:
-    """The rule or the policy that drops a packet, as its tool prints it."""
+    """Return the rule or the policy that drops a packet, as its tool prints it."""
     return scene.quote(drop) or f"-P {drop.chain} DROP"
 
 
 def culprit_of(drop: Event, text: str) -> Culprit:
-    """A rule of iptables names its chain itself, and one of nft does not."""
+    """Return the event's rule as the culprit. A rule of iptables names its chain itself, and one of nft does not."""
     return Culprit("rule", f"{drop.family} {drop.table}{'' if text.startswith('-') else f' {drop.chain}'}: {text}")
 
 
@@ -427,38 +441,38 @@ class Diversion(t.NamedTuple):
 
 
 def _diverted(events: t.Sequence[Event], scene: Scene) -> Diversion | None:
-    """The rule of a bridge after which the frame is for a MAC address that no interface on the node has."""
+    """Return the rule of a bridge after which the frame is for a MAC address that no interface on the node has."""
     rule: Event | None = None
-    for one in events:
-        is_rule = one.family == "bridge" and bool(one.handle)
+    for event in events:
+        is_rule = event.family == "bridge" and bool(event.handle)
         # The MAC address at the next place, or the one in the rule, if no place follows.
-        for by, mac in ((rule, one.destination_mac), (one, _sent_to(one, scene) if is_rule else b"")):
-            if by and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
+        for by, mac in ((rule, event.destination_mac), (event, _sent_to(event, scene) if is_rule else b"")):
+            if by and mac and not is_group(mac) and not scene.topology.is_mac_known(mac):
                 text = scene.quote(by)
                 reason = f"A rule sends the frame to {mac.hex(':')}, which no interface on the node has: {text}."
                 return Diversion(reason, Culprit("rule", f"{by.family} {by.table}: {text}"))
-        rule = one if is_rule else rule
+        rule = event if is_rule else rule
     return None
 
 
-def _sent_to(one: Event, scene: Scene) -> bytes:
-    """The MAC address that a rule gives to frames; empty if the rule names none."""
-    told = re.search(r"--to-dst ((?:[\da-fA-F]{1,2}:){5}[\da-fA-F]{1,2})\b", scene.quote(one))
-    return bytes(int(part, 16) for part in told[1].split(":")) if told else b""
+def _sent_to(event: Event, scene: Scene) -> bytes:
+    """Return the MAC address that a rule gives to frames; empty if the rule names none."""
+    match = re.search(r"--to-dst ((?:[\da-fA-F]{1,2}:){5}[\da-fA-F]{1,2})\b", scene.quote(event))
+    return bytes(int(part, 16) for part in match[1].split(":")) if match else b""
 
 
-def _by_counters(seen: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:
-    packet, moved = seen.sent, seen.counters
+def _by_counters(observation: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:
+    packet, moved = observation.sent, observation.counters
     shown = fields.show(query.destination)
     if any(name.endswith("IPReversePathFilter") for name in moved):
         return _reverse_path(query, scene)
-    if any(name.endswith("NoRoutes") for name in moved) or seen.error:
+    if any(name.endswith("NoRoutes") for name in moved) or observation.error:
         decision = scene.tables.decide(query)
         blocked = _blocked(decision)
         if blocked:
             return f"{_sentence_for(blocked)} stops packets to {shown}: {blocked.text}.", blocked
-        if seen.error and decision.route:
-            return f"The node itself cannot send the packet: {seen.error}.", Culprit("route", str(decision.route))
+        if observation.error and decision.route:
+            return f"The node itself cannot send the packet: {observation.error}.", Culprit("route", str(decision.route))
         words = f"from {fields.show(query.source)} " if query.source else ""
         where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
         text = f"no route {words}to {shown}"
@@ -475,7 +489,7 @@ def _sentence_for(blocked: Culprit) -> str:
 
 
 def _blocked(decision: Decision) -> Culprit | None:
-    """The rule or route whose type stops packets."""
+    """Return the rule or route whose type stops packets."""
     if decision.rule and decision.rule.action != LOOKUP:
         return Culprit("rule", str(decision.rule))
     if decision.route and decision.route.type in STOPPING:
@@ -489,10 +503,10 @@ def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
     leaves_by = sorted(ahead.links)[0] if ahead and ahead.links and ahead.type not in OWN else LOOPBACK
     back = Query(query.destination, query.source, leaves_by, query.mark if _valid_mark(query.iif, scene) else 0)
     decision = scene.tables.decide(back)
-    own = f"net/ipv4/conf/{query.iif}/rp_filter"
+    of_link = f"net/ipv4/conf/{query.iif}/rp_filter"
     every = scene.settings("net/ipv4/conf/all/rp_filter") or 0
-    value = scene.settings(own) or 0
-    path = own if value >= every else "net/ipv4/conf/all/rp_filter"
+    value = scene.settings(of_link) or 0
+    path = of_link if value >= every else "net/ipv4/conf/all/rp_filter"
     culprit = Culprit("sysctl", f"{_dotted(path)} = {max(value, every)}")
     source, destination = fields.show(query.source), fields.show(query.destination)
     leads = _leads(decision.route)
@@ -538,11 +552,14 @@ def _dotted(path: str) -> str:
 
 
 def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
-    """The destination that the last rule gives to the packet, which may be lost before any other place sees it; empty if none."""
+    """Return the destination that the last rule gives to the packet; empty if none.
+
+    The packet may be lost before any other place sees the destination.
+    """
     text = scene.quote(events[-1]) if events else ""
-    found = re.search(r"(?:--to-destination |\bdnat to )\[?([\d.]+|[\da-f:]+(?=\]))", text)
+    match = re.search(r"(?:--to-destination |\bdnat to )\[?([\d.]+|[\da-f:]+(?=\]))", text)
     try:
-        return fields.address(found[1])[1] if found else b""
+        return fields.address(match[1])[1] if match else b""
     except fields.Unfit:
         return b""
 
@@ -550,11 +567,11 @@ def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
 def _unexplained(
     packet: Packet, query: Query, scene: Scene, events: t.Sequence[Event], answer: str
 ) -> tuple[str, Culprit | None]:
-    around = scene.surroundings
+    topology = scene.topology
     link = packet.interface
-    if link and around.trouble_of(link):
-        return f"{link} {around.trouble_of(link)}.", Culprit("link", f"{link} {around.trouble_of(link)}")
-    owner = around.owner(packet.source)
+    if link and topology.trouble_of(link):
+        return f"{link} {topology.trouble_of(link)}.", Culprit("link", f"{link} {topology.trouble_of(link)}")
+    owner = topology.owner(packet.source)
     if owner and packet.interface:
         shown = fields.show(packet.source)
         return (
@@ -570,27 +587,27 @@ def _unexplained(
     blocked = _blocked(decision)
     if blocked:
         return f"{_sentence_for(blocked)} stops the packet: {blocked.text}.{answer}", blocked
-    down = [name for name in sorted(decision.route.links if decision.route else ()) if around.trouble_of(name)]
+    down = [name for name in sorted(decision.route.links if decision.route else ()) if topology.trouble_of(name)]
     if down:
-        trouble = around.trouble_of(down[0])
+        trouble = topology.trouble_of(down[0])
         return f"{down[0]}, by which the packet would leave, {trouble}.{answer}", Culprit("link", f"{down[0]} {trouble}")
-    if around.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
-        told = "" if around.tells_hairpin(link) else ". This is assumed, because the snapshot lacks the setting"
-        reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{told}."
+    if topology.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
+        doubt = "" if topology.tells_hairpin(link) else ". This is assumed, because the snapshot lacks the setting"
+        reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{doubt}."
         return f"{reason}{answer}", Culprit("link", f"{link} hairpin off")
-    if around.bridge(link):
+    if topology.bridge(link):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:
         return answer.strip(), None
     return "The packet is lost in the kernel, which does not show where.", None
 
 
-def _with_programs(packet: Packet, found: Finding, scene: Scene) -> Finding:
-    """The finding, with the verdict ``unknown`` if a BPF program is on the packet's path: a twin has none."""
+def _with_programs(packet: Packet, finding: Finding, scene: Scene) -> Finding:
+    """Return the finding, with the verdict ``unknown`` if a BPF program is on the packet's path: a twin has none."""
     on_path = list(scene.programs.get((packet.interface, "ingress"), ()))
-    on_path += scene.programs.get((found.interface, "egress"), ()) if found.interface else ()
+    on_path += scene.programs.get((finding.interface, "egress"), ()) if finding.interface else ()
     if not on_path:
-        return found
+        return finding
     names = ", ".join(on_path)
-    reason = f"BPF programs on the path decide, and a twin has none: {names}. Without them: {found.reason}"
-    return found._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit("bpf", names))
+    reason = f"BPF programs on the path decide, and a twin has none: {names}. Without them: {finding.reason}"
+    return finding._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit("bpf", names))

@@ -37,7 +37,7 @@ class Ends(t.NamedTuple):
 
     @property
     def family(self) -> str:
-        """The family as routes and settings name it: ipv4 or ipv6."""
+        """Return the family as routes and settings name it: ipv4 or ipv6."""
         return "ipv6" if ":" in self.destination else "ipv4"
 
 
@@ -45,42 +45,42 @@ FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", 
 
 
 def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[Assumption]]:
-    """The snapshot with the settings of ``assume``, with forwarding on, and with routes for the packet; and what is assumed.
+    """Return the snapshot with the settings of ``assume``, forwarding on and routes for the packet, and all assumptions.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
     snapshot_form.check(snapshot)
     interface = packet.interface
-    given = _checked(assume)
-    told = [Assumption.from_plain(plain) for plain in entries(snapshot, "assumed")]
-    told += (Assumption(f"{key} = {value}, as the option assume says.") for key, value in given.items())
-    found = with_settings(snapshot, assume)
-    settings = found["settings"]
+    values = _checked(assume)
+    assumptions = [Assumption.from_plain(plain) for plain in entries(snapshot, "assumed")]
+    assumptions += (Assumption(f"{key} = {value}, as the option assume says.") for key, value in values.items())
+    completed = with_settings(snapshot, assume)
+    settings = completed["settings"]
     for key, family in FORWARDING:
-        if not is_told(settings, key, family):
+        if not is_forwarding_known(settings, key, family):
             put(settings, key, 1)
             sentence = f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards."
-            told.append(assumption.about(sentence, assumption.SETTING, key))
-    links = list(found.get("links") or ())
+            assumptions.append(assumption.about(sentence, assumption.SETTING, key))
+    links = list(completed.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
-    if interface and not any(one.get("name") == interface for one in links if isinstance(one, dict)):
-        if found.get("links"):
-            names = ", ".join(str(one.get("name")) for one in links)
+    if interface and not any(link.get("name") == interface for link in links if isinstance(link, dict)):
+        if completed.get("links"):
+            names = ", ".join(str(link.get("name")) for link in links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         links.append(new_card(interface))
-        told.append(Assumption(f"{interface} is not known. It is assumed to be a network interface that is up."))
-    found["links"] = links
-    told += _without_effect(given, {str(one.get("name")) for one in links})
+        assumptions.append(Assumption(f"{interface} is not known. It is assumed to be a network interface that is up."))
+    completed["links"] = links
+    assumptions += _without_effect(values, {str(link.get("name")) for link in links})
     if not interface:
-        _assume_address(found, packet, told)
-    if interface and _lacks_routes(found, packet.family):
-        _assume_routes(found, packet, told)
+        _assume_address(completed, packet, assumptions)
+    if interface and _lacks_routes(completed, packet.family):
+        _assume_routes(completed, packet, assumptions)
     if interface:
-        _assume_addresses_of_cards(found, packet, told)
+        _assume_addresses_of_cards(completed, packet, assumptions)
     if packet.family == "ipv6":
-        found["links"] = _with_link_local(found["links"], settings.get("ipv6") or {}, told)
-    return found, told
+        completed["links"] = _with_link_local(completed["links"], settings.get("ipv6") or {}, assumptions)
+    return completed, assumptions
 
 
 def with_settings(snapshot: Entry, assume: Entry) -> dict[str, t.Any]:
@@ -97,7 +97,7 @@ def new_card(name: str) -> dict[str, t.Any]:
 
 
 def is_card(link: Entry) -> bool:
-    """Whether a link is a network interface of the machine, as far as its kind shows."""
+    """Return whether a link is a network interface of the machine, as far as its kind shows."""
     return not link.get("kind") and link.get("name") != LOOPBACK
 
 
@@ -107,39 +107,39 @@ def link_route(family: str, to: str, dev: str, table: str = "254") -> Entry:
 
 
 def _checked(assume: Entry) -> dict[str, int]:
-    """The settings of the option. Raises Invalid."""
+    """Return the settings of the option with their values as numbers. Raises Invalid."""
     return {str(key): _value(key, value) for key, value in assume.items()}
 
 
-def _with_link_local(links: list[Entry], settings: Entry, told: list[Assumption]) -> list[Entry]:
-    """Adds the link-local address from which the kernel asks for neighbours to every link that is up, unless IPv6 is off
-    there."""
-    found: list[Entry] = []
-    for number, one in enumerate(links):
-        own = list(one.get("addresses") or ())
-        is_told = str(one.get("name")) in settings or one.get("name") == LOOPBACK or "UP" not in (one.get("flags") or ())
-        if not is_told and not any(str(address.get("address")).startswith("fe80:") for address in own):
-            own.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
-            name, address = str(one.get("name")), f"fe80::ff:{number + 1:x}"
+def _with_link_local(links: list[Entry], settings: Entry, assumptions: list[Assumption]) -> list[Entry]:
+    """Add a link-local address, from which the kernel asks for neighbours, to each link that is up and has no IPv6 settings."""
+    changed: list[Entry] = []
+    for number, link in enumerate(links):
+        addresses = list(link.get("addresses") or ())
+        needs_none = str(link.get("name")) in settings or link.get("name") == LOOPBACK or "UP" not in (link.get("flags") or ())
+        if not needs_none and not any(str(address.get("address")).startswith("fe80:") for address in addresses):
+            addresses.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
+            name, address = str(link.get("name")), f"fe80::ff:{number + 1:x}"
             sentence = f"The link-local address of {name} is not known. It is assumed to be {address}."
-            told.append(assumption.about(sentence, assumption.LINK, name))
-        found.append({**one, "addresses": own})
-    return found
+            assumptions.append(assumption.about(sentence, assumption.LINK, name))
+        changed.append({**link, "addresses": addresses})
+    return changed
 
 
 def host_address(address: str) -> Entry:
-    """An address of a link, in no network."""
+    """Return an address of a link with the prefix length of a single host."""
     return {"address": f"{address}/{128 if ':' in address else 32}", "peer": "", "scope": "global", "flags": []}
 
 
 def link_addresses(links: t.Iterable[Entry]) -> list[str]:
-    """The links' own addresses, without the lengths of their networks."""
-    return [str(address.get("address")).partition("/")[0] for one in links for address in one.get("addresses") or ()]
+    """Return the addresses of the links, without prefix lengths."""
+    return [str(address.get("address")).partition("/")[0] for link in links for address in link.get("addresses") or ()]
 
 
 def all_addresses(snapshot: Entry) -> t.Iterator[str]:
-    """The addresses from which a twin itself may send: of its links, of its routes, and those of the loopback. Also the gateways,
-    which answer for their MAC addresses."""
+    """Yield the addresses from which a twin itself may send: those of its links, its routes and the loopback. The gateways are
+    among them, because they answer for their MAC addresses.
+    """
     yield from LOOPBACK_ADDRESSES
     yield from link_addresses(snapshot.get("links") or ())
     for route in snapshot.get("routes") or ():
@@ -147,64 +147,66 @@ def all_addresses(snapshot: Entry) -> t.Iterator[str]:
             yield from (str(hop.get(key) or "") for key in ("src", "via"))
 
 
-def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
-    """The address from which the node sends, if the snapshot has none: on the link by which most packets leave."""
+def _assume_address(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+    """Add a source address to the link of the default route, if no link has an address of the packet's family."""
     is_ipv6 = packet.family == "ipv6"
-    own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
-    known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
+    addresses = link_addresses(link for link in snapshot["links"] if link.get("name") != LOOPBACK)
+    known = any((":" in address) == is_ipv6 and not address.startswith("fe80:") for address in addresses)
     if known or packet.source.startswith(("127.", "::1", "fe80:")):
         return
     address = packet.source or BENCHMARK[packet.family]
-    ways = [route.get("dev") for route in found.get("routes") or () if route.get("to") == "default"]
-    uplink = next((one for one in found["links"] if one.get("name") in ways), None)
+    ways = [route.get("dev") for route in snapshot.get("routes") or () if route.get("to") == "default"]
+    uplink = next((link for link in snapshot["links"] if link.get("name") in ways), None)
     if uplink:
         changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), host_address(address)]}
-        found["links"] = [changed if one is uplink else one for one in found["links"]]
+        snapshot["links"] = [changed if link is uplink else link for link in snapshot["links"]]
         sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}."
-        told.append(Assumption(sentence))
+        assumptions.append(Assumption(sentence))
 
 
-def _assume_addresses_of_cards(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
-    """An address on each card, if no output has those of the links: without one, the kernel masquerades nothing, and drops what
-    loose filtering would pass."""
+def _assume_addresses_of_cards(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+    """Add an address to each network interface, if no output shows the addresses of the links.
+
+    Without an address, the kernel masquerades nothing, and drops what loose filtering would pass.
+    """
     is_ipv6 = packet.family == "ipv6"
-    own = link_addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
-    is_known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
-    if is_known or not any(entry.fact.fact == ADDRESSES for entry in _open_facts(found)):
+    addresses = link_addresses(link for link in snapshot["links"] if link.get("name") != LOOPBACK)
+    is_known = any((":" in address) == is_ipv6 and not address.startswith("fe80:") for address in addresses)
+    if is_known or not any(entry.fact.fact == ADDRESSES for entry in _open_facts(snapshot)):
         return
     base = ipaddress.ip_address(BENCHMARK[packet.family])
-    links = list(found["links"])
+    links = list(snapshot["links"])
     for number, link in enumerate(links):
         if is_card(link):
             sentence = f"The address of {link['name']} is not known. It is assumed to be {base + number}."
-            told.append(assumption.about(sentence, assumption.LINK, str(link["name"])))
+            assumptions.append(assumption.about(sentence, assumption.LINK, str(link["name"])))
             links[number] = {**link, "addresses": [*(link.get("addresses") or ()), host_address(str(base + number))]}
-    found["links"] = links
+    snapshot["links"] = links
 
 
-def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[Assumption]) -> None:
-    """Adds a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
+def _assume_routes(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+    """Add a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
     destination, family = packet.destination, packet.family
-    near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
+    near: Entry = next((link for link in snapshot["links"] if link["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
-    pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
-    others = list(found.get("routes") or ())
-    if destination in link_addresses(found["links"]):
-        found["routes"] = [*others, link_route(family, "default", back)]
-        told.append(Assumption(f"The routes are not known. All is assumed to be reached by {back}."))
+    pods = [link for link in snapshot["links"] if destination in ((link.get("peer") or {}).get("addresses") or ())]
+    others = list(snapshot.get("routes") or ())
+    if destination in link_addresses(snapshot["links"]):
+        snapshot["routes"] = [*others, link_route(family, "default", back)]
+        assumptions.append(Assumption(f"The routes are not known. All is assumed to be reached by {back}."))
         return
     if not pods:
         peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
         pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]
-        found["links"] = [*found["links"], *pods]
+        snapshot["links"] = [*snapshot["links"], *pods]
     ways = ((destination, pods[0]["name"]), ("default", back))
-    found["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
+    snapshot["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
     sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
-    told.append(Assumption(f"{sentence} reached by {back}."))
+    assumptions.append(Assumption(f"{sentence} reached by {back}."))
 
 
 def _lacks_routes(snapshot: Entry, family: str) -> bool:
-    """Whether no output has routes of the family."""
+    """Return whether no output has routes of the family."""
     routes = snapshot.get("routes")
     is_open = any(entry.fact.fact == ROUTES and entry.family in ("", family) for entry in _open_facts(snapshot))
     has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())
@@ -215,9 +217,9 @@ def _open_facts(snapshot: Entry) -> t.Iterator[OpenFact]:
     return map(OpenFact.from_plain, entries(snapshot, "open"))
 
 
-def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[Assumption]:
+def _without_effect(values: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[Assumption]:
     """Name settings of links that the node does not have."""
-    for key, value in given.items():
+    for key, value in values.items():
         of_family: dict[str, t.Any] = {}
         put(of_family, key, value)
         for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
@@ -233,7 +235,7 @@ def _value(key: object, value: object) -> int:
         raise Invalid(f"assume.{key}", value, str(unfit)) from None
 
 
-def is_told(settings: Entry, key: str, family: str) -> bool:
-    """Whether the settings say if the node forwards."""
+def is_forwarding_known(settings: Entry, key: str, family: str) -> bool:
+    """Return whether the settings say if the node forwards."""
     every = (settings.get(family) or {}).get("all") or {}
     return key in (settings.get("node") or {}) or "forwarding" in every or settings.get(family) == {}

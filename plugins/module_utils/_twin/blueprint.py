@@ -86,23 +86,23 @@ class Blueprint(t.NamedTuple):
 
     @property
     def has_filled_sets(self) -> bool:
-        """Whether rules may fill sets."""
+        """Return whether rules may fill sets."""
         statements = (statement for entry in self.ruleset for statement in entry.get("rule", {}).get("expr", ()))
         return bool(FILLING.search(self.ruleset_text)) or any({"set", "map"} & {*statement} for statement in statements)
 
 
 def draw(snapshot: Entry) -> Blueprint:
-    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot, or is larger than a bound."""
+    """Return the blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot, or is larger than a bound."""
     for subset in (*bounds.MOST, "iptables", "ebtables"):
         entries(snapshot, subset)
     bounds.check(snapshot)
     notes, sizes = list[Assumption](), bounds.Sets()
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
-    separate = vrfs.found(entries(snapshot, "links"), notes)
+    separate = vrfs.from_links(entries(snapshot, "links"), notes)
     desired = list(parsed_routes(snapshot, notes))
-    servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
-    notes += told
+    servers, differences = virtual_servers.ruleset(entries(snapshot, "ipvs"))
+    notes += differences
     objects = foreign_tables.objects(entries(snapshot, "nftables"), (OWN_TABLE,), sizes, notes)
     text = foreign_tables.ruleset(str(snapshot.get("nftables_text") or ""), (OWN_TABLE,), sizes, notes)
     return Blueprint(
@@ -126,86 +126,88 @@ def draw(snapshot: Entry) -> Blueprint:
 
 
 def entries(snapshot: Entry, subset: str) -> list[Entry]:
-    """The entries of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
-    found = snapshot.get(subset)
-    if found is None:
+    """Return the entries of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
+    value = snapshot.get(subset)
+    if value is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Invalid(f"snapshot.{subset}", found, "a list of dictionaries, as datapath_info returns it")
-    return found
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
+    return value
 
 
 def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
-    own = [one for one in entries(snapshot, "links") if one.get("name") != LOOPBACK]
+    links = [link for link in entries(snapshot, "links") if link.get("name") != LOOPBACK]
     used, indexes = {1}, dict[str, int]()
-    for number, one in enumerate(own):
-        name = _checked(f"snapshot.links[{number}].name", one.get("name"), fields.link)
-        index = one.get("index")
+    for number, link in enumerate(links):
+        name = _checked(f"snapshot.links[{number}].name", link.get("name"), fields.link)
+        index = link.get("index")
         if not isinstance(index, int) or index in used or not 1 < index < LARGEST_INDEX:
             index = SPARE_INDEX + number
         used.add(index)
         if name in indexes:
             raise Invalid(f"snapshot.links[{number}].name", name, "a name that no other link has")
         indexes[name] = index
-    bridges = {str(one["name"]) for one in own if one.get("kind") == "bridge"}
-    masters = {str(one["name"]): indexes[one["master"]] for one in own if one.get("master") in bridges}
-    found = [_link(one, indexes[str(one["name"])], masters.get(str(one["name"]), 0), notes) for one in own]
-    return sorted(found, key=lambda link: (link.kind != "bridge", link.number))
+    bridges = {str(link["name"]) for link in links if link.get("kind") == "bridge"}
+    masters = {str(link["name"]): indexes[link["master"]] for link in links if link.get("master") in bridges}
+    new_links = [_link(link, indexes[str(link["name"])], masters.get(str(link["name"]), 0), notes) for link in links]
+    return sorted(new_links, key=lambda link: (link.kind != "bridge", link.number))
 
 
-def _link(one: Entry, index: int, master: int, notes: list[Assumption]) -> NewLink:
-    name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
+def _link(link: Entry, index: int, master: int, notes: list[Assumption]) -> NewLink:
+    name, kind, flags = str(link["name"]), str(link.get("kind") or ""), link.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        sentence = f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}."
+        sentence = f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(link)}."
         notes.append(assumption.about(sentence, assumption.LINK, name))
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
-    given = (one.get("settings") or {}).items() if is_bridge else ()
+    bridge_settings = (link.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.
-    settings = {numbers[label]: int(value) for label, value in given if label in numbers and value != USUAL.get(label, 0)}
+    settings = {
+        numbers[label]: int(value) for label, value in bridge_settings if label in numbers and value != USUAL.get(label, 0)
+    }
     is_up = "UP" in flags
     return NewLink(
         index,
         name,
         "bridge" if is_bridge else "veth",
-        mac_bytes(one["mac"]) if is_mac(one.get("mac")) else made_mac(OWN_MAC, index),
-        int(one.get("mtu") or 0) if 68 <= int(one.get("mtu") or 0) <= 65535 else 0,
+        mac_bytes(link["mac"]) if is_mac(link.get("mac")) else made_mac(OWN_MAC, index),
+        int(link.get("mtu") or 0) if 68 <= int(link.get("mtu") or 0) <= 65535 else 0,
         is_up,
         is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in VETH_KINDS),
-        "NOARP" not in flags and one.get("type", 1) == 1,
+        "NOARP" not in flags and link.get("type", 1) == 1,
         master,
         settings,
     )
 
 
-def _below(one: Entry) -> str:
-    return str(one.get("parent") or "the link below it")
+def _below(link: Entry) -> str:
+    return str(link.get("parent") or "the link below it")
 
 
-def is_mac(given: object) -> bool:
-    """True for the address of one Ethernet interface, as text."""
-    text = str(given or "").lower()
+def is_mac(value: object) -> bool:
+    """Return True for the address of one Ethernet interface, as text."""
+    text = str(value or "").lower()
     is_address = re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", text)
     return bool(is_address) and not int(text[:2], 16) & 1 and text != "00:00:00:00:00:00"
 
 
-def mac_bytes(given: object) -> bytes:
-    return bytes.fromhex(str(given).replace(":", ""))
+def mac_bytes(mac: object) -> bytes:
+    return bytes.fromhex(str(mac).replace(":", ""))
 
 
 def made_mac(first: int, index: int) -> bytes:
-    """An address for an interface whose own is not known. It is locally administered (IEEE 802)."""
+    """Return an address for an interface whose address is not known. It is locally administered (IEEE 802)."""
     return bytes([first, 0]) + index.to_bytes(4, "big")
 
 
-def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
-    """Settings of the node, then of ``all``, then of each link, because a setting of ``all`` changes those of the links."""
-    for key, value in (given.get("node") or {}).items():
+def _settings(settings: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
+    """Yield settings of the node, then of ``all``, then of each link, because a setting of ``all`` changes those of the links."""
+    for key, value in (settings.get("node") or {}).items():
         path = str(key).translate(DOTTED)
         if path in PERMITTED_SETTINGS:
             yield path, int(value)
     for family in ("ipv4", "ipv6"):
-        of_family = given.get(family) or {}
+        of_family = settings.get(family) or {}
         for link in ("all", *sorted(of_family.keys() - {*BOTH})):
             if link == "all" or link in names:
                 for key, value in (of_family.get(link) or {}).items():
@@ -214,16 +216,16 @@ def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, i
 
 
 def is_of_network(path: str) -> bool:
-    """Whether a twin has the setting: one of a network namespace that decides what happens to a packet.
+    """Return whether a twin has the setting: one of a network namespace that decides what happens to a packet.
 
     path: below /proc/sys.
     """
-    found = _OF_LINK.fullmatch(path)
-    return found[3] in LINK[found[1]] if found and found[2] not in ("", ".", "..") else path in PERMITTED_SETTINGS
+    match = _OF_LINK.fullmatch(path)
+    return match[3] in LINK[match[1]] if match and match[2] not in ("", ".", "..") else path in PERMITTED_SETTINGS
 
 
 def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
-    """Lines for ports that pass frames on in another way than usual."""
+    """Yield lines for ports that forward frames in another way than usual."""
     for link in entries(snapshot, "links"):
         settings = link.get("settings") or {}
         words = [f"{name} on" for name in PORT_SETTINGS if settings.get(name)]
@@ -232,21 +234,21 @@ def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
 
 
 def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]) -> t.Iterator[str]:
-    """ports: of VRFs."""
+    """Yield lines that add the addresses of the links. ports: links of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
-        for one in link.get("addresses") or ():
+        for address in link.get("addresses") or ():
             option = f"snapshot.links[{number}].addresses"
-            host, slash, length = str(one.get("address")).partition("/")
+            host, slash, length = str(address.get("address")).partition("/")
             family, packed = _checked(option, host, fields.address)
             if link["name"] == LOOPBACK and host in LOOPBACK_ADDRESSES:
                 continue  # the kernel adds them
             bits = len(packed) * 8
             length = _checked(option, length or bits, functools.partial(fields.number, low=0, high=bits))
-            far = _checked(option, one["peer"], fields.address)[1] if one.get("peer") else packed
+            far = _checked(option, address["peer"], fields.address)[1] if address.get("peer") else packed
             near = f"{fields.show(packed)} peer " if far != packed else ""
             words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
-            words.append(f"scope {one['scope']}" if one.get("scope") in route.SCOPES else "")
-            flags = one.get("flags") or ()
+            words.append(f"scope {address['scope']}" if address.get("scope") in route.SCOPES else "")
+            flags = address.get("flags") or ()
             is_apart = link["name"] in ports
             words.append("noprefixroute" if is_apart or "noprefixroute" in flags else "")
             words.append("nodad" if family == IPV6 else "")
@@ -260,9 +262,9 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]
                 notes.append(Assumption(sentence, frozenset(concerns)))
 
 
-def _parsed_rule(option: str, one: Entry) -> rule.Rule:
+def _parsed_rule(option: str, entry: Entry) -> rule.Rule:
     return rule.from_options(
-        option, {name: value for name, value in one.items() if name not in ("protocol", "unread")}, rt_names.TABLES
+        option, {name: value for name, value in entry.items() if name not in ("protocol", "unread")}, rt_names.TABLES
     )
 
 
@@ -272,41 +274,43 @@ def parsed_rules(snapshot: Entry) -> t.Iterator[rule.Rule]:
     Without rules, the kernel's own lead to table main.
     """
     kernels = [entry for family in ("ipv4", "ipv6") for entry in kernels_rules(family)]
-    for number, one in enumerate(entries(snapshot, "rules") or kernels):
-        if one.get("priority") not in (0, "0") and not one.get("unread"):
-            yield _parsed_rule(f"snapshot.rules[{number}]", one)
+    for number, entry in enumerate(entries(snapshot, "rules") or kernels):
+        if entry.get("priority") not in (0, "0") and not entry.get("unread"):
+            yield _parsed_rule(f"snapshot.rules[{number}]", entry)
 
 
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
 def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[str]:
-    """Lines that replace the kernel's rules by those of the snapshot, in its order."""
+    """Yield lines that replace the kernel's rules by those of the snapshot, in its order."""
     if snapshot.get("rules") is None:
         return
-    found = [
+    rules = [
         _rule(number, plain, notes)
-        for number, one in enumerate(entries(snapshot, "rules"))
-        for plain in vrfs.rules(separate, one)
+        for number, entry in enumerate(entries(snapshot, "rules"))
+        for plain in vrfs.rules(separate, entry)
     ]
     for family, words in (("ipv4", "-4"), ("ipv6", "-6")):
-        lines = [line for of_family, line in filter(None, found) if of_family == family]
+        lines = [line for of_family, line in filter(None, rules) if of_family == family]
         if lines:
             first = [] if LOCAL_RULE in lines else [0]
             yield from (f"{words} rule del priority {priority}" for priority in (*first, *KERNELS_RULES[family]))
             yield from (f"{words} rule add {line}" for line in lines if line != LOCAL_RULE)
 
 
-def _rule(number: int, one: Entry, notes: list[Assumption]) -> tuple[str, str] | None:
-    """Family and words of a rule."""
+def _rule(number: int, entry: Entry, notes: list[Assumption]) -> tuple[str, str] | None:
+    """Return the family and the words of a rule; None if the twin cannot have it."""
     option = f"snapshot.rules[{number}]"
-    if one.get("unread"):
-        sentence = f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
-        notes.append(gap(sentence, Concern(assumption.FAMILY, str(one.get("family") or "ipv4"))))
+    if entry.get("unread"):
+        sentence = (
+            f"Rule {entry.get('priority')} has attributes that this collection cannot read, and is not in the twin: {entry}."
+        )
+        notes.append(gap(sentence, Concern(assumption.FAMILY, str(entry.get("family") or "ipv4"))))
         return None
-    if one.get("priority") in (0, "0"):
-        return str(one.get("family") or "ipv4"), LOCAL_RULE
-    shown = _parsed_rule(option, one).options()
+    if entry.get("priority") in (0, "0"):
+        return str(entry.get("family") or "ipv4"), LOCAL_RULE
+    shown = _parsed_rule(option, entry).options()
     words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
     words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
     if "goto" in shown:
@@ -321,48 +325,50 @@ def _rule(number: int, one: Entry, notes: list[Assumption]) -> tuple[str, str] |
 
 
 def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[route.Route, str]]:
-    """The routes and their protocols, without those that the kernel adds by itself."""
-    for number, one in enumerate(entries(snapshot, "routes")):
-        if _is_kernels(one):
+    """Yield the routes and their protocols, without those that the kernel adds by itself."""
+    for number, entry in enumerate(entries(snapshot, "routes")):
+        if _is_kernels(entry):
             continue
-        if one.get("type") in TO_MANY:
-            if one.get("protocol") != KERNELS:
-                sentence = f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin."
-                notes.append(assumption.about(sentence, assumption.ROUTES, str(one.get("table"))))
+        if entry.get("type") in TO_MANY:
+            if entry.get("protocol") != KERNELS:
+                sentence = f"Route {entry['type']} {entry.get('to')} of table {entry.get('table')} is not in the twin."
+                notes.append(assumption.about(sentence, assumption.ROUTES, str(entry.get("table"))))
             continue
-        unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
-        if unread or one.get("tos") or one.get("from"):
+        unread = [name for name in entry.get("unread") or () if name not in route.HARMLESS]
+        if unread or entry.get("tos") or entry.get("from"):
             reason = ", ".join(unread) or "a source or a type of service"
-            sentence = f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {reason}."
-            notes.append(gap(sentence, Concern(assumption.ROUTES, str(one.get("table")))))
+            sentence = f"Route {entry.get('to')} of table {entry.get('table')} is not in the twin: it has {reason}."
+            notes.append(gap(sentence, Concern(assumption.ROUTES, str(entry.get("table")))))
             continue
-        given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
-        if given.get("family") == "ipv6":
-            given.pop("scope", None)
-        yield route.from_options(f"snapshot.routes[{number}]", given, rt_names.TABLES), str(one.get("protocol") or "")
+        options = {name: value for name, value in entry.items() if name not in ("protocol", "unread", "tos", "from")}
+        if options.get("family") == "ipv6":
+            options.pop("scope", None)
+        yield route.from_options(f"snapshot.routes[{number}]", options, rt_names.TABLES), str(entry.get("protocol") or "")
 
 
-def _is_kernels(one: Entry) -> bool:
-    return str(one.get("table")) in ("255", "local") and str(one.get("protocol") or KERNELS) == KERNELS
+def _is_kernels(entry: Entry) -> bool:
+    return str(entry.get("table")) in ("255", "local") and str(entry.get("protocol") or KERNELS) == KERNELS
 
 
 def _neighbours(snapshot: Entry) -> t.Iterator[str]:
-    """Every neighbour that was resolved is permanent in the twin: its entry does not age."""
-    for number, one in enumerate(entries(snapshot, "neighbors")):
+    """Yield lines that add each resolved neighbour as permanent, so that its entry does not age in the twin."""
+    for number, neighbour in enumerate(entries(snapshot, "neighbors")):
         option = f"snapshot.neighbors[{number}]"
-        address = fields.show(_checked(f"{option}.address", one.get("address"), fields.address)[1])
-        dev = _checked(f"{option}.dev", one.get("dev"), fields.link)
-        if one.get("state") == "PROXY":
+        address = fields.show(_checked(f"{option}.address", neighbour.get("address"), fields.address)[1])
+        dev = _checked(f"{option}.dev", neighbour.get("dev"), fields.link)
+        if neighbour.get("state") == "PROXY":
             yield f"neigh add proxy {address} dev {dev}"
-        elif is_mac(one.get("mac")) and one.get("state") not in UNSOLVED:
-            yield f"neigh replace {address} lladdr {one['mac']} dev {dev} nud permanent"
+        elif is_mac(neighbour.get("mac")) and neighbour.get("state") not in UNSOLVED:
+            yield f"neigh replace {address} lladdr {neighbour['mac']} dev {dev} nud permanent"
 
 
-def route_line(one: route.Route, protocol: str) -> str:
-    """A line for ``ip -batch``."""
-    words = str(one).partition(" route ")[2]
+def route_line(parsed: route.Route, protocol: str) -> str:
+    """Return a line for ``ip -batch``."""
+    words = str(parsed).partition(" route ")[2]
     known = protocol in rt_names.PROTOCOLS.values() or protocol.isdigit()
-    return f"{'-6' if one.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
+    return (
+        f"{'-6' if parsed.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
+    )
 
 
 def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:
@@ -372,15 +378,15 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
     for family in ("ip", "ip6"):
         program = RESTORES[family]
         texts: dict[str, str] = {}
-        for one in entries(snapshot, "iptables"):
-            if one.get("family") == family:
-                name = str(one.get("table"))
+        for table in entries(snapshot, "iptables"):
+            if table.get("family") == family:
+                name = str(table.get("table"))
                 if name in texts:
                     sentence = f"Table {name} of {family} is in both backends of iptables."
                     place = Concern(assumption.TABLE, f"{family} {name}")
                     notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
-                if name not in texts or one.get("backend") == "nft":
-                    saved = stateful_matches.resolved(str(one.get("save")), snapshot.get("recorded") or ())
+                if name not in texts or table.get("backend") == "nft":
+                    saved = stateful_matches.resolved(str(table.get("save")), snapshot.get("recorded") or ())
                     texts[name] = foreign_tables.tables(saved, family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
@@ -391,16 +397,16 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
 
 def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
     tables: dict[str, tuple[list[str], list[str]]] = {}
-    for one in entries(snapshot, "ebtables"):
-        heads, rules = tables.setdefault(str(one.get("table")), ([], []))
-        heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
-        rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
+    for chain in entries(snapshot, "ebtables"):
+        heads, rules = tables.setdefault(str(chain.get("table")), ([], []))
+        heads.append(f":{chain.get('chain')} {chain.get('policy') or 'ACCEPT'}")
+        rules += [f"-A {chain.get('chain')} {text}" for text in chain.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
     return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
 
 
-def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
+def _checked(option: str, value: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
     try:
-        return parse(given)
+        return parse(value)
     except Unfit as unfit:
-        raise Invalid(option, given, str(unfit)) from None
+        raise Invalid(option, value, str(unfit)) from None

@@ -33,26 +33,28 @@ MOST_OF_A_SET = {"hashsize": MOST_HASHED, "maxelem": MOST_IN_A_SET}
 
 
 def check(snapshot: Entry) -> None:
-    """Raises Invalid for the first part that is larger than its bound."""
+    """Raise Invalid for the first part that is larger than its bound."""
     for subset, most in MOST.items():
         at_most(f"snapshot.{subset}", len(snapshot.get(subset) or ()), most, "entries")
-    addresses = sum(len(one.get("addresses") or ()) for one in snapshot.get("links") or ())
+    addresses = sum(len(link.get("addresses") or ()) for link in snapshot.get("links") or ())
     at_most("snapshot.links", addresses, MOST_ADDRESSES, "addresses")
     _check_texts(snapshot)
 
 
 def at_most(option: str, count: int, most: int, unit: str) -> None:
-    """Raises Invalid if there are more than ``most``."""
+    """Raise Invalid if there are more than ``most``."""
     if count > most:
         raise Invalid(option, count, f"at most {most} {unit}")
 
 
 def _check_texts(snapshot: Entry) -> None:
     texts = {
-        f"snapshot.{subset}": "\n".join(str(one.get("save") or "") for one in snapshot.get(subset) or ())
+        f"snapshot.{subset}": "\n".join(str(entry.get("save") or "") for entry in snapshot.get(subset) or ())
         for subset in ("iptables", "ipsets")
     }
-    texts["snapshot.ebtables"] = "\n".join(str(line) for one in snapshot.get("ebtables") or () for line in one.get("rules") or ())
+    texts["snapshot.ebtables"] = "\n".join(
+        str(line) for chain in snapshot.get("ebtables") or () for line in chain.get("rules") or ()
+    )
     texts["snapshot.nftables_text"] = str(snapshot.get("nftables_text") or "")
     for option, text in texts.items():
         at_most(option, len(text), MOST_BYTES, "bytes")
@@ -66,7 +68,7 @@ def _check_texts(snapshot: Entry) -> None:
 
 
 def _anonymous(value: object) -> int:
-    """The elements of the anonymous sets in a part of a rule."""
+    """Return the number of elements of the anonymous sets in a part of a rule."""
     if isinstance(value, (list, tuple)):
         return sum(map(_anonymous, value))
     if not isinstance(value, dict):
@@ -111,7 +113,7 @@ class Sets:
 
 
 def _hashed(option: str, command: t.Sequence[str]) -> int:
-    """The slots of the hash table of a new ipset."""
+    """Return the number of slots of the hash table of a new ipset."""
     sizes = {"hashsize": 1024, "maxelem": 65536}
     for name, most in MOST_OF_A_SET.items():
         for value in (value for key, value in zip(command, command[1:]) if key == name):
@@ -122,16 +124,16 @@ def _hashed(option: str, command: t.Sequence[str]) -> int:
 
 
 def members(kind: str, element: str) -> int:
-    """How many elements the kernel adds for one of a text: it adds each address and each port of a range.
+    """Return how many elements the kernel adds for an element as text: it adds each address and each port of a range.
 
     kind: of the set, such as hash:ip,port.
     """
     fields = kind.partition(":")[2].split(",")
-    found = 1
+    count = 1
     for number, part in enumerate(element.split(",")):
         field = fields[number] if number < len(fields) else ""
-        found *= _ports(part) if field == "port" else _addresses(part, field)
-    return found
+        count *= _ports(part) if field == "port" else _addresses(part, field)
+    return count
 
 
 def _ports(part: str) -> int:
@@ -140,7 +142,10 @@ def _ports(part: str) -> int:
 
 
 def _addresses(part: str, field: str) -> int:
-    """The addresses of a prefix or a range of IPv4. A set of networks stores a prefix as one, and a range as few of them."""
+    """Return the number of addresses of a prefix or a range of IPv4.
+
+    A set of networks stores a prefix as one element, and a range as few.
+    """
     low, dash, high = part.partition("-")
     try:
         if dash:

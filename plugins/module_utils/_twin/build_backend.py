@@ -81,12 +81,12 @@ class Twin(t.NamedTuple):
 
 
 def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
-    """Raises Refusal if a twin would make this node's kernel load modules: a trace changes nothing on the node."""
+    """Raise Refusal if a twin would make this node's kernel load modules: a trace changes nothing on the node."""
     needed = ["veth", "nf_tables"]
     tables = [*blueprint.entries(snapshot, "iptables"), *blueprint.entries(snapshot, "ebtables")]
     if tables:
         needed.append("nft_compat")
-    if any(one.get("table") == "nat" for one in tables):
+    if any(table.get("table") == "nat" for table in tables):
         needed.append("nft_chain_nat")
     if kernel.is_ready("nf_conntrack"):
         needed.append("nf_conntrack_netlink")
@@ -99,7 +99,7 @@ def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
 
 
 def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:
-    """Builds everything. mark: set on each packet that comes in. Raises Failure."""
+    """Build the twin. mark: set on each packet that comes in. Raises Failure."""
     notes: list[Assumption] = []
     isolated.tell(f"create {len(drawn.links)} links")
     for path, value in FIRST:
@@ -125,17 +125,17 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
 
 
 def _has_nat(drawn: Blueprint) -> bool:
-    chains = (one.get("chain") for one in drawn.ruleset)
+    chains = (entry.get("chain") for entry in drawn.ruleset)
     return (
         any("*nat\n" in text for program, text in drawn.restores if program != foreign_tables.RESTORES["bridge"])
         or "type nat hook" in drawn.ruleset_text
-        or any(isinstance(one, dict) and one.get("type") == "nat" for one in chains)
+        or any(isinstance(chain, dict) and chain.get("type") == "nat" for chain in chains)
     )
 
 
 @contextlib.contextmanager
 def dormant(run: process.Runner, family: str, table: str) -> t.Iterator[None]:
-    """Takes the chains of a table out of the packets' way for a while. Raises Failure."""
+    """Take the chains of a table out of the packets' way while the context lasts. Raises Failure."""
     _nft(run, f"add table {family} {table} {{ flags dormant; }}\n")
     try:
         yield
@@ -144,7 +144,7 @@ def dormant(run: process.Runner, family: str, table: str) -> t.Iterator[None]:
 
 
 def filled_sets(run: process.Runner) -> dict[Place, str]:
-    """The sets that packets fill, with their elements as nft reads them. Raises Failure."""
+    """Return the sets that packets fill, with their elements as nft reads them. Raises Failure."""
     filled = {}
     # The JSON of nft 1.0.6 lacks the flag.
     for family, table, sets in _TABLE.findall(_nft(run, "list sets")):
@@ -163,19 +163,19 @@ def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
 
 
 def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:
-    """Lets what IPVS translated pass the chains of FORWARD. Returns the rules. Raises Failure."""
+    """Add rules that let what IPVS translated pass the chains of FORWARD. Return their handles. Raises Failure."""
     listed = json.loads(_nft(run, "list chains", "-j"), strict=False)["nftables"]
-    chains = [one["chain"] for one in listed if one.get("chain", {}).get("hook") == "forward"]
-    places = {(one["family"], one["table"], one["name"]) for one in chains if one["family"] in ("ip", "ip6", "inet")}
+    chains = [entry["chain"] for entry in listed if entry.get("chain", {}).get("hook") == "forward"]
+    places = {(chain["family"], chain["table"], chain["name"]) for chain in chains if chain["family"] in ("ip", "ip6", "inet")}
     lines = [
-        f"insert rule {' '.join(place)} ct original {family} daddr {{ {', '.join(own)} }} ct status dnat ct state new accept"
+        f"insert rule {' '.join(place)} ct original {family} daddr {{ {', '.join(hosts)} }} ct status dnat ct state new accept"
         for place in sorted(places)
-        for family, own in servers.items()
+        for family, hosts in servers.items()
         if place[0] in (family, "inet")
     ]
     _nft(run, "\n".join([*lines, ""]))
     return {
-        (family, table, name): next((one.handle for one in nfnetlink.rules(family, table) if one.chain == name), 0)
+        (family, table, name): next((rule.handle for rule in nfnetlink.rules(family, table) if rule.chain == name), 0)
         for family, table, name in places
     }
 
@@ -210,7 +210,7 @@ def remove_links(isolated: Isolated, count: int) -> None:
 
 
 def _settings(drawn: Blueprint, notes: list[Assumption]) -> None:
-    """Writes the settings that differ. All links of a new network namespace have the same values, except the loopback."""
+    """Write the settings that differ. All links of a new network namespace have the same values, except the loopback."""
     usual: dict[str, str] = {}
     for path, value in drawn.settings:
         *folder, key = path.split("/")
@@ -244,15 +244,15 @@ def _set(path: str, value: int) -> bool:
 
 
 def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[Assumption]) -> list[str]:
-    """Runs the lines, those for IPv6 last, and returns the lines that failed."""
+    """Run the lines, those for IPv6 last, and return the lines that failed."""
     failed = []
     for family in ("-4", "-6"):
-        own = [
+        of_family = [
             line.partition(" ")[2] if line.startswith("-") else line
             for line in lines
             if line.startswith("-6") == (family == "-6")
         ]
-        failed += [f"{family} {line}" for line in _batch(run, family, own, notes)]
+        failed += [f"{family} {line}" for line in _batch(run, family, of_family, notes)]
     return failed
 
 
@@ -263,19 +263,19 @@ def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list
         [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
     )
     reason = ""
-    for said in _errors(done.stderr):
-        found = _FAILED.search(said)
-        if found:
-            line = lines[int(found[1]) - 1]
+    for message in _errors(done.stderr):
+        match = _FAILED.search(message)
+        if match:
+            line = lines[int(match[1]) - 1]
             notes.append(gap(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}."))
             reason = ""
             yield line
         else:
-            reason = said.rstrip(".")
+            reason = message.rstrip(".")
 
 
 def _errors(stderr: str) -> list[str]:
-    """The lines of an output that are no warnings, because a warning may be about another line than the error behind it."""
+    """Return the lines of an output without warnings, because a warning may be about another line than the error after it."""
     lines = (line.strip() for line in stderr.splitlines())
     return [line for line in lines if line and not line.startswith("Warning")]
 
@@ -288,30 +288,33 @@ def _program(name: str, package: str) -> str:
 
 
 def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
-    """Adds the routes that the twin lacks, and removes those that the kernel added with addresses and the node does not have."""
+    """Add the routes that the twin lacks, and remove those that the kernel added with addresses and the node does not have."""
     desired = dict(drawn.routes)
     current = {route for route, _protocol in Netlink().routes()}
     # A gateway has to be reachable when its route is added: routes without one come first.
     lacking = sorted(
-        (one for one in desired if one not in current), key=lambda one: (_distance(one), one.family, one.table, one.dst)
+        (route for route in desired if route not in current),
+        key=lambda route: (_distance(route), route.family, route.table, route.dst),
     )
-    failed = _ip(run, [blueprint.route_line(one, desired[one]) for one in lacking], [])
+    failed = _ip(run, [blueprint.route_line(route, desired[route]) for route in lacking], [])
     _ip(run, [f"{line} onlink" if " via " in line and " onlink" not in line else line for line in failed], notes)
-    told = {(one.family, one.table) for one in desired}
+    tables = {(route.family, route.table) for route in desired}
     surplus = [
-        one for one in current if (one.family, one.table) in told and one.table != LOCAL_TABLE and one not in desired
-        and not any(one.is_like(other) for other in desired)
+        route
+        for route in current
+        if (route.family, route.table) in tables and route.table != LOCAL_TABLE and route not in desired
+        and not any(route.is_like(other) for other in desired)
     ]  # fmt: skip
-    _ip(run, [blueprint.route_line(one, "").replace(" append ", " del ", 1) for one in surplus], notes)
+    _ip(run, [blueprint.route_line(route, "").replace(" append ", " del ", 1) for route in surplus], notes)
 
 
 def _distance(route: Route) -> int:
-    """0 for a route without a gateway, 1 for a route by a gateway."""
+    """Return 0 for a route without a gateway, and 1 for a route by a gateway."""
     return 0 if route.scope in (LINK, HOST) or not any(hop.via for hop in route.hops) else 1
 
 
 def _restore(run: process.Runner, program: str, text: str, notes: list[Assumption]) -> str:
-    """Loads a text, without the lines that the program refuses. Returns what was loaded. Raises Failure."""
+    """Load a text, without the lines that the program refuses. Return the loaded text. Raises Failure."""
     path = _program(program, program.partition("-")[0])
     argv = [path, "restore", "-exist"] if program == "ipset" else [path]
     lines = text.splitlines()
@@ -319,42 +322,42 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[Assumptio
         done = run(argv, _closed(program, lines))
         if not done.rc:
             return "\n".join([*lines, ""])
-        told = _errors(done.stderr)
-        bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, "\n".join(told))
+        errors = _errors(done.stderr)
+        bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, "\n".join(errors))
         # The first line may be the program's name and version alone.
-        said = next((line for line in told if not line.endswith(":")), str(done.rc))
+        message = next((line for line in errors if not line.endswith(":")), str(done.rc))
         if bad is None:
-            raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
+            raise Failure(f"{program} does not load the rules: {message[:300]}. Leave out what it names")
         concerns = [concern for _line, concern in foreign_tables.with_chains(FAMILIES.get(program, ""), lines)]
         refused, chains = lines.pop(bad), concerns.pop(bad)
         extension = next((name for name in _LACKING.findall(done.stderr) if _has(refused, name)), "")
         if not extension:
-            notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).", *chains))
+            notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({message[:120]}).", *chains))
             continue
         # A rule of each Service may have it.
         kept = [line for line in lines if not _has(line, extension)]
         count = len(lines) - len(kept) + 1
         sentence = f"{program} refused {count} lines, which are not in the twin: this kernel lacks {extension}."
-        chains = chains.union(*(own for line, own in zip(lines, concerns) if _has(line, extension)))
+        chains = chains.union(*(concern for line, concern in zip(lines, concerns) if _has(line, extension)))
         notes.append(gap(f"{sentence} The first is: {refused}.", *chains))
         lines = kept
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
 
 
 def _has(line: str, extension: str) -> bool:
-    """Whether a rule has a match or a target, and not only a text with its name."""
+    """Return whether a rule has a match or a target, and not only a text with its name."""
     words = rule_words.split(line) if extension in line else []
     return any(option in ("-m", "-j") and name == extension for option, name in zip(words, words[1:]))
 
 
 def _closed(program: str, lines: t.Sequence[str]) -> str:
-    """The text of some lines, which may end in the middle of a table."""
+    """Return the text of some lines, which may end in the middle of a table."""
     is_open = program.startswith("ip") and program != "ipset" and lines[-1:] != ["COMMIT"]
     return "\n".join([*lines, *(["COMMIT"] if is_open else []), ""])
 
 
 def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str], said: str) -> int | None:
-    """The index of the first refused line: the line that the program names, or the last line of the shortest failing part."""
+    """Return the index of the first refused line: the line that the program names, or the last of the shortest failing part."""
     named = _BAD_LINE.search(said)
     if named and 0 < int(named[1]) <= len(lines) and lines[int(named[1]) - 1] != "COMMIT":
         return int(named[1]) - 1
@@ -387,14 +390,14 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:
-    """The places of the first and the last line of the table in which a line is, or that begins behind it."""
+    """Return the places of the first and the last line of the table in which a line is, or that begins behind it."""
     starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("table ")]
     first = max((number for number in starts if number <= place), default=place)
     return first, min((number for number in starts if number > place), default=len(lines)) - 1
 
 
 def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | None:
-    """The place of the line that nft refuses, None if it does not say, and what it says; None if it loaded the text."""
+    """Return the place of the line that nft refuses, None if nft does not say, and nft's message; None if nft loaded the text."""
     done = run([_program("nft", "nftables"), "-f", "-"], text)
     if not done.rc:
         return None
@@ -404,7 +407,7 @@ def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | 
 
 
 def _nft(run: process.Runner, text: str, *options: str) -> str:
-    """What nft prints. Raises Failure."""
+    """Return what nft prints. Raises Failure."""
     done = run([_program("nft", "nftables"), *options, "-f", "-"], text)
     if done.rc:
         raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")

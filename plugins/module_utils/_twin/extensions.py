@@ -17,6 +17,6 @@ _PREFIXES = ("libxt_", "libipt_", "libip6t_", "libebt_")
 
 
 def is_permitted(file: str) -> bool:
-    """Whether a file in the folder of extensions is of a permitted match or target. file: such as libxt_comment.so."""
+    """Return whether a file in the folder of extensions is of a permitted match or target. file: such as libxt_comment.so."""
     prefix = next((start for start in _PREFIXES if file.startswith(start)), "")
     return bool(prefix) and file[len(prefix) :].partition(".so")[0] in _NAMES

@@ -35,7 +35,7 @@ Refused = t.Sequence[tuple[str, str]]
 
 
 def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> str:
-    """The text for nft, each statement on its line. Raises Invalid if the text has no table, or its sets are too large.
+    """Return the text for nft, each statement on its line. Raises Invalid if the text has no table, or its sets are too large.
 
     reserved: names of tables that are left out.
     """
@@ -50,13 +50,13 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
 
 def tables(text: str, family: str, language: Language, notes: list[Assumption]) -> str:
-    """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(text, language)
+    """Return the tables of an output of iptables-save, for a program that restores them."""
+    parsed = restore_text.read(text, language)
     concerns: dict[str, frozenset[Concern]] = {}
-    for line, chains in with_chains(family, text.splitlines() if found.refused else ()):
+    for line, chains in with_chains(family, text.splitlines() if parsed.refused else ()):
         concerns[line] = concerns.get(line, frozenset()) | chains  # two chains may have the same rule
-    notes += _notes(RESTORES[family], found.refused, concerns)
-    return found.text
+    notes += _notes(RESTORES[family], parsed.refused, concerns)
+    return parsed.text
 
 
 def with_chains(family: str, lines: t.Iterable[str]) -> t.Iterator[tuple[str, frozenset[Concern]]]:
@@ -69,7 +69,7 @@ def with_chains(family: str, lines: t.Iterable[str]) -> t.Iterator[tuple[str, fr
 
 
 def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) -> str:
-    """The sets for ``ipset restore``; empty if there are none. saved: the output of ``ipset save`` for each set.
+    """Return the sets for ``ipset restore``; empty if there are none. saved: the output of ``ipset save`` for each set.
 
     Raises Invalid if the sets are too large.
     """
@@ -84,56 +84,58 @@ def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) ->
 
 
 def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> list[Entry]:
-    """nft's JSON objects that a twin can have, in the order of loading. Raises Invalid if the sets are too large.
+    """Return nft's JSON objects that a twin can have, in the order of loading. Raises Invalid if the sets are too large.
 
     reserved: names of tables whose objects are left out.
     """
     kept = []
-    for one in listed:
-        if _is_loadable(one, reserved, notes):
-            for kind in one.keys() & nft_listing.SETS:
-                sizes.nft("snapshot.nftables", _allocated(one[kind]))
-            kept += _without_tracing(one, notes) if "rule" in one else [_without_owner(one)]
+    for entry in listed:
+        if _is_loadable(entry, reserved, notes):
+            for kind in entry.keys() & nft_listing.SETS:
+                sizes.nft("snapshot.nftables", _allocated(entry[kind]))
+            kept += _without_tracing(entry, notes) if "rule" in entry else [_without_owner(entry)]
     return sorted(kept, key=_load_order)
 
 
-def _is_loadable(one: Entry, reserved: t.Container[str], notes: list[Assumption]) -> bool:
-    kinds = [*one]
+def _is_loadable(entry: Entry, reserved: t.Container[str], notes: list[Assumption]) -> bool:
+    kinds = [*entry]
     if kinds == ["flowtable"]:
-        sentence = f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path."
+        sentence = f"Flowtable {entry['flowtable'].get('name')} is not in the twin: each packet takes the whole path."
         notes.append(Assumption(sentence))
         return False
-    body = one[kinds[0]] if len(kinds) == 1 and kinds[0] in KINDS else None
+    body = entry[kinds[0]] if len(kinds) == 1 and kinds[0] in KINDS else None
     is_permitted = isinstance(body, dict) and body.get("name" if kinds == ["table"] else "table") not in reserved
     if not is_permitted and kinds != ["metainfo"]:
         reason = "because its kind or its table is not permitted"
-        notes.append(gap(f"An object of nft is not in the twin, {reason}: {str(dict(one))[:120]}."))
+        notes.append(gap(f"An object of nft is not in the twin, {reason}: {str(dict(entry))[:120]}."))
     return is_permitted
 
 
 def _allocated(body: Entry) -> int:
-    """The elements for which the kernel allocates memory when it creates a set."""
+    """Return the number of elements for which the kernel allocates memory when it creates a set."""
     flags = body.get("flags") or ()
     size = [["size", str(body["size"])]] if "size" in body else []
     return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
 
 
-def _without_tracing(one: Entry, notes: list[Assumption]) -> list[Entry]:
-    """A rule without the statements that end the kernel's reports about a packet, or begin them. Nothing of a rule that has no
-    other, or that depends on whether a packet is reported: in the twin, each is."""
-    statements = one["rule"].get("expr")
+def _without_tracing(entry: Entry, notes: list[Assumption]) -> list[Entry]:
+    """Return a rule without the statements that begin or end the kernel's reports about a packet.
+
+    Return no rule if it has no other statement, or if it depends on whether a packet is reported: in the twin, each packet is.
+    """
+    statements = entry["rule"].get("expr")
     if not isinstance(statements, list) or not _names_nftrace(statements):
-        return [one]
+        return [entry]
     others = [statement for statement in statements if not _is_tracing(statement)]
     if _names_nftrace(others):
-        notes.append(gap(f"A rule of nft is not in the twin, because it depends on nftrace: {str(one['rule'])[:120]}."))
+        notes.append(gap(f"A rule of nft is not in the twin, because it depends on nftrace: {str(entry['rule'])[:120]}."))
         return []
     _note_untraced(True, notes)
-    return [{"rule": {**one["rule"], "expr": others}}] if others else []
+    return [{"rule": {**entry["rule"], "expr": others}}] if others else []
 
 
 def _is_tracing(statement: object) -> bool:
-    """True for a statement that sets nftrace. nft overlooks further keys beside those that it knows."""
+    """Return True for a statement that sets nftrace. nft overlooks further keys beside those that it knows."""
     mangle = statement.get("mangle") if isinstance(statement, dict) else None
     return isinstance(mangle, dict) and _names_nftrace(mangle.get("key")) and not _names_nftrace(mangle.get("value"))
 
@@ -150,16 +152,16 @@ def _note_untraced(is_untraced: bool, notes: list[Assumption]) -> None:
         notes.append(_UNTRACED)
 
 
-def _load_order(one: Entry) -> int:
-    """The place in the order of loading: nft lists a map before the chains that its elements name, and loads one by one."""
-    return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(next(iter(one)), 1)
+def _load_order(entry: Entry) -> int:
+    """Return the place in the order of loading: nft lists a map before the chains that its elements name."""
+    return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(next(iter(entry)), 1)
 
 
-def _without_owner(one: Entry) -> Entry:
-    """A table without the flags that tie it to the process that created it."""
-    table = one.get("table")
+def _without_owner(entry: Entry) -> Entry:
+    """Return a table without the flags that tie it to the process that created it."""
+    table = entry.get("table")
     if not isinstance(table, dict) or "flags" not in table:
-        return one
+        return entry
     flags = [table["flags"]] if isinstance(table["flags"], str) else table["flags"]
     kept = [flag for flag in flags if flag not in nft_listing.OWNED]
     return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}

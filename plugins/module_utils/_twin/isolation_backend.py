@@ -69,11 +69,12 @@ class Isolated(t.NamedTuple):
 
 
 def root(writable: t.Iterable[str] = (), files: t.Mapping[str, bytes] | None = None) -> Root:
-    """The root with the programs of a twin, and with the code of Python and the collection, of which a function may import more
-    later. writable, files: see Root.
+    """Return the root with the programs of a twin, and the code of Python and the collection, which a function may import later.
+
+    writable, files: see Root.
     """
-    found = {path: os.path.realpath(path) for path in map(process.find, PROGRAMS) if path}
-    local = [f"{LOCAL}/lib"] if any(path.startswith(f"{LOCAL}/") for path in found.values()) else []
+    programs = {path: os.path.realpath(path) for path in map(process.find, PROGRAMS) if path}
+    local = [f"{LOCAL}/lib"] if any(path.startswith(f"{LOCAL}/") for path in programs.values()) else []
     bound = [*LIBRARIES, *NAMES, *local]
     python = os.path.dirname(os.__file__)
     if not python.startswith(tuple(f"{path}/" for path in bound)):
@@ -88,12 +89,12 @@ def root(writable: t.Iterable[str] = (), files: t.Mapping[str, bytes] | None = N
         for path in glob.glob(pattern)
         if not os.path.islink(path)
     }
-    settings = (*SETTINGS_FOLDERS, *(one for one in PERMITTED_SETTINGS if not one.startswith(SETTINGS_FOLDERS)))
-    return Root(tuple(bound), found, settings, extensions, tuple(writable), {**code, **(files or {})})
+    settings = (*SETTINGS_FOLDERS, *(setting for setting in PERMITTED_SETTINGS if not setting.startswith(SETTINGS_FOLDERS)))
+    return Root(tuple(bound), programs, settings, extensions, tuple(writable), {**code, **(files or {})})
 
 
 def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: Root | None = None) -> dict[str, t.Any]:
-    """Calls ``work`` behind the wall, and returns its result, which is plain data. Raises the DatapathError that it raised.
+    """Call ``work`` behind the wall, and return its result, which is plain data. Raises the DatapathError that it raised.
 
     seconds: after which the process is killed, and Failure is raised. within: the root that it gets; None for root().
     """
@@ -126,7 +127,7 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
         raise Failure(_unanswered(gate.stage, seconds, time.monotonic() >= end))
     sys.stderr.write(answer.get("traceback", ""))
     if "error" in answer:
-        kind = next((one for one in KINDS if one.__name__ == answer["kind"]), Failure)
+        kind = next((error_class for error_class in KINDS if error_class.__name__ == answer["kind"]), Failure)
         raise kind(*answer["error"])
     return t.cast("dict[str, t.Any]", answer["result"])
 
@@ -149,7 +150,7 @@ def _unanswered(step: str, seconds: float, is_late: bool) -> str:
 
 
 def _answer(gate: Gate, reading: int, end: float) -> dict[str, t.Any] | None:
-    """The text that the child wrote; None if it wrote nothing in time, or ended without an answer."""
+    """Return the text that the child wrote; None if it wrote nothing in time, or ended without an answer."""
     parts = list[bytes]()
     while True:
         poll = select.poll()
@@ -203,7 +204,7 @@ def _child(
 
 
 def _memory_of_programs() -> str:
-    """What an error adds if a program came so near to the bound that the bound may be the cause."""
+    """Return what an error adds if a program came so near to the bound that the bound may be the cause."""
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     if most < MEMORY // 2:  # a buffer that grows to twice its size needs both
         return ""
@@ -230,7 +231,7 @@ def _forbidding() -> str:
 
 
 def _close_all_but(*kept: int) -> None:
-    """The descriptors of the run are no business of the twin: a folder among them would be a way out."""
+    """Close the run's descriptors, which are no business of the twin: a folder among them would be a way out."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -242,7 +243,7 @@ def _close_all_but(*kept: int) -> None:
 
 
 def _isolated(within: Root, outside: socket.socket) -> Isolated:
-    """Raises Unavailable."""
+    """Enter the wall, and return the twin's namespaces. Raises Unavailable."""
     sources = wall_backend.enter(within, outside)
     # The world needs no addresses: links that are created later take this setting, which a kernel without IPv6 lacks.
     with contextlib.suppress(OSError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:

@@ -56,14 +56,17 @@ class NewLink(t.NamedTuple):
 
 
 def create(link: NewLink, world: int, number: int, group: int) -> bytes:
-    """world: descriptor of the network namespace of the other end. number: of the message. group: of the other end."""
-    found = {IFLA_IFNAME: link.name.encode() + b"\0"}
+    """Return the message that creates a link.
+
+    world: descriptor of the network namespace of the other end. number: of the message. group: of the other end.
+    """
+    attributes = {IFLA_IFNAME: link.name.encode() + b"\0"}
     if link.mac:
-        found[IFLA_ADDRESS] = link.mac
+        attributes[IFLA_ADDRESS] = link.mac
     if link.mtu:
-        found[IFLA_MTU] = struct.pack("=I", link.mtu)
+        attributes[IFLA_MTU] = struct.pack("=I", link.mtu)
     if link.master:
-        found[IFLA_MASTER] = struct.pack("=I", link.master)
+        attributes[IFLA_MASTER] = struct.pack("=I", link.master)
     info = {INFO_KIND: link.kind.encode()}
     if link.kind == "bridge":
         data = {kind: struct.pack(_SIZES[kind], value) for kind, value in link.settings.items()}
@@ -72,10 +75,10 @@ def create(link: NewLink, world: int, number: int, group: int) -> bytes:
         name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
         name[IFLA_GROUP] = struct.pack("=I", group)
         if link.mtu:
-            name[IFLA_MTU] = found[IFLA_MTU]
+            name[IFLA_MTU] = attributes[IFLA_MTU]
         info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
     flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
-    body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**found, IFLA_LINKINFO: pack(info)})
+    body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**attributes, IFLA_LINKINFO: pack(info)})
     return message(NEWLINK, CREATE | EXCL, body, number)
 
 
@@ -90,6 +93,6 @@ def delete_group(group: int, number: int) -> bytes:
 
 
 def forget(address: bytes, index: int) -> bytes:
-    """Deletes a neighbour that did not answer, so that the next packet asks for it again."""
+    """Delete a neighbour that did not answer, so that the next packet asks for it again."""
     family = IPV6 if len(address) == 16 else IPV4
     return message(DELNEIGH, 0, NEIGHBOUR.pack(family, index, 0, 0, 0) + pack({NDA_DST: address}))

@@ -96,7 +96,7 @@ class Reach:
             self._search()
 
     def may_match(self, table: int, chain: str, place: int) -> bool:
-        """Whether a packet may match a rule of a chain. place: of the rule in the chain."""
+        """Return whether a packet may match a rule of a chain. place: of the rule in the chain."""
         is_any = self.chains[table].get(chain)
         if is_any is None:
             return False
@@ -104,7 +104,7 @@ class Reach:
         return self._may_fit(rule.needs, is_any and not rule.is_new)
 
     def _may_fit(self, parts: t.Iterable[Part], is_any: bool) -> bool:
-        """Whether a packet may have all parts. is_any: whether it may be one that does not begin a connection."""
+        """Return whether a packet may have all parts. is_any: whether it may be one that does not begin a connection."""
         return all(self._may_have(kind, value, is_any) for kind, value in parts)
 
     def _search(self) -> None:
@@ -163,7 +163,7 @@ class Reach:
 
 
 def packed(address: str) -> bytes:
-    """The address in network order; empty for another text, such as a prefix."""
+    """Return the address in network order; empty for another text, such as a prefix."""
     try:
         return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     except (OSError, ValueError):

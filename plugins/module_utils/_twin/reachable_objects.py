@@ -27,7 +27,7 @@ _OPEN = Rule(is_open=True)
 
 
 def tables(objects: t.Sequence[Entry]) -> dict[Place, Table] | None:
-    """The tables of nft's objects; None if an object could add to what the others show."""
+    """Return the tables of nft's objects; None if an object could add to what the others show."""
     result: dict[Place, Table] = {}
     for kind, body in _bodies(objects):
         if kind == "element":
@@ -46,7 +46,7 @@ def tables(objects: t.Sequence[Entry]) -> dict[Place, Table] | None:
 
 
 def reduced(objects: t.Sequence[Entry], places: t.Sequence[Place], reach: Reach) -> list[Entry]:
-    """The objects that can be reached. places: of the first tables of the reach."""
+    """Return the objects that can be reached. places: of the first tables of the reach."""
     numbers = {place: number for number, place in enumerate(places)}
     remaining = list[Entry]()
     for kind, body in _bodies(objects):
@@ -79,7 +79,7 @@ def _place(kind: str, body: Entry) -> Place:
 
 
 def _with(body: Entry, places: t.Collection[int]) -> Entry:
-    """A map with some of its elements. nft takes no empty list of them."""
+    """Return a map with some of its elements. nft takes no empty list of them."""
     remaining = [element for place, element in enumerate(body.get("elem") or ()) if place in places]
     return {**{key: value for key, value in body.items() if key != "elem"}, **({"elem": remaining} if remaining else {})}
 
@@ -97,7 +97,7 @@ def _text(value: t.Any) -> str:
 
 
 def _targets(part: t.Any) -> t.Iterator[str]:
-    """The chains to which a part of a rule may lead."""
+    """Yield the chains to which a part of a rule may lead."""
     if isinstance(part, dict):
         for key, value in part.items():
             if key in ("jump", "goto"):
@@ -110,7 +110,7 @@ def _targets(part: t.Any) -> t.Iterator[str]:
 
 
 def _sets(part: t.Any) -> t.Iterator[str]:
-    """The names of the sets and maps that a part of a rule has."""
+    """Yield the names of the sets and maps that a part of a rule has."""
     if isinstance(part, str):
         if part.startswith("@"):
             yield part[1:]
@@ -183,7 +183,7 @@ def _mangled(body: t.Any) -> Rule:
 
 
 def _kinds(key: t.Any) -> tuple[str, ...]:
-    """The kinds of the parts of a key; OTHER for one that is not understood."""
+    """Return the kinds of the parts of a key; OTHER for one that is not understood."""
     parts = key.get("concat", [key]) if isinstance(key, dict) else []
     return tuple(map(_kind, parts)) if isinstance(parts, list) else ()
 

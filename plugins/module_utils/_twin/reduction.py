@@ -18,7 +18,7 @@ _IPTABLES = tuple(RESTORES[family] for family in ("ip", "ip6"))
 
 
 def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
-    """The part of a blueprint that packets can reach; all of it if there is something that is not understood."""
+    """Return the part of a blueprint that packets can reach; all of it if there is something that is not understood."""
     of_objects, of_text = reachable_objects.tables(drawn.ruleset), reachable_text.tables(drawn.ruleset_text)
     of_programs = {program: reachable_tables.tables(text) for program, text in drawn.restores if program in _IPTABLES}
     if of_objects is None or of_text is None or None in of_programs.values():

@@ -31,10 +31,10 @@ NUMBERS = {"links": ("mtu",), "evidence": ("destination_port",)}
 
 
 def check(snapshot: Entry) -> None:
-    """Raises Invalid for the first part that does not have the form that datapath_info returns."""
+    """Raise Invalid for the first part that does not have the form that datapath_info returns."""
     for subset in LISTS:
-        for number, one in enumerate(entries(snapshot, subset)):
-            _check_entry(f"snapshot.{subset}[{number}]", subset, one)
+        for number, entry in enumerate(entries(snapshot, subset)):
+            _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
     settings = _dictionary("snapshot.settings", snapshot.get("settings"))
     _numbers("snapshot.settings.node", settings.get("node"))
     for family in ("ipv4", "ipv6"):
@@ -42,47 +42,47 @@ def check(snapshot: Entry) -> None:
             _numbers(f"snapshot.settings.{family}.{link}", values)
 
 
-def _check_entry(option: str, subset: str, one: Entry) -> None:
-    if not one:
-        raise Invalid(option, one, "an entry as datapath_info returns it")
+def _check_entry(option: str, subset: str, entry: Entry) -> None:
+    if not entry:
+        raise Invalid(option, entry, "an entry as datapath_info returns it")
     for name in DICTIONARIES.get(subset, ()):
-        for part in _list(f"{option}.{name}", one.get(name)):
+        for part in _list(f"{option}.{name}", entry.get(name)):
             _dictionary(f"{option}.{name}", part)
     for name in WORDS.get(subset, ()):
-        _list(f"{option}.{name}", one.get(name))
+        _list(f"{option}.{name}", entry.get(name))
     for name in FIELDS.get(subset, ()):
-        _dictionary(f"{option}.{name}", one.get(name))
+        _dictionary(f"{option}.{name}", entry.get(name))
     for name in NUMBERS.get(subset, ()):
-        _number(f"{option}.{name}", one.get(name) or 0)
+        _number(f"{option}.{name}", entry.get(name) or 0)
     if subset == "evidence":
-        if one.get("kind") not in evidence.KINDS:
-            raise Invalid(f"{option}.kind", one.get("kind"), f"one of {', '.join(evidence.KINDS)}")
-        for count in _list(f"{option}.counts", one.get("counts")):
+        if entry.get("kind") not in evidence.KINDS:
+            raise Invalid(f"{option}.kind", entry.get("kind"), f"one of {', '.join(evidence.KINDS)}")
+        for count in _list(f"{option}.counts", entry.get("counts")):
             _number(f"{option}.counts", count)
     if subset == "links":
-        _list(f"{option}.peer.addresses", (one.get("peer") or {}).get("addresses"))
-        _numbers(f"{option}.settings", {key: value for key, value in (one.get("settings") or {}).items() if value is not None})
+        _list(f"{option}.peer.addresses", (entry.get("peer") or {}).get("addresses"))
+        _numbers(f"{option}.settings", {key: value for key, value in (entry.get("settings") or {}).items() if value is not None})
 
 
-def _dictionary(option: str, given: t.Any) -> Entry:
-    if given is not None and not isinstance(given, dict):
-        raise Invalid(option, given, "a dictionary")
-    return given or {}
+def _dictionary(option: str, value: t.Any) -> Entry:
+    if value is not None and not isinstance(value, dict):
+        raise Invalid(option, value, "a dictionary")
+    return value or {}
 
 
-def _list(option: str, given: t.Any) -> t.Sequence[t.Any]:
-    if given is not None and not isinstance(given, (list, tuple)):
-        raise Invalid(option, given, "a list")
-    return given or ()
+def _list(option: str, value: t.Any) -> t.Sequence[t.Any]:
+    if value is not None and not isinstance(value, (list, tuple)):
+        raise Invalid(option, value, "a list")
+    return value or ()
 
 
-def _numbers(option: str, given: t.Any) -> None:
-    for key, value in _dictionary(option, given).items():
+def _numbers(option: str, values: t.Any) -> None:
+    for key, value in _dictionary(option, values).items():
         _number(f"{option}.{key}", value)
 
 
-def _number(option: str, given: t.Any) -> None:
+def _number(option: str, value: t.Any) -> None:
     try:
-        int(given)
+        int(value)
     except (TypeError, ValueError):
-        raise Invalid(option, given, "a number") from None
+        raise Invalid(option, value, "a number") from None

@@ -51,7 +51,7 @@ def recent_by_chain(saved: str) -> dict[str, list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a rule with such a match; none for another line, and for one that is named when it is read."""
+    """Return the words of a rule with such a match; none for another line, and for one that is named when it is read."""
     try:
         words = rule_words.split(line) if _STATEFUL.search(line) else []
     except Unfit:
@@ -69,7 +69,7 @@ def _name(match: t.Sequence[str]) -> str:
 
 
 def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[str]]]:
-    """The words of a rule without a match, and the words behind its name, each time that the rule has it."""
+    """Return the words of a rule without a match, and the words behind its name, each time that the rule has it."""
     options = IPTABLES.matches[name]
     others, matches, place = list[str](), list[list[str]](), 0
     while place < len(words):

@@ -31,13 +31,17 @@ HASHING = ("sh", "dh", "mh")
 
 
 def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assumption]]:
-    """The text for nft, empty if there are no servers, and the differences from IPVS."""
+    """Return the text for nft, empty if there are no servers, and the differences from IPVS."""
     rules: dict[str, list[str]] = {"ip": [], "ip6": []}
     refused: dict[str, list[str]] = {"ip": [], "ip6": []}
     notes: list[Assumption] = []
     for server in servers:
         try:
-            ends = [one for one in server.get("destinations") or () if fields.number(one.get("weight", 1), 0, fields.UINT32)]
+            ends = [
+                destination
+                for destination in server.get("destinations") or ()
+                if fields.number(destination.get("weight", 1), 0, fields.UINT32)
+            ]
             family, selector = _selector(server, ends)
             rules[family] += _rules(family, selector, ends)
             refused[family] += [] if ends else [f'{selector} reject with {REJECTION[family]} comment "{_shown(server)}"']
@@ -54,17 +58,17 @@ def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assum
 
 
 def addresses(servers: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
-    """The addresses of virtual servers, by family of nft."""
-    found: dict[str, list[str]] = {"ip": [], "ip6": []}
+    """Return the addresses of virtual servers, by family of nft."""
+    by_family: dict[str, list[str]] = {"ip": [], "ip6": []}
     for server in servers:
         with contextlib.suppress(Unfit):
             family, packed = fields.address(server.get("address"))
-            found["ip6" if family == IPV6 else "ip"].append(fields.show(packed))
-    return {family: [*dict.fromkeys(own)] for family, own in found.items() if own}
+            by_family["ip6" if family == IPV6 else "ip"].append(fields.show(packed))
+    return {family: [*dict.fromkeys(hosts)] for family, hosts in by_family.items() if hosts}
 
 
 def _shown(server: t.Mapping[str, t.Any]) -> str:
-    """As ipvsadm -Ln prints it."""
+    """Return a virtual server as ipvsadm -Ln prints it."""
     address = f"[{server['address']}]" if ":" in str(server.get("address")) else server.get("address")
     place = (
         f"FWM  {int(str(server['fwmark']), 0)}"
@@ -80,7 +84,7 @@ def _table(family: str, rules: list[str], refused: list[str]) -> str:
         f"  chain {name} {{\n    type nat hook {hook} priority {PRIORITY};\n    fib daddr type local jump servers\n  }}\n"
         for name, hook in hooks
     ]
-    lines, last = ("".join(f"    {rule}\n" for rule in own) for own in (rules, refused))
+    lines, last = ("".join(f"    {rule}\n" for rule in statements) for statements in (rules, refused))
     refusing = f"  chain refusing {{\n    type filter hook input priority {REFUSING};\n{last}  }}\n"
     return f"table {family} {TABLE} {{\n  chain servers {{\n{lines}  }}\n{''.join(chains)}{refusing}}}\n"
 
@@ -88,7 +92,7 @@ def _table(family: str, rules: list[str], refused: list[str]) -> str:
 def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[str, str]:
     if server.get("fwmark"):
         mark = fields.number(server["fwmark"], 1, fields.UINT32)
-        is_ipv6 = any(":" in str(one.get("address")) for one in ends)
+        is_ipv6 = any(":" in str(destination.get("address")) for destination in ends)
         return "ip6" if is_ipv6 else "ip", f"meta mark {mark:#x}"
     family, packed = fields.address(server["address"])
     name, protocol = "ip6" if family == IPV6 else "ip", str(server.get("protocol"))
@@ -98,12 +102,12 @@ def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.A
 
 
 def _rules(family: str, selector: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    rest = sum(int(one.get("weight", 1)) for one in ends)
-    for one in ends:
-        weight = int(one.get("weight", 1))
-        _family, packed = fields.address(one["address"])
+    rest = sum(int(destination.get("weight", 1)) for destination in ends)
+    for destination in ends:
+        weight = int(destination.get("weight", 1))
+        _family, packed = fields.address(destination["address"])
         place = f"[{fields.show(packed)}]" if family == "ip6" else fields.show(packed)
-        port = f":{fields.number(one['port'], 1, 65535)}" if one.get("port") else ""
+        port = f":{fields.number(destination['port'], 1, 65535)}" if destination.get("port") else ""
         chance = f"numgen random mod {rest} < {weight} " if rest > weight else ""
         yield f"{selector} {chance}dnat to {place}{port}"
         rest -= weight

@@ -29,14 +29,14 @@ class Vrf(t.NamedTuple):
     links: tuple[str, ...]
 
 
-def found(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
-    """The VRFs of a snapshot, without those whose table is not known, for which a note is added."""
+def from_links(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
+    """Return the VRFs of a snapshot. A VRF whose table is not known is left out with a note."""
     links = list(links)
     vrfs = []
-    for one in links:
-        if one.get("kind") != VRF:
+    for link in links:
+        if link.get("kind") != VRF:
             continue
-        name, table = str(one["name"]), (one.get("settings") or {}).get("table")
+        name, table = str(link["name"]), (link.get("settings") or {}).get("table")
         ports = tuple(str(other["name"]) for other in links if other.get("master") == name)
         if isinstance(table, int) and table:
             vrfs.append(Vrf(name, table, (name, *ports)))
@@ -51,24 +51,24 @@ def found(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
     return vrfs
 
 
-def rules(vrfs: t.Sequence[Vrf], one: Entry) -> list[Entry]:
-    """The rules that replace a rule about VRFs; the rule itself if it is about none."""
-    if one.get("unread"):
-        return [one]
-    if one.get("l3mdev"):
-        plain = {name: value for name, value in one.items() if name not in ("l3mdev", *DIRECTIONS)}
-        named = {one[way] for way in DIRECTIONS if one.get(way)}
+def rules(vrfs: t.Sequence[Vrf], rule: Entry) -> list[Entry]:
+    """Return the rules that replace a rule about VRFs; the rule itself if it is about none."""
+    if rule.get("unread"):
+        return [rule]
+    if rule.get("l3mdev"):
+        plain = {name: value for name, value in rule.items() if name not in ("l3mdev", *DIRECTIONS)}
+        named = {rule[way] for way in DIRECTIONS if rule.get(way)}
         return [
-            {**plain, way: link, **({} if "action" in one else {"table": str(vrf.table)})}
+            {**plain, way: link, **({} if "action" in rule else {"table": str(vrf.table)})}
             for vrf in vrfs
             for link in vrf.links
             if not named or named & {link, vrf.name}
             for way in DIRECTIONS
         ]
     # A packet that comes in by a port comes in by its VRF.
-    return next(([{**one, "iif": link} for link in vrf.links] for vrf in vrfs if vrf.name == one.get("iif")), [one])
+    return next(([{**rule, "iif": link} for link in vrf.links] for vrf in vrfs if vrf.name == rule.get("iif")), [rule])
 
 
 def ports(vrfs: t.Iterable[Vrf]) -> set[str]:
-    """The links whose addresses are local in the table of a VRF alone."""
+    """Return the VRFs and their ports, whose addresses are local in the table of the VRF alone."""
     return {link for vrf in vrfs for link in vrf.links}

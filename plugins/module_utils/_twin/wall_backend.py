@@ -125,7 +125,7 @@ def _close(descriptors: t.Iterable[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Makes the kernel kill this process with its parent. It forgets that if the process changes its user."""
+    """Make the kernel kill this process with its parent. The kernel forgets it if the process changes its user."""
     _call(_libc.prctl, PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0, what="an end with the run")
 
 
@@ -139,7 +139,7 @@ def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> N
     number = 0
     while number in KEPT or not _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0):
         number += 1
-    kept = sum(1 << one for one in KEPT)
+    kept = sum(1 << capability for capability in KEPT)
     header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0)
     _call(_libc.capset, header, sets, what="fewer capabilities")
     _call(_libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, what="no new privileges")
@@ -185,7 +185,7 @@ def _change_root(root: Root, sources: t.Mapping[str, int]) -> None:
 
 
 def _mount_proc(path: str, settings: t.Iterable[str]) -> None:
-    """A /proc of the PID namespace, in which nothing but the settings can be written."""
+    """Mount a /proc of the PID namespace, in which nothing but the settings can be written."""
     os.makedirs(path, exist_ok=True)
     try:
         _mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, what="a /proc of its own")
@@ -195,14 +195,14 @@ def _mount_proc(path: str, settings: t.Iterable[str]) -> None:
         if refusal.errno != errno.EPERM:
             raise
         _mount("/proc", path, None, MS_BIND | MS_REC)
-    for one in settings:
-        if os.path.exists(f"{path}/sys/{one}"):
-            _mount(f"{path}/sys/{one}", f"{path}/sys/{one}", None, MS_BIND)
+    for setting in settings:
+        if os.path.exists(f"{path}/sys/{setting}"):
+            _mount(f"{path}/sys/{setting}", f"{path}/sys/{setting}", None, MS_BIND)
     _mount(None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def _select(path: str, new: str, aside: str, names: t.Iterable[str]) -> None:
-    """Leaves only some names visible in a folder: links to the folder itself, which is mounted aside."""
+    """Leave only some names visible in a folder: links to the folder itself, which is mounted aside."""
     os.makedirs(new + aside)
     _mount(new + path, new + aside, None, MS_BIND)
     _mount("tmpfs", new + path, "tmpfs", MS_NOSUID | MS_NODEV, TEMPORARY)
@@ -223,7 +223,7 @@ def _bind(source: int, inside: str, flags: int) -> None:
 
 
 def _mount(source: str | None, path: str, kind: str | None, flags: int, options: str = "", what: str = "") -> None:
-    words = (one.encode() if one else None for one in (source, path, kind))
+    words = (word.encode() if word else None for word in (source, path, kind))
     _call(_libc.mount, *words, flags, options.encode() or None, what=what or f"a mount on {path}")
 
 
@@ -243,10 +243,10 @@ def _calls() -> tuple[int, int, int, int, int]:
 
 
 def _listener() -> int:
-    """A descriptor at which SO_SNDBUFFORCE and SO_RCVBUFFORCE of this process and its programs arrive; -1 without such.
+    """Return a descriptor at which SO_SNDBUFFORCE and SO_RCVBUFFORCE of this process and its programs arrive; -1 without such.
 
-    These options need CAP_NET_ADMIN outside, and without them a socket takes no more than 416 KiB at once. So the process
-    outside sets them, which admits nothing else. It can do so if it is root.
+    These options need CAP_NET_ADMIN outside, and without them a socket takes no more than 416 KiB at once. So the process outside
+    sets them, which admits nothing else. It can do so if it is root.
     """
     _pivot, seccomp, setsockopt, _getfd, machine = _calls()
     # include/uapi/linux/bpf_common.h: load a word, jump if equal, return; seccomp_data: nr, arch, ip, args[6]
@@ -297,7 +297,7 @@ class Gate:
         return bool(message)
 
     def end(self) -> None:
-        """Kills what is left inside, and returns when the last process has ended."""
+        """Kill what is left inside, and return when the last process has ended."""
         for pid in filter(None, (self._inner, 0 if self._inner else self._child)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -308,13 +308,13 @@ class Gate:
     def _name_user(self) -> None:
         if os.geteuid():
             _write(f"/proc/{self._child}/setgroups", "deny")
-        for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
-            outside = own if os.geteuid() else _unused(kind, self._child)
+        for kind, number in (("uid", os.geteuid()), ("gid", os.getegid())):
+            outside = number if os.geteuid() else _unused(kind, self._child)
             _write(f"/proc/{self._child}/{kind}_map", f"0 {outside} 1")
 
 
 def _unused(kind: str, child: int) -> int:
-    """A user or group ID without an owner. A container may have fewer."""
+    """Return a user or group ID without an owner. A container may have fewer."""
     with open(f"/proc/self/{kind}_map") as file:
         ranges = [tuple(map(int, line.split())) for line in file]
     return min(FIRST_USER + child, max(first + count - 1 for first, _outside, count in ranges))
@@ -329,7 +329,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _grant(listener: int) -> bool:
-    """Answers one request of a program inside for a large buffer of a socket."""
+    """Answer one request of a program inside for a large buffer of a socket."""
     notification = bytearray(NOTIFICATION.size)
     try:
         fcntl.ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, notification)

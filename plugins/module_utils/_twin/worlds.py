@@ -47,7 +47,7 @@ from .assumptions import (
     Ends,
     host_address,
     is_card,
-    is_told,
+    is_forwarding_known,
     link_addresses,
     link_route,
     new_card,
@@ -126,7 +126,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     facts += [*sides, *map(open_facts.recent, _open_records(snapshot, packet))]
     if packet.interface:
         settings = snapshot.get("settings") or {}
-        keys = (key for key, family in FORWARDING if family == packet.family and not is_told(settings, key, family))
+        keys = (key for key, family in FORWARDING if family == packet.family and not is_forwarding_known(settings, key, family))
         facts += map(open_facts.forwarding, keys)
     values: dict[str, t.Callable[[Fact], t.Iterable[Value]]] = {
         RP_FILTER: lambda fact: _filters(snapshot, fact.subject),
@@ -158,7 +158,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
 
 
 def check(snapshot: Entry) -> None:
-    """Raises Invalid if the facts that an operator wrote into a snapshot have another form."""
+    """Raise Invalid if the facts that an operator wrote into a snapshot have another form."""
     for number, entry in enumerate(entries(snapshot, "open")):
         fact = OpenFact.from_plain(entry).fact
         words = 3 if fact.kind in (CHAIN, POLICY, JUMP) else 2 if fact.kind in (TABLE, CUT) else 0
@@ -167,13 +167,13 @@ def check(snapshot: Entry) -> None:
 
 
 def divided(assume: Entry) -> tuple[dict[str, t.Any], dict[str, str]]:
-    """The option assume: settings, and values of facts by their ids."""
+    """Return the two parts of the option assume: settings, and values of facts by their ids."""
     facts = {key: str(value) for key, value in assume.items() if str(key).partition(":")[0] in KINDS}
     return {key: value for key, value in assume.items() if key not in facts}, facts
 
 
 def applied(snapshot: Entry, opened: t.Mapping[str, Open], values: t.Mapping[str, str]) -> tuple[Snapshot, dict[str, Open]]:
-    """The snapshot with values of facts, and the facts that are left open. Raises Invalid."""
+    """Return the snapshot with values of facts, and the facts that are left open. Raises Invalid."""
     changed, left = dict(snapshot), dict(opened)
     for name, value in values.items():
         if name not in opened:
@@ -189,7 +189,7 @@ def applied(snapshot: Entry, opened: t.Mapping[str, Open], values: t.Mapping[str
 
 
 def _filters(snapshot: Entry, link: str) -> t.Iterator[Value]:
-    """The values that the filter of a link may have: the larger of its own and that of all counts."""
+    """Yield the values that the filter of a link may have. The larger of the link's value and that of all counts."""
     of_family = (snapshot.get("settings") or {}).get("ipv4") or {}
     known = [int(of_family.get(name, {})["rp_filter"]) for name in ("all", link) if "rp_filter" in of_family.get(name, {})]
     lowest = max(known, default=0)
@@ -216,7 +216,7 @@ def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, list[Entry]]:
 
 
 def _is_known(snapshot: Entry, key: str) -> bool:
-    """Whether the snapshot has one of SETTINGS, as by the option assume."""
+    """Return whether the snapshot has one of SETTINGS, as by the option assume."""
     settings, name = snapshot.get("settings") or {}, key.rpartition(".")[2]
     every = (settings.get("ipv4") or {}).get("all") or {}
     return key in SETTINGS and (key in (settings.get("node") or {}) or (".all." in key and name in every))
@@ -229,7 +229,7 @@ def _setting(key: str) -> t.Iterator[Value]:
 
 
 def _ports(snapshot: Entry) -> list[str]:
-    """The ports of bridges to pods, of which pasted outputs do not show whether frames come back."""
+    """Return the ports of bridges to pods, of which pasted outputs do not show whether frames come back."""
     links = entries(snapshot, "links") if "open" in snapshot else []
     bridges = {link.get("name") for link in links if link.get("kind") == "bridge"}
     pods = pod_links.pod_links(snapshot)
@@ -260,7 +260,10 @@ def recent_chains(snapshot: Entry) -> dict[str, list[str]]:
 
 
 def _open_records(snapshot: Entry, packet: Ends) -> dict[str, None]:
-    """The names of records that a packet may meet. A record that was read may be too old for its rule, so it is open as well."""
+    """Return the names of records that a packet may meet.
+
+    A record that was read may be too old for its rule, so it is open as well.
+    """
     family = "ip6 " if packet.family == "ipv6" else "ip "
     matched = (names for chain, names in recent_chains(snapshot).items() if chain.startswith(family))
     names = dict.fromkeys(name for of_chain in matched for name in of_chain)
@@ -324,7 +327,7 @@ def _policies(family: str, table: str, name: str) -> t.Iterator[Value]:
 
 
 def _replaced(snapshot: Snapshot, family: str, table: str, old: str, new: str) -> Snapshot:
-    """The snapshot with another text in a table of iptables."""
+    """Return the snapshot with another text in a table of iptables."""
     changed = []
     for entry in entries(snapshot, "iptables"):
         is_it = (entry.get("family"), entry.get("table")) == (family, table)
@@ -348,9 +351,9 @@ def _elements(snapshot: Entry, name: str, family: str, ports: t.Collection[int])
     inet = "inet6" if family == "ipv6" else "inet"
     text = "\n".join([f"create {name} {kind} family {inet}", *(f"add {name} {member}" for member in members), ""])
 
-    def change(given: Snapshot) -> Snapshot:
-        others = [entry for entry in entries(given, "ipsets") if entry.get("name") != name]
-        return {**given, "ipsets": [*others, {"name": name, "save": text}]}
+    def change(world: Snapshot) -> Snapshot:
+        others = [entry for entry in entries(world, "ipsets") if entry.get("name") != name]
+        return {**world, "ipsets": [*others, {"name": name, "save": text}]}
 
     yield Value("with", f"the set {name} has the packet's addresses", change)
 
@@ -383,7 +386,7 @@ def _with_way(snapshot: Snapshot, packet: Ends) -> Snapshot:
 
 
 def _addresses(packet: Ends) -> t.Iterator[Value]:
-    """Whether the node has the destination."""
+    """Yield whether the node has the destination."""
     yield Value("other", f"{packet.destination} is not an address of the node")
     yield Value("own", f"{packet.destination} is an address of the node", partial(_with_own, packet=packet))
 
@@ -399,7 +402,7 @@ def _with_own(snapshot: Snapshot, packet: Ends) -> Snapshot:
 
 
 def _table(snapshot: Entry, name: str, number: str, packet: Ends) -> t.Iterator[Value]:
-    """Where a table leads of which no output has the routes."""
+    """Yield where a table leads of which no output has the routes."""
     yield Value("empty", f"table {name} has no route for the packet")
     of_main = [str(route.get("dev")) for route in entries(snapshot, "routes") if route.get("to") == "default"]
     pods = pod_links.pod_links(snapshot)
@@ -415,7 +418,7 @@ def _with_route(snapshot: Snapshot, route: Entry) -> Snapshot:
 
 
 def _rules(snapshot: Entry, packet: Ends) -> t.Iterator[Value]:
-    """The tables to which rules may lead that no output has."""
+    """Yield the tables to which rules may lead that no output has."""
     family = packet.family
     routes = [route for route in entries(snapshot, "routes") if route.get("family", "ipv4") == family]
     tables = dict.fromkeys(str(route.get("table")) for route in routes if str(route.get("table")) not in ("253", "254", "255"))

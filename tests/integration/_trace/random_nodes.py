@@ -17,12 +17,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform import
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.far_ends_backend import FarEnds
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.kernel_events import Observation
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.surroundings import Surroundings
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.topology import Topology
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import _is_of as is_of
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.world_backend import World
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend, link_messages
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import Isolated
 
@@ -264,7 +264,9 @@ def seen(observation: Observation) -> dict[str, Any]:
         "out": sorted({(link, str(one.packet), one.source_mac.hex(":"), one.destination_mac.hex(":")) for link, one in out}),
         "rejected": any(one.reject for _link, one in observation.frames),
         "delivered": any(name.endswith("InDelivers") for name in observation.counters),
-        "asked": sorted({(one.link, fields.show(one.request.target)) for one in observation.asked if not one.is_answered}),
+        "asked": sorted(
+            {(one.link, fields.show(one.request.target)) for one in observation.solicitations if not one.is_answered}
+        ),
     }
 
 
@@ -312,17 +314,17 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         done = run(argv, text) if text else None
         assert done is None or not done.rc, f"{argv} {done.stderr}\n{text}"
     names = {link.number: link.name for link in links}
-    world = World(isolated.packets, names, lambda link, _address: bytes([6, 0xDD, 0, 0, 0, len(link)]))
+    far_ends = FarEnds(isolated.packets, names, lambda link, _address: bytes([6, 0xDD, 0, 0, 0, len(link)]))
     sent = model.from_options(node.packet)
     own = next(link for link in links if link.name == sent.interface)
     macs = _macs(sent, own, links)
     # Packets fill sets: the node is traced as the first packet meets it.
     filled = snapshot_backend.read(run, RULESETS)
     rulesets = {command: run(command.split()).stdout for command in FILLED}
-    first = world.send(sent, *macs)
+    first = far_ends.send(sent, *macs)
     dropping = _dropping() if node.iptables and not node.is_ipv6 else []
     snapshot = snapshot_backend.read(run, SUBSETS)
-    reply = _reply(world, first, snapshot)
+    reply = _reply(far_ends, first, snapshot)
     # The neighbours on the reply's path are known only now.
     found = {**snapshot_backend.read(run, SUBSETS), **{subset: filled[subset] for subset in RULESETS}}
     pastes, dialects = _pastes(PASTED), _pastes(command for commands in DIALECTS.values() for command in commands)
@@ -351,20 +353,20 @@ def _macs(sent: Packet, own: link_messages.NewLink, links: list[link_messages.Ne
     return blueprint.made_mac(blueprint.WORLD_MAC, own.number), owner.mac
 
 
-def _reply(world: World, first: Observation, snapshot: dict[str, Any]) -> dict[str, Any] | None:
-    """The reply comes in by the link that the twin's surroundings name: the node's kernel does not choose the link."""
+def _reply(far_ends: FarEnds, first: Observation, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+    """The reply comes in by the link that the twin's topology names: the node's kernel does not choose the link."""
     out = [(link, one) for link, one in first.frames if is_of(first.sent, one)]
     if not out:
         return None
     drawn = blueprint.draw(snapshot)
-    around = Surroundings(snapshot, drawn, [])
-    good = [(link, one) for link, one in out if not around.trouble(link, one)]
+    topology = Topology(snapshot, drawn, [])
+    good = [(link, one) for link, one in out if not topology.trouble(link, one)]
     if not good:
         return None
     link, left = good[0]
     backend = Netlink()
     tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
-    by = around.reply_link(left.packet, link, tables)
+    by = topology.reply_link(left.packet, link, tables)
     packet = left.packet.replied(by)
-    source = left.destination_mac if by == link else around.world_mac(by)
-    return {"by": by, **seen(world.send(packet, source, around.macs(packet)[1]))}
+    source = left.destination_mac if by == link else topology.world_mac(by)
+    return {"by": by, **seen(far_ends.send(packet, source, topology.macs(packet)[1]))}

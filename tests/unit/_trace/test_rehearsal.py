@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.processes import SshConnection
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import rehearsal_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsed, Trial
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsal, Trial
 
 SNAPSHOT: dict[str, Any] = {
     "links": [
@@ -86,8 +86,8 @@ def test_only_what_arrives_before_can_be_lost(before: dict[str, Any], after: dic
     assert trial
     rehearsed = rehearsal_backend.compare(trial, before, after)
     assert bool(rehearsed.loss) is is_lost
-    assert told in " ".join(rehearsal_backend.untold([rehearsed])) and bool(told) is bool(
-        [*rehearsal_backend.untold([rehearsed])]
+    assert told in " ".join(rehearsal_backend.warnings([rehearsed])) and bool(told) is bool(
+        [*rehearsal_backend.warnings([rehearsed])]
     )
     if is_lost:
         with pytest.raises(Refusal, match="the controller's SSH connection .* Nothing was changed"):
@@ -100,6 +100,6 @@ def test_another_packet_may_leave_by_another_link() -> None:
     trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
     assert trial
     other = Trial("packets[0]", trial.packet)
-    assert rehearsal_backend.compare(other, WELL, found("delivered", "forwarded", "eth1")) == Rehearsed(
+    assert rehearsal_backend.compare(other, WELL, found("delivered", "forwarded", "eth1")) == Rehearsal(
         other, WELL, found("delivered", "forwarded", "eth1"), ""
     )

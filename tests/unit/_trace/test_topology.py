@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.surroundings import Surroundings
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.topology import Topology
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint
 
 PORT = {"mac": "1a:00:00:00:00:01", "addresses": ["fe80::1800:ff:fe00:1"]}
@@ -23,21 +23,21 @@ def link(name: str, index: int, kind: str = "veth", **more: Any) -> dict[str, An
     return {"name": name, "index": index, "kind": kind, "mac": f"02:00:00:00:00:0{index}", "flags": ["UP", "LOWER_UP"], **more}
 
 
-def around(*links: dict[str, Any], uplink: str = "eth0") -> Surroundings:
+def around(*links: dict[str, Any], uplink: str = "eth0") -> Topology:
     routes = [{"table": "254", "family": "ipv4", "to": "default", "via": "10.240.0.1", "dev": uplink}]
     snapshot = {"links": list(links), "routes": routes}
-    return Surroundings(snapshot, blueprint.draw(snapshot), [])
+    return Topology(snapshot, blueprint.draw(snapshot), [])
 
 
-def answers(surroundings: Surroundings, name: str, address: str) -> bool:
-    return surroundings.neighbour(name, ipaddress.ip_address(address).packed) is not None
+def answers(topology: Topology, name: str, address: str) -> bool:
+    return topology.neighbour(name, ipaddress.ip_address(address).packed) is not None
 
 
 def test_behind_the_port_of_a_bridge_anyone_may_answer_and_a_pod_answers_for_itself() -> None:
     """As on a node in a container: the other end of its uplink is a bridge port with only a link-local address."""
-    surroundings = around(link("eth0", 2, peer=PORT), link("veth1", 3, peer=POD))
-    assert answers(surroundings, "eth0", "10.240.0.1") and answers(surroundings, "eth0", PORT["addresses"][0])
-    assert answers(surroundings, "veth1", "10.240.0.5") and not answers(surroundings, "veth1", "10.240.0.6")
+    topology = around(link("eth0", 2, peer=PORT), link("veth1", 3, peer=POD))
+    assert answers(topology, "eth0", "10.240.0.1") and answers(topology, "eth0", PORT["addresses"][0])
+    assert answers(topology, "veth1", "10.240.0.5") and not answers(topology, "veth1", "10.240.0.6")
 
 
 @pytest.mark.parametrize("ports", [["eth0", "veth1"], ["veth1", "eth0"]])
@@ -47,8 +47,8 @@ def test_packets_for_a_bridge_come_in_by_the_port_without_a_pod(kind: str, ports
         "eth0": link("eth0", 2, kind, master="azure0", peer=PORT if kind else None),
         "veth1": link("veth1", 3, master="azure0", peer=POD),
     }
-    surroundings = around(link("azure0", 4, "bridge"), *(members[name] for name in ports), uplink="azure0")
-    assert [surroundings.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
+    topology = around(link("azure0", 4, "bridge"), *(members[name] for name in ports), uplink="azure0")
+    assert [topology.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
 
 
 def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_outside() -> None:
@@ -92,10 +92,10 @@ def test_a_source_is_foreign_behind_a_link_that_leads_to_a_gateway_but_not_in_a_
             {"table": "254", "family": "ipv4", **{key: value for key, value in route.items() if value}} for route in routes
         ],
     }
-    surroundings = Surroundings(snapshot, blueprint.draw(snapshot), [])
+    topology = Topology(snapshot, blueprint.draw(snapshot), [])
     sent = packet.from_options({"source": "10.0.0.10", "destination": "10.9.0.1", "protocol": "icmp"})
-    told = surroundings.foreign_source(sent, "eth1", Tables([], []))
+    told = topology.foreign_source(sent, "eth1", Tables([], []))
     assert told == ("is an address of eth0" if is_foreign else "")
     answer = packet.from_options({"source": "203.0.113.80", "destination": "10.9.0.1", "protocol": "icmp"})
-    assert surroundings.is_elsewhere(answer.source, "eth0", "eth1", Tables([], [])) == is_foreign
-    assert not surroundings.is_elsewhere(answer.source, "eth1", "eth1", Tables([], []))
+    assert topology.is_elsewhere(answer.source, "eth0", "eth1", Tables([], [])) == is_foreign
+    assert not topology.is_elsewhere(answer.source, "eth1", "eth1", Tables([], []))

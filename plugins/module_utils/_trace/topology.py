@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The surroundings of a node: the neighbours of each link, the other end of each link, and the link by which a reply comes in."""
+"""The topology of a node: the neighbours of each link, the other end of each link, and the link by which a reply comes in."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that 
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 
 
-class Surroundings:
+class Topology:
     """tables: the rules and routes of the twin. assumed: collects what is taken for granted."""
 
     def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
-        self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
+        self.links = {str(link["name"]): link for link in blueprint.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
         self._without_carrier = {
             link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
@@ -37,21 +37,21 @@ class Surroundings:
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
-        for one in blueprint.entries(snapshot, "neighbors"):
-            place = str(one.get("dev")), _packed(one.get("address"))
-            if one.get("state") in UNSOLVED:
+        for neighbour in blueprint.entries(snapshot, "neighbors"):
+            place = str(neighbour.get("dev")), _packed(neighbour.get("address"))
+            if neighbour.get("state") in UNSOLVED:
                 self._unsolved.add(place)
-            elif blueprint.is_mac(one.get("mac")):
-                self.known_macs[place] = blueprint.mac_bytes(one["mac"])
+            elif blueprint.is_mac(neighbour.get("mac")):
+                self.known_macs[place] = blueprint.mac_bytes(neighbour["mac"])
         self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {
             str(route["dev"]) for route in blueprint.entries(snapshot, "routes") if self._is_by_near_gateway(route)
         }
-        self._own = {
-            _packed(str(one.get("address")).partition("/")[0]): name
+        self._addresses = {
+            _packed(str(address.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
-            for one in link.get("addresses") or ()
+            for address in link.get("addresses") or ()
         }
         self.pod_sides = PodSides(snapshot)
         self._far = {
@@ -61,14 +61,16 @@ class Surroundings:
         }
 
     def _is_by_near_gateway(self, route: Entry) -> bool:
-        """Whether a route names a gateway in a network of its link, as that of a cloud, and not the other end of a tunnel."""
+        """Return whether a route names a gateway in a network of its link, as that of a cloud, and not a tunnel's other end."""
         link, gateway = str(route.get("dev")), _packed(route.get("via"))
         networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS else ()
         return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
     def learn(self, packet: Packet) -> None:
-        """The source of a packet that comes in by a pod's link is an address of the pod, unless the pod's are known."""
-        is_known = self._far_addresses(packet.interface) or packet.source in self._own or packet.source == packet.destination
+        """Note the source of a packet that a pod's link brings in as the pod's address, unless the pod's addresses are known."""
+        is_known = (
+            self._far_addresses(packet.interface) or packet.source in self._addresses or packet.source == packet.destination
+        )
         if self.is_pod(packet.interface) and not is_known:
             self._far.setdefault(packet.source, packet.interface)
 
@@ -79,56 +81,56 @@ class Surroundings:
         return "UP" in (self.links.get(link, {}).get("flags") or ())
 
     def trouble_of(self, link: str) -> str:
-        """Why no packet passes a link, as words behind its name; empty if packets do."""
+        """Return why no packet passes a link, as words to follow its name; empty if packets pass."""
         if not self.is_up(link):
             return "is down"
         return "has no carrier" if link in self._without_carrier else ""
 
     def is_pod(self, link: str) -> bool:
-        """True if a pod, or another network namespace of the node, is at the other end."""
+        """Return True if a pod, or another network namespace of the node, is at the other end."""
         return link in self._to_pods
 
     def bridge(self, link: str) -> str:
-        """The bridge that a link is a port of; empty for none."""
+        """Return the bridge that a link is a port of; empty for none."""
         master = str(self.links.get(link, {}).get("master") or "")
         return "" if self.kind(master) in ROUTED_MASTERS else master
 
     def tells_hairpin(self, port: str) -> bool:
-        """True if it is known whether a bridge sends a frame back by the port that it came in by."""
+        """Return True if it is known whether a bridge sends a frame back by the port that it came in by."""
         return "hairpin" in (self.links.get(port, {}).get("settings") or {})
 
     def _is_outside(self, link: str) -> bool:
-        """True for an uplink, and for the port by which a bridge leads to an uplink."""
+        """Return True for an uplink, and for the port by which a bridge leads to an uplink."""
         bridge = self.bridge(link)
         return link in self._uplinks or bool(bridge and self.entrance(bridge) == link)
 
     def _leads_outside(self, bridge: str) -> bool:
-        """True for a bridge with a port behind which there is no pod."""
+        """Return True for a bridge with a port that does not lead to a pod."""
         return bool(bridge) and self.entrance(bridge) != bridge and not self.is_pod(self.entrance(bridge))
 
     def owner(self, address: bytes) -> str:
-        """The link that has an address; empty if none has."""
-        return self._own.get(address, "")
+        """Return the link that has an address; empty if none has."""
+        return self._addresses.get(address, "")
 
     def entrance(self, link: str) -> str:
-        """The link by which packets from outside come in to a link: of a bridge, the port behind which there is no pod."""
-        ports = [name for name, one in self.links.items() if one.get("master") == link] if self.kind(link) == "bridge" else []
-        outside = [one for one in ports if not self.is_pod(one)] or [one for one in ports if not self._far_addresses(one)]
+        """Return the link by which packets from outside come in to a link: of a bridge, the port that leads to no pod."""
+        ports = [name for name, other in self.links.items() if other.get("master") == link] if self.kind(link) == "bridge" else []
+        outside = [port for port in ports if not self.is_pod(port)] or [port for port in ports if not self._far_addresses(port)]
         return outside[0] if outside else link
 
     def is_mac_known(self, mac: bytes) -> bool:
-        """True if a link of the node, the other end of one, or a neighbour has the MAC address."""
+        """Return True if a link of the node, the other end of one, or a neighbour has the MAC address."""
         ends = (self._peer_mac(name) for name in self.links)
         return mac in (*self._macs.values(), *ends, *self.known_macs.values())
 
     def neighbour(self, link: str, address: bytes) -> bytes | None:
-        """The MAC address that answers on a link for an address; None if none does."""
+        """Return the MAC address that answers on a link for an address; None if none does."""
         if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
         far = self._far.get(address)
         if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
             return None  # the node also asks at the port that leads outside, where the address answers
-        if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
+        if far == link or (far is None and not self._far_addresses(link) and address not in self._addresses):
             if not self.is_pod(link):
                 sentence = f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours."
                 self._assume(Assumption(sentence))
@@ -136,22 +138,24 @@ class Surroundings:
         return None
 
     def _far_addresses(self, link: str) -> set[bytes]:
-        """The addresses of the other end; empty if it may pass frames on to others, as the port of a bridge does.
+        """Return the addresses of the other end; empty if it may pass frames on to others, as the port of a bridge does.
 
         The kernel gives such a port a link-local address.
         """
-        given = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
-        return {address for one in given if (address := _packed(str(one).partition("/")[0])) and not _is_link_local(address)}
+        addresses = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
+        return {
+            address for text in addresses if (address := _packed(str(text).partition("/")[0])) and not _is_link_local(address)
+        }
 
     def world_mac(self, link: str) -> bytes:
         return blueprint.made_mac(WORLD_MAC, self._indexes[link])
 
     def _peer_mac(self, link: str) -> bytes:
-        given = (self.links.get(link, {}).get("peer") or {}).get("mac")
-        return blueprint.mac_bytes(given) if blueprint.is_mac(given) else b""
+        mac = (self.links.get(link, {}).get("peer") or {}).get("mac")
+        return blueprint.mac_bytes(mac) if blueprint.is_mac(mac) else b""
 
     def macs(self, packet: Packet) -> tuple[bytes, bytes]:
-        """The source and the destination of the frame by which a packet comes in."""
+        """Return the source and the destination of the frame by which a packet comes in."""
         link = packet.interface
         bridge = self.bridge(link)
         known = (self.known_macs.get((name, packet.source)) for name in (link, bridge))
@@ -164,12 +168,12 @@ class Surroundings:
         return source, self._macs[owner]
 
     def _is_on_link(self, bridge: str, address: bytes) -> bool:
-        """Whether a pod at a bridge reaches an address without the node, which is its gateway to other networks."""
+        """Return whether a pod at a bridge reaches an address without the node, which is its gateway to other networks."""
         networks = self._networks[bridge]
         return not networks or any(ipaddress.ip_address(address) in network for network in networks)
 
     def trouble(self, link: str, frame: Frame) -> str:
-        """Why the other end of a link does not take a frame; empty if it does."""
+        """Return why the other end of a link does not take a frame; empty if it does."""
         if self.kind(link) in ENDLESS:
             return f"nothing is behind {link}, a link of kind {self.kind(link)}"
         mac, addresses = self._peer_mac(link), self._far_addresses(link)
@@ -182,35 +186,35 @@ class Surroundings:
         return ""
 
     def origin(self, source: bytes, tables: Tables) -> tuple[str, str]:
-        """The link to which a cloud sends packets for an address, and the evidence as text; empty if there is no evidence."""
+        """Return the link to which a cloud sends packets for an address, and the evidence as text; empty without evidence."""
         owner = self.owner(source)
         if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
             return owner, f"is an address of {owner}"
         for rule in tables.rules:
             if rule.src[0] == source:
-                leads = {hop.dev for one in tables.of_table(rule.family, rule.table) if not one.dst[1] for hop in one.hops}
+                leads = {hop.dev for route in tables.of_table(rule.family, rule.table) if not route.dst[1] for hop in route.hops}
                 outside = [name for name in sorted(leads) if not self.is_pod(name)]
                 if outside:
                     return outside[0], f"belongs to {outside[0]} ({shown_rule(rule)})"
         return "", ""
 
     def foreign_source(self, left: Packet, link: str, tables: Tables) -> str:
-        """The evidence that the source of a packet that leaves by an uplink belongs to another uplink; empty if it does not."""
-        owner, told = self.origin(left.source, tables)
+        """Return the evidence that a packet's source belongs to another uplink than the packet leaves by; else an empty text."""
+        owner, evidence = self.origin(left.source, tables)
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
-        return told if is_other and {owner, link} <= self._clouds else ""
+        return evidence if is_other and {owner, link} <= self._clouds else ""
 
     def is_elsewhere(self, source: bytes, came_in_by: str, link: str, tables: Tables) -> bool:
-        """Whether an answer leaves by another uplink than its request came in by, and no uplink is known to have its source."""
+        """Return whether an answer leaves by another uplink than its request came in by, and its source is of no known uplink."""
         are_two = came_in_by != link and {came_in_by, link} <= self._clouds
         return are_two and not self.is_pod(link) and self.origin(source, tables)[0] not in self._clouds
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
-        """The link by which the answer comes in to a packet that has left by ``link``.
+        """Return the link by which the answer comes in to a packet that has left by ``link``.
 
         A pod with one interface answers by its link. In the cloud, the answer is sent to the interface that owns the address.
         """
-        owner, _told = ("", "") if self.is_pod(link) else self.origin(left.source, tables)
+        owner, _evidence = ("", "") if self.is_pod(link) else self.origin(left.source, tables)
         return self.entrance(owner) if owner else link
 
     def _assume(self, assumption: Assumption) -> None:
@@ -222,8 +226,8 @@ def _is_link_local(address: bytes) -> bool:
     return len(address) == 16 and ipaddress.ip_address(address).is_link_local
 
 
-def _packed(given: object) -> bytes:
+def _packed(value: object) -> bytes:
     try:
-        return fields.address(given)[1]
+        return fields.address(value)[1]
     except Unfit:
         return b""

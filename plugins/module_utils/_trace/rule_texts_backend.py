@@ -29,7 +29,7 @@ Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle, an
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
 
-class Quotes:
+class RuleTexts:
     """texts: what was loaded, by program. run: starts nft for tables that no program of iptables loaded.
 
     bypassed: of a twin.
@@ -43,31 +43,34 @@ class Quotes:
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
 
     def text(self, event: Event) -> str:
-        """The rule's text. For the end of a chain, the line of nft that has its policy; empty in a table of iptables."""
+        """Return the rule's text.
+
+        For the end of a chain, this is the line of nft that has the chain's policy; empty in a table of iptables.
+        """
         return self._of_table(event).get(event.chain, {}).get(event.handle, "")
 
     def element(self, event: Event, name: str, key: str) -> str:
-        """The element of a map in the event's table; empty if it has none."""
+        """Return the element of a map in the event's table; empty if it has none."""
         words = ["get", "element", event.family, event.table, name, f"{{ {key} }}"]
         done = self._run([process.find("nft") or "nft", *words], None)
         elements = ELEMENTS.search(done.stdout) if not done.rc else None
         return elements[1] if elements else ""
 
     def matching_sets(self) -> dict[str, list[str]]:
-        """The names of the sets of ipset that rules match, by family, table and chain."""
-        found: dict[str, list[str]] = {}
+        """Return the names of the sets of ipset that rules match, by family, table and chain."""
+        by_chain: dict[str, list[str]] = {}
         for family, text in self._texts.items():
             for table, chains in (self._of_family(family) if "--match-set" in text else {}).items():
                 for chain, rules in chains.items():
-                    found[f"{family} {table} {chain}"] = [name for rule in rules for name in _MATCH_SET.findall(rule)]
-        return found
+                    by_chain[f"{family} {table} {chain}"] = [name for rule in rules for name in _MATCH_SET.findall(rule)]
+        return by_chain
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
-        """True if a chain that a packet met has a rule that matches by chance."""
+        """Return True if a chain that a packet met has a rule that matches by chance."""
         return any(self._chances(event) for event in events if event.table != OWN_TABLE)
 
     def probability(self, events: t.Sequence[Event]) -> float:
-        """The probability of the packet's way, from the rules that match by chance; 0 if one of these rules is not understood.
+        """Return the probability of the packet's way, from the rules that match by chance; 0 if one of them is not understood.
 
         A rule that the packet passed without a match counts with the rest of its probability.
         """
@@ -75,19 +78,19 @@ class Quotes:
         for event in events:
             if event.table != OWN_TABLE:
                 met.setdefault((event.family, event.table, event.chain), []).append(event)
-        found = 1.0
-        for own in met.values():
-            matched = {event.handle for event in own if event.handle}
-            chances = self._chances(own[0])
-            for handle in self._of_table(own[0]).get(own[0].chain, {}) if chances else ():
+        probability = 1.0
+        for of_chain in met.values():
+            matched = {event.handle for event in of_chain if event.handle}
+            chances = self._chances(of_chain[0])
+            for handle in self._of_table(of_chain[0]).get(of_chain[0].chain, {}) if chances else ():
                 if handle in chances:
-                    found *= chances[handle] if handle in matched else 1 - chances[handle]
-                if handle == own[-1].handle and (own[-1].verdict.startswith("goto ") or _is_last(own[-1], met)):
+                    probability *= chances[handle] if handle in matched else 1 - chances[handle]
+                if handle == of_chain[-1].handle and (of_chain[-1].verdict.startswith("goto ") or _is_last(of_chain[-1], met)):
                     break
-        return found
+        return probability
 
     def _chances(self, event: Event) -> dict[int, float]:
-        """The probabilities of the rules in the event's chain that match by chance, by handle."""
+        """Return the probabilities of the rules in the event's chain that match by chance, by handle."""
         place = event.family, event.table, event.chain
         if place not in self._random:
             texts = self._of_table(event).get(event.chain, {})
@@ -109,8 +112,10 @@ class Quotes:
                     continue
                 handles.setdefault(rule.chain, []).append(rule.handle)
             # Both list the rules of a chain in the kernel's order, unless a change was made since.
-            if {chain: len(own) for chain, own in handles.items()} == {chain: len(texts) for chain, texts in saved.items()}:
-                return {chain: dict(zip(own, saved[chain])) for chain, own in handles.items()}
+            if {chain: len(numbers) for chain, numbers in handles.items()} == {
+                chain: len(texts) for chain, texts in saved.items()
+            }:
+                return {chain: dict(zip(numbers, saved[chain])) for chain, numbers in handles.items()}
         return self._listed(family, table)
 
     def _of_family(self, family: str) -> dict[str, dict[str, list[str]]]:
@@ -120,28 +125,28 @@ class Quotes:
 
     def _listed(self, family: str, table: str) -> Chains:
         done = self._run([process.find("nft") or "nft", "-a", "-s", "list", "table", family, table], None)
-        found: Chains = {}
+        chains: Chains = {}
         chain = ""
         for line in done.stdout.splitlines():
             head, hook, rule = _CHAIN.match(line), _HOOK.match(line), _HANDLE.match(line)
             if head:
                 chain = head[1]
             elif hook:
-                found.setdefault(chain, {})[0] = hook[1]
+                chains.setdefault(chain, {})[0] = hook[1]
             elif rule:
-                found.setdefault(chain, {})[int(rule[2])] = rule[1]
-        return found
+                chains.setdefault(chain, {})[int(rule[2])] = rule[1]
+        return chains
 
 
 def _is_last(event: Event, met: t.Mapping[tuple[str, str, str], t.Sequence[Event]]) -> bool:
-    """Whether a packet did not come back from its last rule of a chain. met: its events by family, table and chain."""
+    """Return whether a packet did not come back from its last rule of a chain. met: its events by family, table and chain."""
     word, _blank, target = event.verdict.partition(" ")
     inner = met.get((event.family, event.table, target), ()) if word in ("jump", "goto") else ()
     return word in FINAL or (bool(inner) and _is_last(inner[-1], met))
 
 
 def _chance(text: str) -> float:
-    """The probability with which a rule matches; 0 if its text does not contain one."""
+    """Return the probability with which a rule matches; 0 if its text does not contain one."""
     statistic, modulo = _PROBABILITY.search(text), _MODULO.search(text)
     if statistic:
         return float(statistic[1])
@@ -149,14 +154,14 @@ def _chance(text: str) -> float:
 
 
 def _rules(text: str) -> dict[str, dict[str, list[str]]]:
-    """The texts of the rules by table and chain, with ``-A CHAIN``. Chains without rules are left out."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Return the texts of the rules by table and chain, with ``-A CHAIN``. Chains without rules are left out."""
+    tables: dict[str, dict[str, list[str]]] = {}
     chains: dict[str, list[str]] = {}
     for line in text.splitlines():
         table, rule = (_TABLE.match(line), None) if line.startswith("*") else (None, _RULE.match(line))
         if table:
-            chains = found.setdefault(table[1], {})
+            chains = tables.setdefault(table[1], {})
         elif rule:
-            own = chains.setdefault(rule[2], [])
-            own.insert(0 if rule[1] == "I" else len(own), f"-A {rule[2]} {rule[3]}".strip())
-    return found
+            rules = chains.setdefault(rule[2], [])
+            rules.insert(0 if rule[1] == "I" else len(rules), f"-A {rule[2]} {rule[3]}".strip())
+    return tables

@@ -22,7 +22,7 @@ from .._netlink.attributes import messages
 from .._twin import link_messages
 from . import frame, kernel_events
 from .frame import Frame, Request
-from .kernel_events import DROPS, TELLING, Asked, Event, Observation
+from .kernel_events import DROPS, TELLING, Event, Observation, Solicitation
 from .packet import TCP, UDP, Packet
 
 NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
@@ -35,7 +35,7 @@ BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as m
 COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 
 
-class World:
+class FarEnds:
     """packets: a packet socket in the world. names: links by index, which is the same in the world.
 
     neighbour: returns the MAC address that answers on a link for an address; None if none does.
@@ -52,10 +52,10 @@ class World:
         self._indexes = {name: index for index, name in names.items()}
         self._neighbour = neighbour
         self._trace = wire.open_socket(wire.NETFILTER)
-        for one in (self._packets, self._trace):
+        for sock in (self._packets, self._trace):
             with contextlib.suppress(OSError):  # without root the usual size must suffice
-                one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
-            one.setblocking(False)
+                sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+            sock.setblocking(False)
         self._trace.bind((0, 0))  # a socket without an address is taken for the sender, which gets no copy
         self._trace.setsockopt(wire.SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE)
         self._poll = select.poll()
@@ -64,17 +64,17 @@ class World:
         self._open: list[socket.socket] = []
 
     def forget(self) -> None:
-        """Ends all connections, so that the next packet is the first of its own."""
-        for one in self._open:
-            one.close()
+        """End all connections, so that the next packet is the first of its connection."""
+        for sock in self._open:
+            sock.close()
         self._open.clear()
         with contextlib.suppress(Failure):  # a kernel without connection tracking
             nfnetlink.delete_connections()
         self._drain([], [], [])
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
-        """Sends the packet into its interface, or from the node itself, and waits until nothing more happens."""
-        frames, asked, events = list[tuple[str, Frame]](), list[Asked](), list[Event]()
+        """Send the packet into its interface, or from the node itself, and wait until nothing more happens."""
+        frames, solicitations, events = list[tuple[str, Frame]](), list[Solicitation](), list[Event]()
         self._drain([], [], [])
         before, error = _counters(), ""
         if packet.interface:
@@ -86,21 +86,23 @@ class World:
                 error = problem.strerror or str(problem)
         started = last = time.monotonic()
         while True:
-            if self._drain(frames, asked, events):
+            if self._drain(frames, solicitations, events):
                 last = time.monotonic()
             now = time.monotonic()
             is_late = now - started > LIMIT
             moved = kernel_events.moved(before, _counters()) if is_late or now - last >= QUIET else {}
-            found = Observation(packet, tuple(frames), tuple(asked), tuple(events), moved, error)
-            if is_late or now - last >= (QUIET if _is_explained(found) else PATIENCE):
+            observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
+            if is_late or now - last >= (QUIET if _is_explained(observation) else PATIENCE):
                 break
             self._poll.poll(QUIET * 1000)
-        unanswered = [one for one in asked if not one.is_answered]
-        wire.exchange([link_messages.forget(one.request.target, self._indexes[one.link]) for one in unanswered])
-        return found
+        unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
+        wire.exchange(
+            [link_messages.forget(solicitation.request.target, self._indexes[solicitation.link]) for solicitation in unanswered]
+        )
+        return observation
 
-    def _drain(self, frames: list[tuple[str, Frame]], asked: list[Asked], events: list[Event]) -> bool:
-        """Reads all that has arrived, and answers requests. False if nothing had."""
+    def _drain(self, frames: list[tuple[str, Frame]], solicitations: list[Solicitation], events: list[Event]) -> bool:
+        """Read all that has arrived, and answer requests. Return False if nothing had arrived."""
         is_any = False
         while True:
             try:
@@ -111,20 +113,20 @@ class World:
             if direction == PACKET_OUTGOING or link is None:
                 continue
             is_any = True
-            found = frame.read(data)
-            if isinstance(found, Request):
-                mac = self._neighbour(link, found.target)
-                asked.append(Asked(link, found, mac is not None))
+            received = frame.read(data)
+            if isinstance(received, Request):
+                mac = self._neighbour(link, received.target)
+                solicitations.append(Solicitation(link, received, mac is not None))
                 if mac is not None:
-                    self._write(link, frame.answer(found, mac))
-            elif found:
-                frames.append((link, found))
+                    self._write(link, frame.answer(received, mac))
+            elif received:
+                frames.append((link, received))
         with contextlib.suppress(BlockingIOError):
             while True:
-                for one in messages(self._receive()):
-                    if one.kind == nfnetlink.TRACE:
+                for message in messages(self._receive()):
+                    if message.kind == nfnetlink.TRACE:
                         is_any = True
-                        events.append(kernel_events.event(one.body))
+                        events.append(kernel_events.event(message.body))
         return is_any
 
     def _receive(self) -> bytes:
@@ -140,36 +142,36 @@ class World:
             self._packets.sendto(data, (f"w{self._indexes[link]}", 0))
 
     def _send_from_node(self, packet: Packet) -> Packet:
-        """Sends from a socket of the node. Returns the packet with the source that the kernel chose. Raises OSError."""
+        """Send from a socket of the node. Return the packet with the source that the kernel chose. Raises OSError."""
         kinds = {TCP: socket.SOCK_STREAM, UDP: socket.SOCK_DGRAM}
         kind = kinds.get(packet.protocol, socket.SOCK_RAW)
         number = packet.protocol if kind == socket.SOCK_RAW else 0
-        own = socket.socket(packet.family, kind | socket.SOCK_NONBLOCK, number)
-        self._open.append(own)
+        sock = socket.socket(packet.family, kind | socket.SOCK_NONBLOCK, number)
+        self._open.append(sock)
         level, transparent = (
             (socket.IPPROTO_IPV6, IPV6_TRANSPARENT) if packet.family == IPV6 else (socket.IPPROTO_IP, IP_TRANSPARENT)
         )
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if packet.mark:
-            own.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
+            sock.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
         if packet.source:
-            own.setsockopt(level, transparent, 1)
+            sock.setsockopt(level, transparent, 1)
         port = 0 if kind == socket.SOCK_RAW else packet.source_port
-        own.bind((fields.show(packet.source) if packet.source else "", port))
+        sock.bind((fields.show(packet.source) if packet.source else "", port))
         place = (fields.show(packet.destination), packet.destination_port if kind != socket.SOCK_RAW else 0)
         scope = (0, self._scope(packet)) if packet.family == IPV6 else ()
         with contextlib.suppress(BlockingIOError):
-            own.connect((*place, *scope))
-        address, *_rest = own.getsockname()
+            sock.connect((*place, *scope))
+        address, *_rest = sock.getsockname()
         packet = packet._replace(source=fields.address(address.partition("%")[0])[1])
         if kind == socket.SOCK_DGRAM:
-            own.send(b"data")
+            sock.send(b"data")
         elif kind == socket.SOCK_RAW:
-            own.send(frame.payload(packet))
+            sock.send(frame.payload(packet))
         return packet
 
     def _scope(self, packet: Packet) -> int:
-        """A link-local destination needs a link: the first one but the loopback."""
+        """Return the index of the first link but the loopback for a link-local destination, and 0 for any other."""
         return min((index for index in self._names if index > 1), default=0) if fields.is_link_local(packet.destination) else 0
 
 
@@ -181,12 +183,12 @@ def _counters() -> dict[str, int]:
     return kernel_events.counters(*texts)
 
 
-def _is_explained(found: Observation) -> bool:
-    """True if an observation explains how the packet's way ends."""
+def _is_explained(observation: Observation) -> bool:
+    """Return True if an observation explains how the packet's way ends."""
     return bool(
-        found.error
-        or found.frames
-        or any(not one.is_answered for one in found.asked)
-        or any(one.verdict in DROPS for one in found.events)
-        or any(name.endswith(TELLING) for name in found.counters)
+        observation.error
+        or observation.frames
+        or any(not solicitation.is_answered for solicitation in observation.solicitations)
+        or any(event.verdict in DROPS for event in observation.events)
+        or any(name.endswith(TELLING) for name in observation.counters)
     )
