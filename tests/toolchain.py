@@ -329,7 +329,8 @@ def quick() -> Iterator[Check]:
     )
     if on_kernel:
         share = selection.share(on_kernel)
-        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", *on_kernel]
+        limits = [f"--share={share:.0f}", f"--budget={selection.INTEGRATION_SECONDS}"]
+        command = [str(tools / "python"), *at_once, *limits, *on_kernel]
         yield Check(f"integration tests of what changed, {share:.0f} s of each file", command, environment(tools))
 
 
