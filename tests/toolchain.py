@@ -441,7 +441,7 @@ class Program(NamedTuple):
     """packages: of Debian. tools: requirements of its virtual environment, besides ansible-core."""
 
     command: list[str]
-    packages: list[str] = installation.HOSTS + installation.TESTS + installation.BENCH
+    packages: list[str] = installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH
     tools: list[str] = installation.TOOLS
 
 
@@ -492,7 +492,7 @@ def main(arguments: list[str]) -> int:
         run_program(rest, installation.main_venv() if name == "run" else oldest_venv())
     if name in PROGRAMS and not rest:
         program = PROGRAMS[name]
-        prepare(installation.PYTHON + program.packages)
+        prepare(program.packages)
         run_program(program.command, installation.main_venv(program.tools))
     if name == "check" and rest:
         checks = {check.name: check for check in lint()}
