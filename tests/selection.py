@@ -17,8 +17,8 @@ import house
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 OF_DEPLOY = (ROOT / "deploy/image", ROOT / "deploy/cli")  # folders of packages
-INTEGRATION_SECONDS = 420  # of two workers together; lint, sanity and unit tests take the rest of ten minutes
-LEAST_SECONDS = 5
+SECONDS = 540  # of all checks; the tests that run at the end of this time have the rest of ten minutes
+LEAST_SECONDS = 5  # for each file
 COLLECTION = "ansible_collections.kubenode.datapath."
 MODULE_UTILS = Path("plugins/module_utils")
 
@@ -86,9 +86,13 @@ def _subjects(paths: set[Path]) -> set[str]:
     return subjects | {f"role_{role}" for role in roles}
 
 
-def share(tests: list[str]) -> float:
-    """The seconds after which no further test of a file begins."""
-    return max(LEAST_SECONDS, INTEGRATION_SECONDS / max(1, len(tests)))
+def limits(tests: list[str], spent: float) -> tuple[float, float]:
+    """Return the seconds after which no further test of a file begins, and those after which none begins at all.
+
+    spent: the seconds that the checks before have taken. Two files run at a time.
+    """
+    left = max(LEAST_SECONDS, SECONDS - spent)
+    return max(LEAST_SECONDS, left * 2 / max(2, len(tests))), left
 
 
 def _names(paths: Iterator[Path]) -> list[str]:

@@ -313,7 +313,7 @@ def image() -> Iterator[Check]:
 def quick() -> Iterator[Check]:
     """What a change touches, in at most ten minutes. SINCE, in the environment, is the commit that it began with."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    tools = installation.main_venv()
+    tools, began = installation.main_venv(), time.monotonic()
     try:
         changed = selection.changed(os.environ.get("SINCE", ""))
     except selection.NoBase as reason:
@@ -328,9 +328,8 @@ def quick() -> Iterator[Check]:
         "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
     )
     if on_kernel:
-        share = selection.share(on_kernel)
-        limits = [f"--share={share:.0f}", f"--budget={selection.INTEGRATION_SECONDS}"]
-        command = [str(tools / "python"), *at_once, *limits, *on_kernel]
+        share, left = selection.limits(on_kernel, time.monotonic() - began)
+        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *on_kernel]
         yield Check(f"integration tests of what changed, {share:.0f} s of each file", command, environment(tools))
 
 

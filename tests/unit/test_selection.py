@@ -47,3 +47,10 @@ def test_a_unit_test_is_run_for_a_file_that_it_imports_at_any_remove() -> None:
     tests = selection.unit_tests({service.relative_to(selection.ROOT)})
     assert {"tests/unit/_routing/test_rule_order.py", "tests/unit/test_house.py"} <= set(tests)
     assert "tests/unit/_routing/test_rule_order.py" not in selection.unit_tests({Path("docs/trace.md")})
+
+
+def test_tests_on_a_kernel_have_the_time_that_is_left() -> None:
+    assert selection.limits(["a"], spent=140) == selection.limits(["a", "b"], spent=140) == (400, 400)
+    assert selection.limits(["a"] * 8, spent=140) == (100, 400)
+    assert selection.limits(["a"] * 400, spent=500) == (5, 40)
+    assert selection.limits(["a"], spent=1000) == (5, 5)
