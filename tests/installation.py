@@ -26,7 +26,8 @@ from pathlib import Path
 from leftovers import CACHE, ROOT
 
 # Debian packages, by their purpose.
-PYTHON = ["git", "python3-venv"]
+VENV = ["python3-venv"]
+PYTHON = ["git", *VENV]  # ansible-test and the linters ask git for the files
 KERNEL = ["nftables", "iptables", "ipset", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
 NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
 SSH = ["openssh-client", "openssh-server"]  # nodes reached over their own network
@@ -35,7 +36,7 @@ HOSTS = KERNEL + NODES + SSH + VMS  # any node of the lab
 IMAGES = ["packer", "qemu-utils"]  # images that are built, and booted as VMs
 TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
 BENCH = ["curl", "jq"]  # a usual boot script
-DEMO = KERNEL + NODES  # a node that runs systemd, and a twin of it
+DEMO = VENV + KERNEL + NODES  # a node that runs systemd, and a twin of it
 PICTURES = KERNEL + ["chromium-headless-shell", "fonts-dejavu-core"]  # a node, and the browser that shows its trace
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.

@@ -17,8 +17,8 @@ import house
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 OF_DEPLOY = (ROOT / "deploy/image", ROOT / "deploy/cli")  # folders of packages
-INTEGRATION_SECONDS = 420  # of two workers together; lint, sanity and unit tests take the rest of ten minutes
-LEAST_SECONDS = 5
+SECONDS = 540  # of all checks; the tests that run at the end of this time have the rest of ten minutes
+LEAST_SECONDS = 5  # for each file
 COLLECTION = "ansible_collections.kubenode.datapath."
 MODULE_UTILS = Path("plugins/module_utils")
 
@@ -61,22 +61,38 @@ def unit_tests(paths: set[Path]) -> list[str]:
 def integration_tests(paths: set[Path]) -> list[str]:
     """The files of tests on a real kernel in the rooms of the changed files: all of them, if a service has changed."""
     rooms = {path.parts[2] for path in paths if path.is_relative_to(MODULE_UTILS) and len(path.parts) > 3}
-    subjects = {path.stem for path in paths if path.parts[0] in ("plugins", "molecule") or "_parts" in path.parts}
-    roles = {path.parts[1] for path in paths if path.parts[0] == "roles"}
+    rooms |= {"lab" for path in paths if path.parts[:2] == ("tests", "lab")}
     is_of_all = bool(rooms & {*house.SERVICES})
+    subjects = _subjects(paths)
 
     def is_touched(test: Path) -> bool:
-        names = subjects | {f"role_{role}" for role in roles}
         room = test.parent.name
         is_near = room in rooms or (is_of_all and room in house.ROOMS)
-        return is_near or test.relative_to(ROOT) in paths or test.stem[len("test_") :] in names
+        return is_near or test.relative_to(ROOT) in paths or test.stem[len("test_") :] in subjects
 
     return _names(test for test in (TESTS / "integration").rglob("test_*.py") if is_touched(test))
 
 
-def share(tests: list[str]) -> float:
-    """The seconds after which no further test of a file begins."""
-    return max(LEAST_SECONDS, INTEGRATION_SECONDS / max(1, len(tests)))
+def _subjects(paths: set[Path]) -> set[str]:
+    """The names of the tests of changed modules, roles, playbooks and plugins of the controller."""
+    subjects = {path.stem for path in paths if path.parts[0] == "plugins"}
+    roles = {path.parts[1] for path in paths if path.parts[0] in ("roles", "molecule")}
+    roles |= {path.stem for path in paths if path.parent.name == "_profiles"} & {role.name for role in (ROOT / "roles").iterdir()}
+    changed_utils = {ROOT / path for path in paths if path.parts[:2] == ("plugins", "plugin_utils")}
+    users = [path for kind in ("action", "callback", "filter") for path in (ROOT / "plugins" / kind).glob("*.py")]
+    subjects |= {path.stem for path in users if changed_utils & needs(path)}
+    if "report" in subjects or any(path.parts[0] == "playbooks" for path in paths):
+        subjects.add("fleet")
+    return subjects | {f"role_{role}" for role in roles}
+
+
+def limits(tests: list[str], spent: float) -> tuple[float, float]:
+    """Return the seconds after which no further test of a file begins, and those after which none begins at all.
+
+    spent: the seconds that the checks before have taken. Two files run at a time.
+    """
+    left = max(LEAST_SECONDS, SECONDS - spent)
+    return max(LEAST_SECONDS, left * 2 / max(2, len(tests))), left
 
 
 def _names(paths: Iterator[Path]) -> list[str]:

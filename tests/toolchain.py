@@ -313,7 +313,7 @@ def image() -> Iterator[Check]:
 def quick() -> Iterator[Check]:
     """What a change touches, in at most ten minutes. SINCE, in the environment, is the commit that it began with."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    tools = installation.main_venv()
+    tools, began = installation.main_venv(), time.monotonic()
     try:
         changed = selection.changed(os.environ.get("SINCE", ""))
     except selection.NoBase as reason:
@@ -328,8 +328,8 @@ def quick() -> Iterator[Check]:
         "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
     )
     if on_kernel:
-        share = selection.share(on_kernel)
-        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", *on_kernel]
+        share, left = selection.limits(on_kernel, time.monotonic() - began)
+        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *on_kernel]
         yield Check(f"integration tests of what changed, {share:.0f} s of each file", command, environment(tools))
 
 
@@ -440,7 +440,7 @@ class Program(NamedTuple):
     """packages: of Debian. tools: requirements of its virtual environment, besides ansible-core."""
 
     command: list[str]
-    packages: list[str] = installation.HOSTS + installation.TESTS + installation.BENCH
+    packages: list[str] = installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH
     tools: list[str] = installation.TOOLS
 
 
@@ -491,7 +491,7 @@ def main(arguments: list[str]) -> int:
         run_program(rest, installation.main_venv() if name == "run" else oldest_venv())
     if name in PROGRAMS and not rest:
         program = PROGRAMS[name]
-        prepare(installation.PYTHON + program.packages)
+        prepare(program.packages)
         run_program(program.command, installation.main_venv(program.tools))
     if name == "check" and rest:
         checks = {check.name: check for check in lint()}

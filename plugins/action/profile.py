@@ -15,13 +15,14 @@ from functools import partial
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _changes, _checkpoint, _library, _profiles
 
 Result = dict[str, t.Any]
-NAMED = ("name", "options", "rehearse_packets")
+NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
 
 
 class Call(t.NamedTuple):
@@ -66,7 +67,7 @@ class ActionModule(ActionBase):
         if errors:
             return None, errors
         verdict = self._verdict(values["mode"], variables)
-        further = arguments.get("rehearse_packets") or []
+        further = self._packets(variables)
         packets = [*values["rehearse_packets"], *further] if values["rehearse"] else None
         options = {option: value for option, value in values.items() if option not in _profiles.REHEARSAL and value is not None}
         options["mode"] = verdict.mode if verdict else "auto"
@@ -83,9 +84,17 @@ class ActionModule(ActionBase):
         verdict = self._verdict(str(arguments.get("mode", "auto")), variables)
         if verdict:
             arguments["mode"] = verdict.mode
-        packets = arguments.pop("rehearse_packets", None) or []
+        packets = self._packets(variables)
+        for option in ("rehearse_packets", "rehearse_checks"):
+            arguments.pop(option, None)
         is_rehearsed = _changes.is_true(arguments.pop("rehearse", False))
         return Call("kubenode.datapath.profile", arguments, arguments, packets if is_rehearsed else None, verdict)
+
+    def _packets(self, variables: t.Mapping[str, t.Any]) -> list[t.Any]:
+        try:
+            return _changes.packets(self._task.args, str(variables.get("inventory_hostname")))
+        except Invalid as error:
+            raise AnsibleActionFail(str(error)) from None
 
     def _verdict(self, mode: str, variables: t.Mapping[str, t.Any]) -> ModeVerdict | None:
         return node_mode.by_controller(mode, self._connection.transport, variables)

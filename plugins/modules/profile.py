@@ -39,8 +39,8 @@ attributes:
 options:
   name:
     description:
-      - The role whose profile is applied. All other options but O(options) and O(rehearse_packets) must then be omitted, because
-        the profile has options of its own.
+      - The role whose profile is applied. All other options but O(options), O(rehearse_packets) and O(rehearse_checks) must then
+        be omitted, because the profile has options of its own.
       - One of O(name) and O(modules) is required.
     type: str
     choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
@@ -88,7 +88,8 @@ options:
   rehearse:
     description:
       - Whether to apply the profile in the node's twin first, as M(kubenode.datapath.datapath_rehearsal) does, in check mode as
-        well. A change that would cut off the controller, or lose one of O(rehearse_packets), is then refused.
+        well. A change that would cut off the controller, or lose one of O(rehearse_packets) or a packet of O(rehearse_checks), is
+        then refused.
     type: bool
     default: false
   rehearse_packets:
@@ -97,6 +98,16 @@ options:
         those of the role's variable.
     type: list
     elements: raw
+    default: []
+  rehearse_checks:
+    description:
+      - TCP connections that must still be made, each with C(address), C(port) and C(from), the host that connects, as the
+        playbooks check them after a change.
+      - Sends the first packet of each connection that the node itself makes (C(from) is the node's name in the inventory, or
+        missing), and whose address is an IP address. Other connections are left out, because the node does not tell by which
+        link the packets of another host come in.
+    type: list
+    elements: dict
     default: []
 seealso:
   - module: kubenode.datapath.datapath_rehearsal

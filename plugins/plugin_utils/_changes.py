@@ -7,16 +7,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library
 
 REHEARSAL = "kubenode.datapath.datapath_rehearsal"
 PROFILES = ("profile", "kubenode.datapath.profile")
+CHECKS = option.permitted("list", elements="dict")
 
 
 def is_true(value: object) -> bool:
@@ -29,6 +35,39 @@ def rehearsed(
     """The result of datapath_rehearsal for a profile. profile: its options."""
     arguments = {"changes": [{"profile": profile}], "packets": packets}
     return _library.lend(action, arguments, task_vars, REHEARSAL)
+
+
+def packets(arguments: t.Mapping[str, t.Any], node: str) -> list[t.Any]:
+    """Return the packets of a rehearsal that a task of the module profile asks for. Raises Invalid.
+
+    node: its name in the inventory.
+    """
+    value = arguments.get("rehearse_packets") or []
+    listed = value
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            listed = json.loads(value)
+    if not isinstance(listed, (list, tuple)):
+        raise Invalid("rehearse_packets", value, "a list of packets, or JSON text of such a list")
+    return [*listed, *packets_of_checks(arguments.get("rehearse_checks"), node)]
+
+
+def packets_of_checks(checks: t.Any, node: str) -> list[dict[str, t.Any]]:
+    """Return the first packet of each check that the node itself makes at an IP address. Raises Invalid.
+
+    checks: of a rollout, as a list or JSON text of one; None for none. node: its name in the inventory.
+    """
+    listed = option.typed("rehearse_checks", CHECKS, checks or [])
+    own = [check for check in listed if check.get("from", node) == node and _is_address(check.get("address"))]
+    return [{"destination": check["address"], "destination_port": check.get("port")} for check in own]
+
+
+def _is_address(value: t.Any) -> bool:
+    try:
+        fields.node(value)
+    except fields.Unfit:
+        return False
+    return True
 
 
 class ChangesAction(ActionBase):

@@ -34,9 +34,9 @@ LEFT_OUT = {
         "enis",
     },  # enis: needs a metadata service; its results are rules and routes as in the lists
     "rp_filter": {"path"},
-    # name, options: what follows from them are options of modules. rehearse, rehearse_packets: the controller's, and a rehearsal
+    # name, options: what follows from them are options of modules. rehearse and what it sends: the controller's, and a rehearsal
     # changes nothing.
-    "profile": {"later_interfaces", "mode", "name", "options", "rehearse", "rehearse_packets"},
+    "profile": {"later_interfaces", "mode", "name", "options", "rehearse", "rehearse_checks", "rehearse_packets"},
     # There is one bridge and one interface, which the module finds without the options.
     "azure_vnet_bridge": {"bridge", "interface"},
 }

@@ -18,18 +18,22 @@ from lab import Lab, Node, snapshot
 from lab.podman import Podman
 
 _begun: dict[Path, float] = {}  # when the first test of a file began
+_START = time.monotonic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", type=float, metavar="SECONDS", help="begin no test of a file later than this after its first one")
+    parser.addoption("--budget", type=float, metavar="SECONDS", help="begin no test later than this after the start")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the fixtures, which may build a lab."""
-    share, now = item.config.getoption("share"), time.monotonic()
+    share, budget, now = item.config.getoption("share"), item.config.getoption("budget"), time.monotonic()
     if share is not None and now - _begun.setdefault(item.path, now) > share:
         pytest.skip("make test runs it: the file has had its share of the time")
+    if budget is not None and now - _START > budget:
+        pytest.skip("make test runs it: the time is over")
 
 
 def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:

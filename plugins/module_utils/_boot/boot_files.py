@@ -19,7 +19,7 @@ from .._core.errors import Invalid
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
 from .._files.managed_files import HEADING, ManagedFile, ManagedFiles
-from .._systemd import boot_unit, units
+from .._systemd import boot_unit, unit_files
 
 NOTE = "# A run changes the files at these paths. If it was killed, the next run for this unit completes the change.\n"
 
@@ -31,7 +31,7 @@ def program(path: str) -> str:
 
 def record(unit: str) -> str:
     """Return the path of the record. systemd ignores the file, because its name is not that of a unit."""
-    return f"{units.path_of(unit)}.files"
+    return f"{unit_files.path_of(unit)}.files"
 
 
 def loaded_path(backend: files.Files, unit: str) -> str:
@@ -39,7 +39,7 @@ def loaded_path(backend: files.Files, unit: str) -> str:
 
     The file there is the collection's, whatever it contains.
     """
-    current = backend.read(units.path_of(unit))
+    current = backend.read(unit_files.path_of(unit))
     if isinstance(current, files.Content) and current.text.startswith(HEADING):
         return boot_unit.loaded_path(current.text)
     return ""

@@ -11,7 +11,7 @@ import typing as t
 
 from .._files import files
 from .._files.managed_files import HEADING
-from .._systemd import boot_unit, units
+from .._systemd import boot_unit, unit_files, units
 from .._systemd.boot_unit import BootUnit
 from .._systemd.unit_state import UnitVerdict
 from . import interpreters
@@ -25,7 +25,7 @@ def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[st
 
     unit: gives the unit for an interpreter. Raises Refusal if the node has no suitable interpreter.
     """
-    current = backend.read(units.path_of(unit("").name))
+    current = backend.read(unit_files.path_of(unit("").name))
     named = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
     if named and current == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
         name = unit(named).name

@@ -16,8 +16,8 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._core.names import DOTTED
 from .._netfilter import ipset_text
-from .._platform.sysctl_files import DOTTED
 from .._twin import bounds
 from .._twin.blueprint import is_of_network
 from . import iproute_command, nft_command, table_command

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Names given in options, checked before they reach a file, a script or the kernel."""
+"""Names of links, tables, paths and settings: those given in options are checked before they reach a file or the kernel."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .errors import Invalid
 
 # include/uapi/linux/if.h: IFNAMSIZ is 16 with the final NUL.
 INTERFACE_LENGTH = 15
+DOTTED = str.maketrans("/.", "./")  # a path below /proc/sys as sysctl(8) prints it
 # include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
 TABLE_LENGTH = 128
 # Words that nft 0.9.8, 1.0.6 or 1.1.3 reserves, so that no table can have such a name. Measured, because each version reserves

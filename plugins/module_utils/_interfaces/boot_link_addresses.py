@@ -12,7 +12,7 @@ import typing as t
 
 from .._files import files
 from .._files.managed_files import HEADING
-from .._systemd import units
+from .._systemd import unit_files, units
 from .._systemd.enabled_unit import EnabledUnit
 from . import address_unit, link_address
 from .link_address import LinkAddress
@@ -40,11 +40,11 @@ class BootLinkAddresses:
     def _units(self) -> list[str]:
         """Return the names of the units on the node, and of those that a killed run left as temporary files."""
         pattern = f"{address_unit.PREFIX}*.service"
-        arriving = self._backend.left_over_in(units.FOLDER)
+        arriving = self._backend.left_over_in(unit_files.FOLDER)
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
     def _addresses_of(self, unit: str) -> list[LinkAddress]:
-        file = self._backend.read(units.path_of(unit))
+        file = self._backend.read(unit_files.path_of(unit))
         if not isinstance(file, files.Content) or not file.text.startswith(HEADING):
             return []
         return [address for address in map(link_address.from_words, address_unit.addresses(file.text)) if address]

@@ -24,7 +24,7 @@ from .._files.managed_files import HEADING, ManagedFile, text
 from .._routing import policy
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
-from .._systemd import units
+from .._systemd import unit_files, units
 from .._systemd.boot_unit import BootUnit
 from .._systemd.enabled_unit import EnabledUnit
 from . import policy_unit
@@ -61,7 +61,7 @@ class BootPolicy:
     @property
     def has_listener(self) -> bool:
         """Return whether the listener's unit file is on the node."""
-        return self._backend.read(units.path_of(self.unit)) is not None
+        return self._backend.read(unit_files.path_of(self.unit)) is not None
 
     @property
     def loaded_path(self) -> str:

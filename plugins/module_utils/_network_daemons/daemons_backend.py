@@ -11,7 +11,8 @@ import contextlib
 from pathlib import Path
 
 from .._files import files
-from .._systemd.units import FOLDERS, Units
+from .._systemd.unit_files import FOLDERS
+from .._systemd.units import Units
 
 _NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
 _UDEV_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/

@@ -27,7 +27,7 @@ from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
 from .._platform.root_guards import require_own_root
 from .._routing.routing_backend import Netlink
-from .._systemd.units import Units
+from .._systemd import unit_files
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},
@@ -95,12 +95,11 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Pa
     links = RestoredLinks(backends.files, kept.links)
     resources: list[Resource] = [leftovers, rules, links]
     if kept.frames.observe().runs:  # the runs in the backup needed the library
-        units = Units(request.run)
         resources.append(
             CarriedLibrary(
                 PYROUTE2,
                 desired=False,
-                is_needed=lambda: bool(units.named("kubenode-policy-routes-*.service")),
+                is_needed=lambda: bool(unit_files.named("kubenode-policy-routes-*.service")),
                 plane=Plane.IMMEDIATE,
             )
         )

@@ -27,7 +27,8 @@ from .._network_daemons.daemon_guards import links_of_networkd
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel
 from .._rp_filter.boot_record import BootRecord
-from .._systemd.units import Units, path_of
+from .._systemd.unit_files import path_of
+from .._systemd.units import Units
 
 OPTIONS = {
     **TWO_PLANES,

@@ -26,7 +26,8 @@ from .._nftables.nft_table import replacement
 from .._nftables.return_path_guards import mark_rule, missing_links, strict_filter
 from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
-from .._platform.sysctl import Sysctl, configuration
+from .._platform.sysctl import Sysctl
+from .._platform.sysctl_configuration import configuration
 from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import (
     RECORDS,
@@ -37,7 +38,8 @@ from .._rp_filter.reverse_path_guards import (
     boot_order,
     unreadable_record,
 )
-from .._systemd.units import Units, path_of
+from .._systemd.unit_files import path_of
+from .._systemd.units import Units
 
 FAMILY = "inet"
 OPTIONS = {

@@ -27,7 +27,8 @@ from .._nftables.nft_table import replacement
 from .._probe_snat import agentbaker_resource, probe_guards
 from .._probe_snat.agentbaker_resource import ReplacedUnit
 from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
-from .._systemd.units import Units, path_of
+from .._systemd.unit_files import path_of
+from .._systemd.units import Units
 
 FAMILY = "ip6"
 OPTIONS = {

@@ -27,7 +27,8 @@ from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy
 from .._routing.routing_backend import Netlink
-from .._systemd.units import Units, path_of
+from .._systemd.unit_files import path_of
+from .._systemd.units import Units
 
 OPTIONS = {
     **TWO_PLANES,

@@ -38,6 +38,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "later_interfaces": {"type": "bool", "default": False},
     "rehearse": {"type": "bool", "default": False},  # by the controller, with datapath_rehearsal
     "rehearse_packets": {"type": "list", "elements": "raw", "default": []},
+    "rehearse_checks": {"type": "list", "elements": "dict", "default": []},
     **CHECKPOINT,
 }
 

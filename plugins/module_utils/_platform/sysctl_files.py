@@ -20,7 +20,6 @@ from .._core import glob
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 # Read by ``sysctl --system`` after all others; by systemd-sysctl only if a distribution links to it.
 LAST_OF_PROCPS = "/etc/sysctl.conf"
-DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
 
 
 class Assignment(t.NamedTuple):

@@ -12,7 +12,7 @@ import typing as t
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
 from .._nftables.nft_table import Table
-from .._systemd import units
+from .._systemd import unit_files, units
 from .._systemd.daemon_reload import with_reload
 from .probe_table import ProbeSnat
 
@@ -20,7 +20,7 @@ from .probe_table import ProbeSnat
 # Each image has the files. vhdbuilder/packer/install-dependencies.sh enables the unit on Ubuntu and Azure Linux, and not on
 # Azure Container Linux.
 UNIT = "ipv6_nftables.service"
-FILES = (units.path_of(UNIT), "/etc/systemd/system/ipv6_nftables", "/opt/scripts/ipv6_nftables.sh")
+FILES = (unit_files.path_of(UNIT), "/etc/systemd/system/ipv6_nftables", "/opt/scripts/ipv6_nftables.sh")
 TABLE = ProbeSnat()
 
 
@@ -62,12 +62,12 @@ class ReplacedUnit:
     plane = Plane.PERMANENT
 
     def __init__(self, backend: files.Files, systemd: units.Units, by: str, desired: bool, starts: bool) -> None:
-        self.name = f"{units.path_of(UNIT)}.d/{by.rpartition('.')[0]}.conf"
+        self.name = f"{unit_files.path_of(UNIT)}.d/{by.rpartition('.')[0]}.conf"
         self._backend = backend
         self._systemd = systemd
         self._desired = desired
         self._starts = starts
-        text = f"[Unit]\nConditionPathExists=!{units.link_of(by)}\n" if desired else None
+        text = f"[Unit]\nConditionPathExists=!{unit_files.link_of(by)}\n" if desired else None
         entry = managed_files.text(self.name, text)
         self._drop_in = managed_files.ManagedFiles(backend, [entry], "agentbaker", "set agentbaker to report")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.names import DOTTED
 from .._network_daemons import networkd
 from .._platform import sysctl_files
-from .._platform.sysctl_files import DOTTED
 from .settings import decides
 
 Files = t.Mapping[str, str]  # texts by path

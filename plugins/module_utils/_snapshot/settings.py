@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._platform.sysctl_files import DOTTED
+from .._core.names import DOTTED
 
 ALL, DEFAULT = "all", "default"
 FAMILIES = ("ipv4", "ipv6")

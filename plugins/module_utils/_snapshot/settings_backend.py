@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 import typing as t
 
+from .._core.names import DOTTED
 from .._platform import kernel, process
-from .._platform.sysctl_files import DOTTED
 from . import settings as model
 from .snapshot import Notes
 

@@ -17,7 +17,7 @@ from .._core import version
 from .._core.errors import Failure
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
-from .._platform import kernel, process, sysctl
+from .._platform import kernel, process, sysctl_configuration
 from .._systemd.units import Units
 from . import boot as boot_model
 from .snapshot import Notes
@@ -42,7 +42,7 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
 
 def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
     """Return what the files of sysctl.d and of systemd-networkd set at the next boot."""
-    files = sysctl.configuration(lambda sentence: note("settings", sentence))
+    files = sysctl_configuration.configuration(lambda sentence: note("settings", sentence))
     return boot_model.boot(files, {path: file.text for path, file in Networkd(run).configuration().items()})
 
 

@@ -11,7 +11,7 @@ import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files, managed_files
-from . import units
+from . import unit_files, units
 from .boot_unit import BootUnit
 from .daemon_reload import with_reload
 from .unit_state import UnitVerdict
@@ -50,18 +50,18 @@ class EnabledUnit:
         starts: bool,
         is_resident: bool = False,
     ) -> None:
-        self.name = units.path_of(unit.name)
+        self.name = unit_files.path_of(unit.name)
         self._backend = backend
         self._systemd = systemd
         self._unit = unit.name
         self._desired = desired
         self._starts = starts
         self._is_resident = is_resident
-        drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
+        drop_in = f"{unit_files.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         # A boot must never find a symbolic link to a missing unit.
         order = [managed_files.text(self.name, unit.text if desired else None)]
         order += [managed_files.text(drop_in, unit.drop_in if desired else None)] if unit.drop_in else []
-        order += [managed_files.link(units.link_of(unit.name, unit.wanted_by), self.name, desired)]
+        order += [managed_files.link(unit_files.link_of(unit.name, unit.wanted_by), self.name, desired)]
         instead = "set permanent to false"
         groups = [managed_files.ManagedFiles(backend, [entry], "permanent", instead) for entry in order]
         self._groups = groups if desired else groups[::-1]

@@ -13,7 +13,7 @@ from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
-from . import units
+from . import unit_files, units
 from .daemon_reload import with_reload
 
 MASK = files.Target("/dev/null")
@@ -30,7 +30,7 @@ class State(t.NamedTuple):
 
 def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
     """Return the unit's state, read from files, without a call to systemd."""
-    masks = (f"{folder}/{unit}" for folder in (units.FOLDER, "/run/systemd/system"))
+    masks = (f"{folder}/{unit}" for folder in (unit_files.FOLDER, "/run/systemd/system"))
     return State(
         has_links=systemd.is_enabled(unit),
         active=systemd.is_active(unit),
@@ -51,7 +51,7 @@ def harmless(backend: files.Files, systemd: units.Units, unit: str) -> t.Iterabl
 
 
 class ObservedMask(t.NamedTuple):
-    """current: the object at the unit's path in units.FOLDER. note: the note that this collection masked the unit, if it did."""
+    """current: the object at the unit's path in its folder. note: the note that this collection masked the unit, if it did."""
 
     current: files.State | None
     note: ObservedFiles
@@ -68,7 +68,7 @@ class MaskedUnit:
     plane = Plane.PERMANENT
 
     def __init__(self, backend: files.Files, systemd: units.Units, unit: str, desired: bool) -> None:
-        self.name = units.path_of(unit)
+        self.name = unit_files.path_of(unit)
         self._backend = backend
         self._systemd = systemd
         self._desired = desired

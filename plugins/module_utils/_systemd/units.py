@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd's unit folders and its manager. Units are enabled by symbolic links, as ``systemctl enable`` makes them.
-
-So a unit can be enabled offline, too.
-"""
+"""systemd's manager, and whether a unit is enabled: by a symbolic link, which can be made offline, too."""
 
 from __future__ import annotations
 
@@ -18,18 +15,9 @@ from pathlib import Path
 from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
+from . import unit_files
 from .boot_unit import LACKS_LIBRARY
 from .unit_state import UnitState, UnitVerdict
-
-FOLDER = "/etc/systemd/system"
-# The folders of units and of the links that enable them, in the order of precedence of systemd.unit(5).
-FOLDERS = (
-    FOLDER,
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-)
 
 
 class Reload(t.NamedTuple):
@@ -73,16 +61,6 @@ LINES = 10  # of the journal that an error message repeats
 BOOTING = ("initializing", "starting")  # systemctl(1), is-system-running
 
 
-def path_of(unit: str) -> str:
-    """Return the path of a unit file in the administrator's folder."""
-    return f"{FOLDER}/{unit}"
-
-
-def link_of(unit: str, wanted_by: str = "multi-user.target") -> str:
-    """Return the path of the symbolic link that enables a unit."""
-    return f"{path_of(wanted_by)}.wants/{unit}"
-
-
 def _discard(_sentence: str) -> None:
     """Discard a warning."""
 
@@ -103,16 +81,15 @@ class Units(UndoBackend):
 
     def is_enabled(self, unit: str) -> bool:
         """Return whether the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
-        paths = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
+        paths = [path for path in (Path(folder, unit) for folder in unit_files.FOLDERS) if os.path.lexists(path)]
         if not paths or not paths[0].is_file():  # missing, masked by a link to /dev/null, or a dangling link
             return False
-        links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
+        links = (link for folder in unit_files.FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
     def named(self, pattern: str) -> set[str]:
-        """Return the names of the units in the administrator's folder, where this collection puts its own, that match a shell
-        pattern."""
-        return {path.name for path in Path(FOLDER).glob(pattern)}
+        """See unit_files.named()."""
+        return unit_files.named(pattern)
 
     def is_running(self) -> bool:
         return kernel.is_managed_by_systemd()

@@ -14,7 +14,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .._platform.sysctl_files import DOTTED
+from .._core.names import DOTTED
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact

@@ -18,9 +18,9 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import IPV6, Unfit
+from .._core.names import DOTTED
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
-from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern, gap

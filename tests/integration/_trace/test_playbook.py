@@ -9,6 +9,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lab import Lab, playbook
 from lab.playbook import Played
 
@@ -54,6 +56,7 @@ def test_a_node_of_a_bundle_of_many(tmp_path: Path) -> None:
     assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in play(inventory, **given, trace_node="node1").well().output
 
 
+@pytest.mark.each_core
 def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: Lab, tmp_path: Path) -> None:
     for number in (1, 2):
         lab.node(f"node{number}")

@@ -122,6 +122,7 @@ def watched(report: Path) -> Iterator[list[dict[str, Any]]]:
         seen.append(json.loads(report.read_text()))
 
 
+@pytest.mark.each_core
 def test_each_node_has_its_line_and_its_place_in_the_report(fleet: Fleet) -> None:
     done = fleet.play()
     assert done.status == 0, done.output
@@ -204,6 +205,7 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
     assert set(cured.states().values()) == {"changed"} and cured.status == 0, cured.output
 
 
+@pytest.mark.each_core
 def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
     fleet.node(1).run(["ip", "-6", "route", "add", "unreachable", "2001:db8:99::/64"])
     checks = [{"address": fleet.node(2).address, "port": 9, "from": "node2"}, {"address": "2001:db8:99::1", "port": 443}]
