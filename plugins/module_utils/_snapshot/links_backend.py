@@ -18,20 +18,20 @@ from .snapshot import Notes
 
 
 def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """All links of the node's network namespace, by index. Raises Failure."""
+    """Return all links of the node's network namespace, by index. Raises Failure."""
     backend = LinkMessages()
-    found, addresses = backend.links(), backend.addresses()
-    names = {link.number: link.name for link in found}
+    links, addresses = backend.links(), backend.addresses()
+    names = {link.number: link.name for link in links}
     interfaces = interfaces_backend.read()
     for namespace in interfaces.unread:
         note(namespace, "The links of this network namespace could not be read.")
-    peers = {(one.namespace, one.number): one for one in interfaces.interfaces}
+    peers = {(interface.namespace, interface.number): interface for interface in interfaces.interfaces}
     namespaces = interfaces_backend.numbers()  # the kernel gives a namespace its number when it lists a link
     of_link: dict[int, list[Address]] = {}
     for address in addresses:
         of_link.setdefault(address.link, []).append(address)
     shown = []
-    for link in sorted(found):
+    for link in sorted(links):
         peer = model.peer(link, peers, namespaces) if link.kind == model.VETH else None
         if link.kind == model.VETH and peer is None:
             note(link.name, "Its other end was not found.")
