@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+LONGEST = 1000  # characters of a value that an error shows
+
 
 class DatapathError(Exception):
     """Base of every error that the collection raises on purpose. ``str()`` is the sentence that the operator reads."""
@@ -21,7 +23,10 @@ class Invalid(DatapathError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{option} must be {allowed}; {value!r} was given")
+        shown = repr(value)
+        if len(shown) > LONGEST:
+            shown = f"{shown[:LONGEST]}..."
+        super().__init__(f"{option} must be {allowed}; {shown} was given")
         self.option = option
         self._value = value
         self._allowed = allowed

@@ -251,7 +251,7 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
         text = line.strip()
-        match, key = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
+        match, key = _SETTING.fullmatch(re.split(r"(?<!\s)\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
             if decides(match[1]):
                 put(found, match[1], int(match[2]))

@@ -140,8 +140,8 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (with_sparse_map(), "top/other", "without sparse files"),
         (compressed(zipfile.ZIP_BZIP2), NAME, "compressed by another method than deflate"),
         (compressed(zipfile.ZIP_LZMA), NAME, "compressed by another method than deflate"),
-        (tar({"a/" * 65 + "x": b""}), r"a\.\.\.", "at most 4096 characters and 64 folders"),
-        (zipped({"a" * 4097: b""}), r"aa\.\.\.", "at most 4096 characters and 64 folders"),
+        (tar({"a/" * 65 + "x": b""}), "bundle/a", "at most 4096 characters and 64 folders"),
+        (zipped({"a" * 4097: b""}), "bundle/aa", "at most 4096 characters and 64 folders"),
         (tar({NAME: RULE.encode() * 9999})[:200], "bundle", "whole archive"),
         (tar({NAME: RULE.encode() * 9999}, "w:xz")[:200], "bundle", "whole archive"),
         (zipped({NAME: RULE.encode() * 99})[:-30], "bundle", "whole archive"),
@@ -203,23 +203,6 @@ def test_an_archive_has_bounds_that_an_error_names(tmp_path: Path, content: Make
     with pytest.raises(Invalid, match=bound) as error:
         read(tmp_path, content())
     assert error.match(member)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        lambda: gzip.compress(b"", mtime=0) * 40000,
-        lambda: lzma.compress(b"") * 100000,
-        lambda: b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * (1 << 21),
-        lambda: tar({f"{number}/" + "a/" * 60 + "x": b"" for number in range(5000)}),
-        lambda: zipped({f"{number}/" + "a/" * 60 + "x": b"" for number in range(5000)}),
-    ],
-    ids=["streams of gzip", "streams of xz", "a name in gzip", "members of a tar", "members of a zip"],
-)
-def test_an_archive_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Make) -> None:
-    monkeypatch.setattr(archive_backend, "MOST_SECONDS", 0.001)
-    with pytest.raises(Invalid, match="in an archive that is read in at most 0.001 s of computation; 'bundle"):
-        read(tmp_path, content())
 
 
 @pytest.mark.usefixtures("small")
