@@ -40,7 +40,7 @@ def ebtables(part: Part, tables: Tables, ignore: Ignore) -> None:
             place, options = (rule[1], rule[2]) if rule else (chain, text)
             table = tables.setdefault(("bridge", name), Table())
             table.policies.setdefault(place, "ACCEPT")
-            table.add(place, re.sub(r"\s*(?:-c \d+ \d+|, pcnt = \d+.*)", "", options).strip())
+            table.add(place, re.sub(r"(?<!\s)\s*(?:-c \d+ \d+|, pcnt = \d+.*)", "", options).strip())
         elif text and not text.startswith("#") and text != "COMMIT":
             ignore("is no rule of ebtables", line)
 

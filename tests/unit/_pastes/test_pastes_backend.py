@@ -72,6 +72,29 @@ def test_an_archive_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: 
         pastes_backend.read(str(tmp_path / "bundle"))
 
 
+HUGE, BLANKS = "1" * 5000, " " * 50_000  # Python converts at most 4300 digits
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("iptables-save", f"*filter\n:FORWARD ACCEPT [{HUGE}:0]\n[{HUGE}:0] -A FORWARD -j DROP\nCOMMIT"),
+        ("iptables -nvL", f"Chain FORWARD (policy ACCEPT {HUGE} packets, 0 bytes)\n{HUGE} 0 DROP all -- * * 0.0.0.0/0 0.0.0.0/0"),
+        ("conntrack -L", f"tcp 6 1 src=10.0.0.1 dst=10.0.0.2 sport=1 dport={HUGE} [UNREPLIED] use=1"),
+        ("tcpdump", f"12:00:00.000001 IP 10.0.0.1.1 > 10.0.0.2.{HUGE}: Flags [S], length 0"),
+        ("nft list ruleset", f"table ip x {{\n chain y {{\n counter packets {HUGE} bytes 0 drop\n }}\n}}"),
+        ("ip addr", f"{HUGE}: eth1: <UP> mtu {HUGE} qdisc noop"),
+        ("ip route", f"default{BLANKS}via 10.0.0.1 dev eth0"),
+        ("ebtables-save", f"*filter\n-A FORWARD -p{BLANKS}IPv4 -j ACCEPT"),
+        ("ebtables -L", f"Bridge chain: FORWARD, entries: 1, policy: ACCEPT\n-p{BLANKS}IPv4 -j ACCEPT"),
+        ("sysctl -a", f"net.ipv4.ip_forward{BLANKS}x"),
+    ],
+)
+def test_no_number_and_no_run_of_blanks_stops_the_reading(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:
+    monkeypatch.setattr(pastes_backend, "SECONDS", 1)
+    assert pastes_backend.pasted({command: line, "ip rule": "0: from all lookup local"}).snapshot
+
+
 def test_the_files_of_a_folder_have_a_bound_together(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"ip-rule-{number}.txt").touch()
