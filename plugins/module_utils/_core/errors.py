@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-LONGEST = 1000  # characters of a value that an error shows
+LONGEST = 1000  # characters of an option or a value that an error shows
 
 
 class DatapathError(Exception):
@@ -23,10 +23,7 @@ class Invalid(DatapathError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        shown = repr(value)
-        if len(shown) > LONGEST:
-            shown = f"{shown[:LONGEST]}..."
-        super().__init__(f"{option} must be {allowed}; {shown} was given")
+        super().__init__(f"{_shown(option)} must be {allowed}; {_shown(repr(value))} was given")
         self.option = option
         self._value = value
         self._allowed = allowed
@@ -43,6 +40,10 @@ class Invalid(DatapathError):
     def renamed(self, option: str) -> Invalid:
         """Return the same error, for a value that the operator gave under another name."""
         return Invalid(option, self._value, self._allowed)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 class WrongVariables(DatapathError):
