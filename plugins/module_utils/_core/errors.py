@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-LONGEST = 1000  # characters of an option or a value that an error shows
+LONGEST = 2000  # characters that an error shows of each of its parts, which a report may choose
 
 
 class DatapathError(Exception):
@@ -23,7 +23,7 @@ class Invalid(DatapathError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{_shown(option)} must be {allowed}; {_shown(repr(value))} was given")
+        super().__init__(f"{_shown(option)} must be {_shown(allowed)}; {_shown(repr(value))} was given")
         self.option = option
         self._value = value
         self._allowed = allowed

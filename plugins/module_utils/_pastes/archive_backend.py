@@ -156,6 +156,7 @@ class _Reader:
         if not is_archive:
             self._keep(path, member.open())
         elif "/" in archive:
+            self._count_file()
             self.files.unopened.append(path)
         else:
             self.archive(member.open(), path)
@@ -180,10 +181,8 @@ class _Reader:
         """Read a file, up to the last line within its bound."""
         most = self._wanted(path)
         content = file.read(most + 1)
-        self._files += 1
+        self._count_file()
         self._kept += min(len(content), most)
-        if self._files > MOST_FILES:
-            raise self._refusal(f"one of at most {MOST_FILES} outputs")
         if self._kept > MOST_KEPT:
             raise self._refusal(f"outputs of at most {MOST_KEPT} bytes together")
         text = content[:most].decode("utf-8", "replace")
@@ -206,6 +205,11 @@ class _Reader:
             raise self._refusal(f"one of at most {MOST_MEMBERS} members")
         if len(path) > LONGEST_PATH or path.count("/") > MOST_FOLDERS:
             raise self._refusal(f"a path of at most {LONGEST_PATH} characters and {MOST_FOLDERS} folders")
+
+    def _count_file(self) -> None:
+        self._files += 1
+        if self._files > MOST_FILES:
+            raise self._refusal(f"one of at most {MOST_FILES} outputs and inner archives")
 
     def count(self, number: int) -> None:
         """Count bytes that were unpacked. Raises Invalid if there are too many of them."""

@@ -30,9 +30,9 @@ def test_control_characters_and_direction_marks_are_shown_as_python_escapes_them
     assert printable(printable(given)) == printable(given)
 
 
-def test_an_error_shows_a_long_option_and_a_long_value_in_part() -> None:
-    text = str(Invalid("a" * 10**6, "b" * 10**6, "short"))
-    assert len(text) < 2100 and text.endswith("b... was given")
+def test_an_error_shows_long_parts_in_part() -> None:
+    text = str(Invalid("a" * 10**6, "b" * 10**6, f"one of {'c' * 10**6}"))
+    assert len(text) < 6100 and text.endswith("b... was given")
 
 
 def test_letters_of_all_languages_line_breaks_and_tabs_stay() -> None:

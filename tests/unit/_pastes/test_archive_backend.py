@@ -192,6 +192,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (lambda: tar({"nodes.zip": b"PK\x03\x04" + os.urandom(1 << 17)}), "nodes.zip", f"a zip of at most {1 << 16} bytes"),
         (lambda: tar({f"{number}/iprule.txt": b"" for number in range(4)}), "3/iprule.txt", "one of at most 3 outputs"),
         (
+            lambda: tar({"nodes.tar": tar({f"{number}.tar": b"" for number in range(4)}, "w")}),
+            "3.tar",
+            "at most 3 outputs and inner archives",
+        ),
+        (
             lambda: tar({f"top{number}/iprule.txt": os.urandom(1 << 16) for number in range(3)}),
             "top2/iprule.txt",
             f"outputs of at most {1 << 17} bytes together",
