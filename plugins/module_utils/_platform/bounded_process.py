@@ -37,9 +37,9 @@ def call(work: t.Callable[[], t.Any], seconds: int, size: int) -> t.Any:
     _pid, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         raise Exceeded(f"{seconds} s of computation")
-    answer = json.loads(text or "{}")
-    if not answer:  # also where the kernel itself had no memory
+    if status:  # also where the kernel itself had no memory, and killed the process
         raise Exceeded(f"{size >> 20} MiB of memory")
+    answer = json.loads(text)
     if "invalid" in answer:
         raise Invalid(*answer["invalid"])
     if "failure" in answer:
@@ -68,6 +68,6 @@ def _answer(work: t.Callable[[], t.Any]) -> dict[str, t.Any]:
     except Invalid as error:
         return {"invalid": error.values}
     except MemoryError:
-        return {}
+        raise
     except Exception:
         return {"failure": traceback.format_exc()}
