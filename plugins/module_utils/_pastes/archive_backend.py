@@ -132,6 +132,9 @@ class _Reader:
                 member = archive.next()
                 if member is None:
                     return
+                if member.size > MOST_BYTES:  # of which tarfile would read each block, also behind the end
+                    self._member = f"{name}/{member.name}"
+                    raise self._refusal(f"a member of at most {MOST_BYTES} bytes")
                 archive.members.clear()  # type: ignore[attr-defined]  # which would otherwise have all of them
                 self._visit(name, Member(member.name, _kind(member), partial(archive.extractfile, member)))
 

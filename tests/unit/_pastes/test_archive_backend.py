@@ -82,6 +82,12 @@ def with_sparse_map() -> bytes:
     return gzip.compress(header.tobuf(tarfile.PAX_FORMAT) + b"999999\n" + b"0\n1\n" * (1 << 18) + bytes(1024))
 
 
+def with_endless_file() -> bytes:
+    header = tarfile.TarInfo("top/other")
+    header.pax_headers = {"size": "9" * 20}
+    return gzip.compress(header.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+
+
 def compressed(method: int) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
@@ -137,6 +143,7 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (zipped({NAME: b"/etc/passwd"}, mode=0o120777), NAME, "which is a link"),
         (encrypted(), NAME, "which is encrypted"),
         (with_sparse_file(), "top/other", "without sparse files"),
+        (with_endless_file(), "bundle/top/other", f"a member of at most {archive_backend.MOST_BYTES} bytes"),
         (with_sparse_map(), "top/other", "without sparse files"),
         (compressed(zipfile.ZIP_BZIP2), NAME, "compressed by another method than deflate"),
         (compressed(zipfile.ZIP_LZMA), NAME, "compressed by another method than deflate"),
@@ -188,7 +195,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (lambda: tar({"top/zeros": bytes(1 << 20)}), "top/zeros", "400 times its size"),
         (lambda: tar({"top/zeros": bytes(1 << 20)}, "w:xz"), "top/zeros", "400 times its size"),
         (lambda: zipped({"nodes.tar": tar({"zeros": bytes(1 << 20)}, "w")}), "nodes.tar/zeros", "400 times its size"),
-        (lambda: tar({"top/random": os.urandom(3 << 20)}), "top/random", f"at most {1 << 21} bytes when unpacked"),
+        (lambda: tar({name: os.urandom(3 << 19) for name in "ab"}), "bundle/b", f"at most {1 << 21} bytes when unpacked"),
         (lambda: tar({"nodes.zip": b"PK\x03\x04" + os.urandom(1 << 17)}), "nodes.zip", f"a zip of at most {1 << 16} bytes"),
         (lambda: tar({f"{number}/iprule.txt": b"" for number in range(4)}), "3/iprule.txt", "one of at most 3 outputs"),
         (
