@@ -92,7 +92,7 @@ HUGE, BLANKS = "1" * 5000, " " * 50_000  # Python converts at most 4300 digits
 )
 def test_no_number_and_no_run_of_blanks_stops_the_reading(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:
     monkeypatch.setattr(pastes_backend, "SECONDS", 1)
-    assert pastes_backend.pasted({command: line, "ip rule": "0: from all lookup local"}).snapshot
+    assert pastes_backend.read({command: line, "ip rule": "0: from all lookup local"}).snapshot
 
 
 def test_the_files_of_a_folder_have_a_bound_together(tmp_path: Path) -> None:
