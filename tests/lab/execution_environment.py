@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -23,9 +21,10 @@ from lab.podman import BUILD, Podman
 
 SUITE, PYTHON = "trixie", "3.13"
 DEFINITION = collection.CHECKOUT / "deploy/execution-environment/execution-environment.yml"
+REQUIREMENTS = DEFINITION.with_name("requirements.txt")
 NAME, BASE = "localhost/lab/execution-environment", "localhost/lab/python"
-OFFERED = "/offered"  # the folder in which a build finds the collection, as if from Galaxy, and pip's downloads
-BY_ITSELF = re.compile(r"pip install --no-cache-dir ([^$].*)")  # ansible-builder's own, in each image
+# The folder in which a build finds the collection, as if from Galaxy, and the packages of requirements.txt and no others.
+OFFERED = "/offered"
 USER = 1000  # of its containers
 _LIMIT = 900.0  # seconds; a build takes 35
 
@@ -53,13 +52,12 @@ def build(podman: Podman, folder: Path) -> str:
     artifact = collection.build(offered)
     definition["dependencies"]["galaxy"]["collections"] = [{"name": f"{OFFERED}/{artifact.name}", "type": "file"}]
     (folder / "definition.yml").write_text(yaml.safe_dump(definition))
+    shutil.copy(REQUIREMENTS, folder)
     builder = Path(sys.executable).with_name("ansible-builder")
     host.run([builder, "create", "--file", folder / "definition.yml", "--context", context])
 
-    asked = [definition["dependencies"][name]["package_pip"] for name in ("ansible_core", "ansible_runner")]
-    asked += shlex.split(" ".join(BY_ITSELF.findall((context / "Containerfile").read_text())))
-    only = ["--only-binary=:all:", f"--python-version={PYTHON}", f"--requirement={collection.CHECKOUT}/meta/requirements.txt"]
-    host.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={offered}", *only, *asked])
+    only = ["--require-hashes", "--only-binary=:all:", f"--python-version={PYTHON}", f"--requirement={REQUIREMENTS}"]
+    host.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={offered}", *only])
     _build(podman, NAME, context, f"--volume={offered}:{OFFERED}:ro", f"--build-arg=EE_BASE_IMAGE={BASE}")
     return NAME
 

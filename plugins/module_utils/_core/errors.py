@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+LONGEST = 2000  # characters that an error shows of each of its parts, which a report may choose
+
 
 class DatapathError(Exception):
     """Base of every error that the collection raises on purpose. ``str()`` is the sentence that the operator reads."""
@@ -21,7 +23,7 @@ class Invalid(DatapathError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{option} must be {allowed}; {value!r} was given")
+        super().__init__(f"{_shown(option)} must be {_shown(allowed)}; {_shown(repr(value))} was given")
         self.option = option
         self._value = value
         self._allowed = allowed
@@ -38,6 +40,10 @@ class Invalid(DatapathError):
     def renamed(self, option: str) -> Invalid:
         """Return the same error, for a value that the operator gave under another name."""
         return Invalid(option, self._value, self._allowed)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 class WrongVariables(DatapathError):

@@ -25,12 +25,14 @@ from functools import partial
 
 from .._core.errors import Invalid
 
-MOST_MEMBERS = 200_000
+MOST_MEMBERS, MOST_FILES = 200_000, 20_000  # of an archive, and of these that are wanted
 MOST_BYTES = 4 << 30  # unpacked, of all members and archives together
-MOST_KEPT = 64 << 20  # of all files that are wanted
+MOST_KEPT = 32 << 20  # of all files that are wanted
+LONGEST_PATH, MOST_FOLDERS = 4096, 64  # of a member; 4096 is PATH_MAX
 LARGEST_ZIP = 64 << 20  # of one within an archive, which is read in memory
 LARGEST_DIRECTORY = 8 << 20  # of a zip, for about 50,000 members
 LARGEST_NAME = 64 << 10  # of a member of a tar, with its attributes
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks other methods without a bound on memory
 MOST_RATIO, FREE_OF_RATIO = 400, 64 << 20  # bytes unpacked for each packed one, if more than so many are unpacked
 MOST_MEMORY = 80 << 20  # of xz, whose highest level needs 65 MiB
 CHUNK = 1 << 18
@@ -104,7 +106,7 @@ class _Reader:
         self.files = Files({}, {}, [])
         self._wanted = wanted
         self._packed = packed
-        self._members = self._unpacked = self._kept = 0
+        self._members = self._files = self._unpacked = self._kept = 0
         self._member = ""  # which is read, for errors
 
     def archive(self, file: t.Any, name: str) -> None:
@@ -122,9 +124,7 @@ class _Reader:
             else:
                 self._tar(stream, name)
         except _WRONG as error:
-            raise Invalid(
-                "dump", self._member, f"in a whole archive that can be read ({error or type(error).__name__})"
-            ) from None
+            raise self._refusal(f"in a whole archive that can be read ({error or type(error).__name__})") from None
 
     def _tar(self, stream: t.Any, name: str) -> None:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, tarinfo=_Header) as archive:
@@ -132,6 +132,9 @@ class _Reader:
                 member = archive.next()
                 if member is None:
                     return
+                if member.size > MOST_BYTES:  # of which tarfile would read each block, also behind the end
+                    self._member = f"{name}/{member.name}"
+                    raise self._refusal(f"a member of at most {MOST_BYTES} bytes")
                 archive.members.clear()  # type: ignore[attr-defined]  # which would otherwise have all of them
                 self._visit(name, Member(member.name, _kind(member), partial(archive.extractfile, member)))
 
@@ -144,18 +147,19 @@ class _Reader:
     def _visit(self, archive: str, member: Member) -> None:
         """Read a member, if it is wanted, or an archive that is not deep below the top."""
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
-        path = self._member = "/".join([archive, *parts])
-        self._count_member()
+        path = "/".join([archive, *parts])
+        self._count_member(path)
         if member.name.startswith("/") or ".." in parts:
-            raise Invalid("dump", path, "an archive whose members are inside of it")
+            raise self._refusal("an archive whose members are inside of it")
         is_archive = member.name.endswith(EXTENSIONS) and len(parts) <= DEEPEST
         if member.kind == FOLDER or not (is_archive or self._wanted(path)):
             return
         if member.kind:
-            raise Invalid("dump", path, f"a file in its archive, which is {member.kind}")
+            raise self._refusal(f"a file in its archive, which is {member.kind}")
         if not is_archive:
             self._keep(path, member.open())
         elif "/" in archive:
+            self._count_file()
             self.files.unopened.append(path)
         else:
             self.archive(member.open(), path)
@@ -165,25 +169,25 @@ class _Reader:
 
     def file_of_folder(self, inner: str, path: str, top: str) -> None:
         """Read a file of a folder, if it is wanted. inner: its path with the folder's name. top: the folder."""
-        self._member = inner
-        self._count_member()
+        self._count_member(inner)
         if not self._wanted(inner) or not os.path.isfile(path):
             return
         if os.path.commonpath([os.path.realpath(path), top]) != top:
-            raise Invalid("dump", inner, "a folder with files, and not with links to files outside of it")
+            raise self._refusal("a folder with files, and not with links to files outside of it")
         try:
             with open(path, "rb") as file:
                 self._keep(inner, file)
         except OSError as error:
-            raise Invalid("dump", inner, f"a file that can be read ({error.strerror})") from None
+            raise self._refusal(f"a file that can be read ({error.strerror})") from None
 
     def _keep(self, path: str, file: t.BinaryIO) -> None:
         """Read a file, up to the last line within its bound."""
         most = self._wanted(path)
         content = file.read(most + 1)
+        self._count_file()
         self._kept += min(len(content), most)
         if self._kept > MOST_KEPT:
-            raise Invalid("dump", path, f"outputs of at most {MOST_KEPT} bytes together")
+            raise self._refusal(f"outputs of at most {MOST_KEPT} bytes together")
         text = content[:most].decode("utf-8", "replace")
         if len(content) > most:
             self.files.cut[path] = most
@@ -196,18 +200,30 @@ class _Reader:
             raise Invalid("dump", name, f"a zip of at most {LARGEST_ZIP} bytes, as it is within an archive")
         return io.BytesIO(content)
 
-    def _count_member(self) -> None:
+    def _count_member(self, path: str) -> None:
+        """Check what holds for each member, whether it is wanted or not. path: with the names of its archives."""
+        self._member = path
         self._members += 1
         if self._members > MOST_MEMBERS:
-            raise Invalid("dump", self._member, f"one of at most {MOST_MEMBERS} members")
+            raise self._refusal(f"one of at most {MOST_MEMBERS} members")
+        if len(path) > LONGEST_PATH or path.count("/") > MOST_FOLDERS:
+            raise self._refusal(f"a path of at most {LONGEST_PATH} characters and {MOST_FOLDERS} folders")
+
+    def _count_file(self) -> None:
+        self._files += 1
+        if self._files > MOST_FILES:
+            raise self._refusal(f"one of at most {MOST_FILES} outputs and inner archives")
 
     def count(self, number: int) -> None:
         """Count bytes that were unpacked. Raises Invalid if there are too many of them."""
         self._unpacked += number
         if self._unpacked > MOST_BYTES:
-            raise Invalid("dump", self._member, f"in an archive of at most {MOST_BYTES} bytes when unpacked")
+            raise self._refusal(f"in an archive of at most {MOST_BYTES} bytes when unpacked")
         if self._unpacked > FREE_OF_RATIO and self._unpacked > MOST_RATIO * self._packed:
-            raise Invalid("dump", self._member, f"in an archive that unpacks to at most {MOST_RATIO} times its size")
+            raise self._refusal(f"in an archive that unpacks to at most {MOST_RATIO} times its size")
+
+    def _refusal(self, allowed: str) -> Invalid:
+        return Invalid("dump", self._member, allowed)
 
 
 class _Counted(io.RawIOBase):
@@ -262,14 +278,23 @@ class _Xz:
 
 
 class _Header(tarfile.TarInfo):
-    """The header of a member of a tar. A name and attributes of any size would be read into memory."""
+    """The header of a member of a tar. A name, attributes and a map of any size would be read into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (header.type in _OF_NAMES and header.size > LARGEST_NAME):
             raise Invalid("dump", header.name, f"a member of a tar with a name and attributes of at most {LARGEST_NAME} bytes")
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            raise _sparse(header)
         return header
+
+    def _proc_gnusparse_10(self, header: tarfile.TarInfo, *_of_map: t.Any) -> None:
+        raise _sparse(header)
+
+
+def _sparse(header: tarfile.TarInfo) -> Invalid:
+    return Invalid("dump", header.name, "in an archive without sparse files, whose maps tarfile reads into memory")
 
 
 _OF_NAMES = (
@@ -291,6 +316,8 @@ def _kind_in_zip(member: zipfile.ZipInfo) -> str:
         return FOLDER
     if member.flag_bits & ENCRYPTED:
         return "encrypted"
+    if member.compress_type not in METHODS:
+        return "compressed by another method than deflate"
     return "" if mode in (0, stat.S_IFREG) else "a link" if mode == stat.S_IFLNK else "a device or a FIFO"
 
 

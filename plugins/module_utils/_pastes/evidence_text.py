@@ -24,14 +24,14 @@ APART = (
 )
 _CONNECTION = re.compile(
     r"(?:ipv[46]\s+\d+\s+)?(?P<protocol>tcp|udp|sctp|icmp|icmpv6)\s+\d+\s+(?:\d+\s+)?(?:[A-Z_\d]+\s+)?"
-    r"src=(?P<source>\S+) dst=(?P<destination>\S+) (?:sport=\d+ dport=(?P<port>\d+) )?.*"
+    r"src=(?P<source>\S+) dst=(?P<destination>\S+) (?:sport=\d+ dport=(?P<port>\d{1,5}) )?.*"
 )
 _SEGMENT = re.compile(
     r"(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d\.\d+) (?:(?P<link>\S+) +(?:In|Out|[BMP]) +)?IP6? "
-    r"(?P<source>[\da-f.:]+)\.(?P<sport>\d+) > (?P<destination>[\da-f.:]+)\.(?P<dport>\d+): Flags \[(?P<flags>S\.?)\].*"
+    r"(?P<source>[\da-f.:]+)\.(?P<sport>\d{1,5}) > (?P<destination>[\da-f.:]+)\.(?P<dport>\d{1,5}): Flags \[(?P<flags>S\.?)\].*"
 )
 _DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
-_NFT_DROP = re.compile(r"\bcounter packets (\d+) bytes \d+ (?:drop|reject)\b")
+_NFT_DROP = re.compile(r"\bcounter packets (\d{1,20}) bytes \d+ (?:drop|reject)\b")
 Flow = tuple[str, int, str, int]  # source and destination of a segment
 
 

@@ -442,7 +442,7 @@ def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
 
 def _cut(line: str) -> str:
     """The line without a comment."""
-    return re.split(r"\s+(?://|<-+|#)", line, maxsplit=1)[0].replace("\\", " ")
+    return re.split(r"(?<!\s)\s+(?://|<-+|#)", line, maxsplit=1)[0].replace("\\", " ")
 
 
 def _unless_blank(line: str, reason: str, ignore: Ignore) -> None:

@@ -40,7 +40,7 @@ def ebtables(part: Part, tables: Tables, ignore: Ignore) -> None:
             place, options = (rule[1], rule[2]) if rule else (chain, text)
             table = tables.setdefault(("bridge", name), Table())
             table.policies.setdefault(place, "ACCEPT")
-            table.add(place, re.sub(r"\s*(?:-c \d+ \d+|, pcnt = \d+.*)", "", options).strip())
+            table.add(place, re.sub(r"(?<!\s)\s*(?:-c \d+ \d+|, pcnt = \d+.*)", "", options).strip())
         elif text and not text.startswith("#") and text != "COMMIT":
             ignore("is no rule of ebtables", line)
 
@@ -251,7 +251,7 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
         text = line.strip()
-        match, key = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
+        match, key = _SETTING.fullmatch(re.split(r"(?<!\s)\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
             if decides(match[1]):
                 put(found, match[1], int(match[2]))

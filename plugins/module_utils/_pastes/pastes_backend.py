@@ -14,6 +14,7 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._files import files
+from .._platform import bounded_process
 from .._snapshot import snapshot
 from . import archive_backend, bundles, pastes
 from .pastes import LARGEST, Pasted
@@ -22,6 +23,7 @@ EXPECTED = "a folder, an archive or a file, a dictionary of texts by command, or
 OF_MANY = "left out if dump is no bundle of many nodes"  # what the option ``node`` must be
 NAME = "report"  # of a text whose name tells nothing
 SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
+SECONDS, BYTES = 60, 2 << 30  # of computation and of memory, to read a dump
 DEEPEST = 4  # parts of the path of a file in an archive that people made: archive, folder, node and file
 
 
@@ -33,10 +35,17 @@ class Report(t.NamedTuple):
 
 
 def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
-    """Return the snapshot that the option ``dump`` has as JSON, or the one that its outputs of commands make. Raises Invalid.
+    """Return the snapshot that the option ``dump`` has as JSON, or the one that its outputs of commands make, within bounds.
 
-    node: which node of a bundle of many. interface: as for pastes.read().
+    node: which node of a bundle of many. interface: as for pastes.read(). Raises Invalid.
     """
+    try:
+        return Pasted(*bounded_process.call(lambda: _pasted(dump, node, interface), SECONDS, BYTES))
+    except bounded_process.Exceeded as bound:
+        raise Invalid("dump", dump, f"outputs that are read with at most {bound}") from None
+
+
+def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
     whole = _from_json(next(iter(file.values())) if file else dump)
     if snapshot.is_snapshot(whole):
@@ -106,7 +115,10 @@ def _at(path: str, node: str) -> Report:
 def _of_folder(path: str) -> dict[str, str]:
     """Read the texts of a folder that is no bundle."""
     paths = {name: os.path.join(path, name) for name in sorted(os.listdir(path)) if _has_text(name)}
-    return {name: _read(place, os.path.realpath(path)) for name, place in paths.items() if os.path.isfile(place)}
+    paths = {name: place for name, place in paths.items() if os.path.isfile(place)}
+    if sum(map(os.path.getsize, paths.values())) > LARGEST:
+        raise Invalid("dump", path, f"a folder with files of at most {LARGEST} bytes together")
+    return {name: _read(place, os.path.realpath(path)) for name, place in paths.items()}
 
 
 def _has_text(name: str) -> bool:

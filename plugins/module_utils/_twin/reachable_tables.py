@@ -23,7 +23,7 @@ HARMLESS = frozenset(
 )  # fmt: skip
 _TRANSLATING, _UNTRACKING = ("DNAT", "SNAT", "REDIRECT"), ("CT", "NOTRACK")
 _OPEN = frozenset(IPTABLES.targets).difference(HARMLESS, _TRANSLATING, _UNTRACKING)
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=--comment )-\S+|(?<=-prefix )-\S+')
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?$)|(?<=--comment )-\S+|(?<=-prefix )-\S+')
 _TARGET = re.compile(r" (?:-j|-g|--jump|--goto) (\S+)")
 _NEEDS = (
     (ADDRESS, re.compile(r"(?<! !) -[sd] ([\d.]+(?=(?:/32)? )|[\da-f:]+(?=(?:/128)? ))")),

@@ -1,14 +1,18 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of datapath_trace as an enemy writes them: real outputs, snapshots and commands with strange words in them."""
+"""Options of datapath_trace as an enemy writes them: real outputs, bundles, snapshots and commands with strange words in them."""
 
 from __future__ import annotations
 
 import functools
+import io
 import json
 import random
 import re
+import stat
+import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +174,123 @@ def dumps(draw: st.DrawFn) -> dict[str, str]:
     return Options(dump)
 
 
+# Names of outputs in a bundle of EKS; others stand beside them as in a folder that a person made.
+IN_BUNDLE = {
+    "ip rule": "networking/iprule.txt",
+    "ip -6 rule": "networking/ip6rule.txt",
+    "ip route show table all": "networking/iproute.txt",
+    "iptables-save": "networking/iptables-save.txt",
+    "sysctl -a": "sysctls/sysctl_all.txt",
+}
+TOPS = (
+    "",
+    "./",
+    "node1/",
+    "node1/node2/",
+    "a/../",
+    "../",
+    "/",
+    "/etc/",
+    "\x1b[31m/",
+    "\u202e/",
+    "\udcff/",
+    "n/" * 80,
+    "n" * 5000 + "/",
+)
+
+
+def _special(kind: bytes, target: str = "") -> Callable[[str], list[tarfile.TarInfo]]:
+    def members(name: str) -> list[tarfile.TarInfo]:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, target
+        return [member]
+
+    return members
+
+
+def _with_attributes(attributes: dict[str, str]) -> Callable[[str], list[tarfile.TarInfo]]:
+    def members(name: str) -> list[tarfile.TarInfo]:
+        member = tarfile.TarInfo(name)
+        member.pax_headers = attributes
+        return [member]
+
+    return members
+
+
+ODD_MEMBERS: tuple[Callable[[str], list[tarfile.TarInfo]], ...] = (
+    _special(tarfile.SYMTYPE, FILE),
+    _special(tarfile.SYMTYPE, "/dev/zero"),
+    _special(tarfile.LNKTYPE, FILE),
+    _special(tarfile.CHRTYPE),
+    _special(tarfile.FIFOTYPE),
+    _special(tarfile.DIRTYPE),
+    _special(tarfile.GNUTYPE_SPARSE),
+    _with_attributes({"size": "-1024"}),
+    _with_attributes({"size": "99999999999999999999"}),
+    _with_attributes({"path": f"../../..{FILE}"}),
+    _with_attributes({"linkpath": FILE, "comment": "x" * 50000}),
+    _with_attributes({"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9999999999"}),
+    lambda name: [tarfile.TarInfo(f"{number}/{name}") for number in range(30000)],
+)
+
+
+def _tarred(kind: str) -> Callable[[list[tuple[tarfile.TarInfo, bytes]]], bytes]:
+    def pack(members: list[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode=f"w:{kind}", format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
+            for member, content in members:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        return file.getvalue()
+
+    return pack
+
+
+def _zipped(method: int) -> Callable[[list[tuple[tarfile.TarInfo, bytes]]], bytes]:
+    def pack(members: list[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive:
+            for member, content in members:
+                if member.name in archive.NameToInfo:
+                    continue  # zipfile warns
+                header = zipfile.ZipInfo(member.name.encode(errors="replace").decode())
+                kind = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.CHRTYPE: stat.S_IFCHR}.get(member.type, stat.S_IFREG)
+                header.external_attr = (kind | 0o644) << 16
+                archive.writestr(header, member.linkname.encode() or content, method)
+        return file.getvalue()
+
+    return pack
+
+
+PACKS = (
+    *map(_tarred, ("gz", "gz", "xz", "")),
+    *map(_zipped, (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)),
+)
+
+
+@st.composite
+def bundles(draw: st.DrawFn) -> bytes:
+    """An archive with outputs. Some members are no files, or outside of it; some archives are in others, or are damaged."""
+    dump, top = draw(dumps()), draw(st.sampled_from((*TOPS, *["node1/"] * len(TOPS))))
+    names = {name: top + IN_BUNDLE.get(name, f"{name.replace(' ', '-')}.txt") for name in dump}
+    members = [(tarfile.TarInfo(names[name]), text.encode(errors="replace")) for name, text in dump.items()]
+    for make in draw(st.lists(st.sampled_from(ODD_MEMBERS), max_size=1)):
+        members[draw(st.integers(0, 1)) :] += [(member, b"") for member in make(draw(st.sampled_from(sorted(names.values()))))]
+    if draw(st.integers(0, 9)) == 9:
+        members.insert(0, (tarfile.TarInfo(f"{top}zeros"), bytes(100 << 20)))
+    content = draw(st.sampled_from(PACKS))(members)
+    for _number in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
+        copies = draw(st.sampled_from((1, 1, 3)))
+        inner = [
+            (tarfile.TarInfo(f"node{number}.{draw(st.sampled_from(('tar.gz', 'zip')))}"), content) for number in range(copies)
+        ]
+        content = draw(st.sampled_from(PACKS))(inner)
+    if draw(st.integers(0, 3)) == 3:
+        at = int(draw(PLACES) * len(content))
+        content = content[:at] + draw(st.binary(max_size=8)) + content[at + draw(st.integers(0, 8)) :]
+    return content
+
+
 def as_text(dump: dict[str, str]) -> str:
     return "\n".join(f"$ {name}\n{text}" for name, text in dump.items())
 
@@ -258,6 +379,29 @@ def module_calls(draw: st.DrawFn) -> dict[str, Any]:
     return call
 
 
+PACKET_LINES = (
+    "tcp 10.240.0.4:40000 > 10.240.0.32:80 in eth0 mark 0x1",
+    "12:00:00.000001 eth0  In  IP 10.240.0.4.40000 > 10.240.0.32.80: Flags [S], seq 1, win 64240, length 0",
+    "IP (tos 0x0, ttl 64, id 1, proto UDP (17), length 60) 10.240.0.4.40000 > 10.240.0.32.53: UDP, length 32",
+    "tcp 6 431999 ESTABLISHED src=10.240.0.4 dst=10.240.0.32 sport=1 dport=80 src=10.240.0.32 dst=10.240.0.4 sport=80 dport=1",
+    "[1.0] drop IN=eth0 OUT= SRC=10.240.0.4 DST=10.240.0.32 LEN=60 TTL=64 PROTO=TCP SPT=1 DPT=80 WINDOW=1 RES=0x00 SYN",
+)
+
+
+@st.composite
+def packet_lines(draw: st.DrawFn) -> str:
+    return edited(draw(st.sampled_from(PACKET_LINES)), draw(st.lists(edits, min_size=1, max_size=3)))
+
+
+FACTS = (
+    "net.ipv4.conf.all.rp_filter", "net.ipv4.ip_forward", "kernel.panic", "net.netfilter.nf_hooks_lwtunnel", "rp_filter:eth0",
+    "chain:ip filter FORWARD", "policy:ip filter FORWARD", "table:ip nat", "cut:ip filter", "jump:ip filter FORWARD x", "set:S",
+    "routes", "routes:100", "addresses", "rules", "ipvs", "recent:x", "pod-side:10.0.0.1", "hairpin:port1", "neighbors", "nft",
+    "legacy", "bridge-ports:br0", "line:1",
+)  # fmt: skip
+VALUES = (0, 1, 2, "returns", "accepts", "drops", "ACCEPT", "DROP", "with", "without", "pod", "own", "elsewhere", "eth0", "shown")
+
+
 @st.composite
 def packets(draw: st.DrawFn) -> dict[str, Any]:
     packet = dict(draw(st.sampled_from(nodes()))["packet"])
@@ -270,7 +414,7 @@ def packets(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
     """The options of a task. Most have one hostile part, so that the others do not hide it."""
-    kind = draw(st.sampled_from(("dump", "dump", "snapshot", "snapshot", "commands", "changes", "all")))
+    kind = draw(st.sampled_from(("dump", "dump", "snapshot", "snapshot", "commands", "changes", "packet", "assume", "all")))
     found: dict[str, Any] = {"packet": draw(packets())}
     if kind in ("dump", "all"):
         found["dump"] = draw(dumps() | dumps().map(as_text))
@@ -283,8 +427,11 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         found["commands"] = draw(st.lists(commands(), min_size=1, max_size=3))
     if kind in ("changes", "all"):
         found["changes"] = draw(st.lists(module_calls(), min_size=1, max_size=2))
-    if kind == "all":
-        found["assume"] = draw(st.dictionaries(st.just("net.ipv4.conf.all.rp_filter") | words, odd, max_size=2))
+    if kind in ("packet", "all"):
+        found["packet"] = draw(packet_lines())
+    if kind in ("assume", "all"):
+        facts = st.sampled_from(FACTS) | words
+        found["assume"] = draw(st.dictionaries(facts, st.sampled_from(VALUES) | odd, max_size=2))
     return Options(found)
 
 

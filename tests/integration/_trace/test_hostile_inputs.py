@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import random
 import subprocess
@@ -19,6 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.modules import datapath_trace
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import sealed_run
 from lab.sealed_run import SECRET_FILES, Run
 
@@ -27,6 +30,7 @@ from . import hostile_inputs
 IS_FUZZ = not settings().derandomize
 EXAMPLES = 100 if IS_FUZZ else 10
 FAILED = Path(__file__).resolve().parents[3] / ".build/fuzz/options.json"
+BUNDLE = FAILED.with_name("bundle")
 # An input is large, and takes a second: to make a failing one smaller takes longer than to read it.
 of_a_trace = settings(
     max_examples=EXAMPLES,
@@ -37,14 +41,22 @@ of_a_trace = settings(
 
 
 def traced(options: dict[str, Any], prepare: Callable[[], None] = lambda: None) -> Run:
-    """A run of the module itself, with the options as Ansible hands them over."""
+    """A run of the action plugin's side and of the module, with the options as Ansible hands them over."""
 
     def work() -> None:
-        basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
-        basic._ANSIBLE_PROFILE = "legacy"
-        datapath_trace.main()
+        print(json.dumps(_pastes.execute(options, of_module)))
 
     return sealed_run.run(work, prepare)
+
+
+def of_module(options: dict[str, Any]) -> dict[str, Any]:
+    basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
+    basic._ANSIBLE_PROFILE = "legacy"
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        datapath_trace.main()
+    result: dict[str, Any] = json.loads(output.getvalue())
+    return result
 
 
 def expect_lawful(options: dict[str, Any], run: Run) -> None:
@@ -70,6 +82,16 @@ def test_whatever_is_in_the_folder_of_a_report_the_machine_stays_as_it_is(dump: 
     folder = Path("/tmp/report")
     options = {"packet": hostile_inputs.nodes()[0]["packet"], "dump": str(folder)}
     expect_lawful(options, traced(options, lambda: hostile_inputs.fill(folder, dump, random.Random(seed))))
+
+
+@given(bundle=hostile_inputs.bundles(), node=st.sampled_from((None, None, "node1", "\x1b")))
+@settings(of_a_trace, max_examples=EXAMPLES // 2)
+def test_whatever_is_in_a_bundle_the_machine_stays_as_it_is(bundle: bytes, node: str | None) -> None:
+    FAILED.parent.mkdir(exist_ok=True)
+    BUNDLE.write_bytes(bundle)
+    options = {"packet": hostile_inputs.nodes()[0]["packet"], "dump": str(BUNDLE), "node": node}
+    expect_lawful(options, traced(options))
+    BUNDLE.unlink()
 
 
 def hold_memory() -> None:

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable, in_one_line, printable
 
 SIGNS = {
@@ -28,6 +28,11 @@ SIGNS = {
 def test_control_characters_and_direction_marks_are_shown_as_python_escapes_them(given: str) -> None:
     assert printable(given) == in_one_line(given) == SIGNS[given]
     assert printable(printable(given)) == printable(given)
+
+
+def test_an_error_shows_long_parts_in_part() -> None:
+    text = str(Invalid("a" * 10**6, "b" * 10**6, f"one of {'c' * 10**6}"))
+    assert len(text) < 6100 and text.endswith("b... was given")
 
 
 def test_letters_of_all_languages_line_breaks_and_tabs_stay() -> None:

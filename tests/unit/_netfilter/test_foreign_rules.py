@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,14 @@ def test_a_quoted_word_is_divided_as_itself(words: list[str]) -> None:
 def test_a_quote_without_its_end_is_refused() -> None:
     with pytest.raises(Unfit, match="each quote ends"):
         rule_words.split('-m comment --comment "a')
+
+
+@pytest.mark.parametrize("line", ['"\\' * 50_000, '"a" ' * 30_000 + '"', '"' * 100_001])
+def test_quotes_are_read_in_linear_time(line: str) -> None:
+    started = time.process_time()
+    with pytest.raises(Unfit, match="each quote ends"):
+        rule_words.split(line)
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,35 @@ def with_long_name() -> bytes:
     return gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
 
 
+def with_sparse_file() -> bytes:
+    """A file of the format of GNU, whose map goes on in further blocks."""
+    header = bytearray(tarfile.TarInfo("top/other").tobuf(tarfile.GNU_FORMAT))
+    header[156:157], header[482] = tarfile.GNUTYPE_SPARSE, 1
+    header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * ord(" "))
+    return gzip.compress(bytes(header) + (bytes(504) + b"\1" + bytes(7)) * 1000 + bytes(1024))
+
+
+def with_sparse_map() -> bytes:
+    """A file of version 1.0 of the format of POSIX, whose map is in its content."""
+    attributes = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x", "GNU.sparse.realsize": "1"}
+    header = tarfile.TarInfo("top/other")
+    header.pax_headers, header.size = attributes, 1 << 20
+    return gzip.compress(header.tobuf(tarfile.PAX_FORMAT) + b"999999\n" + b"0\n1\n" * (1 << 18) + bytes(1024))
+
+
+def with_endless_file() -> bytes:
+    header = tarfile.TarInfo("top/other")
+    header.pax_headers = {"size": "9" * 20}
+    return gzip.compress(header.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+
+
+def compressed(method: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr(NAME, bytes(1 << 20))
+    return file.getvalue()
+
+
 def with_large_list() -> bytes:
     content = bytearray(zipped({NAME: RULE.encode()}))
     struct.pack_into("<I", content, content.rindex(b"PK\x05\x06") + 12, 1 << 30)
@@ -113,6 +142,13 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (special(tarfile.FIFOTYPE), NAME, "which is a device or a FIFO"),
         (zipped({NAME: b"/etc/passwd"}, mode=0o120777), NAME, "which is a link"),
         (encrypted(), NAME, "which is encrypted"),
+        (with_sparse_file(), "top/other", "without sparse files"),
+        (with_endless_file(), "bundle/top/other", f"a member of at most {archive_backend.MOST_BYTES} bytes"),
+        (with_sparse_map(), "top/other", "without sparse files"),
+        (compressed(zipfile.ZIP_BZIP2), NAME, "compressed by another method than deflate"),
+        (compressed(zipfile.ZIP_LZMA), NAME, "compressed by another method than deflate"),
+        (tar({"a/" * 65 + "x": b""}), "bundle/a", "at most 4096 characters and 64 folders"),
+        (zipped({"a" * 4097: b""}), "bundle/aa", "at most 4096 characters and 64 folders"),
         (tar({NAME: RULE.encode() * 9999})[:200], "bundle", "whole archive"),
         (tar({NAME: RULE.encode() * 9999}, "w:xz")[:200], "bundle", "whole archive"),
         (zipped({NAME: RULE.encode() * 99})[:-30], "bundle", "whole archive"),
@@ -143,7 +179,7 @@ def test_a_link_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bounds that a test reaches in no time."""
     bounds = {
-        **{"MOST_MEMBERS": 5, "MOST_BYTES": 1 << 21, "MOST_KEPT": 1 << 17, "LARGEST_ZIP": 1 << 16},
+        **{"MOST_MEMBERS": 5, "MOST_FILES": 3, "MOST_BYTES": 1 << 21, "MOST_KEPT": 1 << 17, "LARGEST_ZIP": 1 << 16},
         **{"FREE_OF_RATIO": 1 << 19},
     }
     for name, number in bounds.items():
@@ -159,8 +195,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (lambda: tar({"top/zeros": bytes(1 << 20)}), "top/zeros", "400 times its size"),
         (lambda: tar({"top/zeros": bytes(1 << 20)}, "w:xz"), "top/zeros", "400 times its size"),
         (lambda: zipped({"nodes.tar": tar({"zeros": bytes(1 << 20)}, "w")}), "nodes.tar/zeros", "400 times its size"),
-        (lambda: tar({"top/random": os.urandom(3 << 20)}), "top/random", f"at most {1 << 21} bytes when unpacked"),
+        (lambda: tar({name: os.urandom(3 << 19) for name in "ab"}), "bundle/b", f"at most {1 << 21} bytes when unpacked"),
         (lambda: tar({"nodes.zip": b"PK\x03\x04" + os.urandom(1 << 17)}), "nodes.zip", f"a zip of at most {1 << 16} bytes"),
+        (lambda: tar({f"{number}/iprule.txt": b"" for number in range(4)}), "3/iprule.txt", "one of at most 3 outputs"),
+        (
+            lambda: tar({"nodes.tar": tar({f"{number}.tar": b"" for number in range(4)}, "w")}),
+            "3.tar",
+            "at most 3 outputs and inner archives",
+        ),
         (
             lambda: tar({f"top{number}/iprule.txt": os.urandom(1 << 16) for number in range(3)}),
             "top2/iprule.txt",

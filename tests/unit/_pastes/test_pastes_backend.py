@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import lzma
 import os
 import tarfile
 from pathlib import Path
@@ -52,6 +54,53 @@ def test_a_folder_shows_its_own_files_only(tmp_path: Path) -> None:
     (folder / "link.txt").symlink_to(secret)
     with pytest.raises(Invalid, match="not with links to files outside of it"):
         pastes_backend.report(str(folder))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(b"", mtime=0) * 200_000,
+        lzma.compress(b"") * 2_000_000,
+        b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * (16 << 20),
+    ],
+    ids=["streams of gzip", "streams of xz", "a name in gzip"],
+)
+def test_an_archive_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(pastes_backend, "SECONDS", 1)
+    (tmp_path / "bundle").write_bytes(content)
+    with pytest.raises(Invalid, match="^dump must be outputs that are read with at most 1 s of computation; '.*/bundle'"):
+        pastes_backend.read(str(tmp_path / "bundle"))
+
+
+HUGE, BLANKS = "1" * 5000, " " * 50_000  # Python converts at most 4300 digits
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("iptables-save", f"*filter\n:FORWARD ACCEPT [{HUGE}:0]\n[{HUGE}:0] -A FORWARD -j DROP\nCOMMIT"),
+        ("iptables -nvL", f"Chain FORWARD (policy ACCEPT {HUGE} packets, 0 bytes)\n{HUGE} 0 DROP all -- * * 0.0.0.0/0 0.0.0.0/0"),
+        ("conntrack -L", f"tcp 6 1 src=10.0.0.1 dst=10.0.0.2 sport=1 dport={HUGE} [UNREPLIED] use=1"),
+        ("tcpdump", f"12:00:00.000001 IP 10.0.0.1.1 > 10.0.0.2.{HUGE}: Flags [S], length 0"),
+        ("nft list ruleset", f"table ip x {{\n chain y {{\n counter packets {HUGE} bytes 0 drop\n }}\n}}"),
+        ("ip addr", f"{HUGE}: eth1: <UP> mtu {HUGE} qdisc noop"),
+        ("ip route", f"default{BLANKS}via 10.0.0.1 dev eth0"),
+        ("ebtables-save", f"*filter\n-A FORWARD -p{BLANKS}IPv4 -j ACCEPT"),
+        ("ebtables -L", f"Bridge chain: FORWARD, entries: 1, policy: ACCEPT\n-p{BLANKS}IPv4 -j ACCEPT"),
+        ("sysctl -a", f"net.ipv4.ip_forward{BLANKS}x"),
+    ],
+)
+def test_no_number_and_no_run_of_blanks_stops_the_reading(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:
+    monkeypatch.setattr(pastes_backend, "SECONDS", 1)
+    assert pastes_backend.read({command: line, "ip rule": "0: from all lookup local"}).snapshot
+
+
+def test_the_files_of_a_folder_have_a_bound_together(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"ip-rule-{number}.txt").touch()
+        os.truncate(tmp_path / f"ip-rule-{number}.txt", pastes.LARGEST // 2)
+    with pytest.raises(Invalid, match=f"^dump must be a folder with files of at most {pastes.LARGEST} bytes together"):
+        pastes_backend.report(str(tmp_path))
 
 
 def test_a_line_that_is_not_understood_is_shown_in_part_and_harmless() -> None:

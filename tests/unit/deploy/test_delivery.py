@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +36,15 @@ def test_user_data_has_the_settings_of_the_service_and_its_profile_exists() -> N
     assert prefixes == {True}
 
 
+def test_each_package_of_the_execution_environment_has_a_hash() -> None:
+    folder = DEPLOY / "execution-environment"
+    lines = [line for line in (folder / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = re.findall(r"(?m)^([a-z0-9-]+)==[\w.]+ \\$(?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?$)+", "\n".join(lines))
+    assert sum(not line.startswith("    --hash=sha256:") for line in lines) == len(pins)
+    texts = [(folder / "requirements.in").read_text(), (ROOT / "meta/requirements.txt").read_text()]
+    assert {*re.findall(r"(?m)^[a-z][a-z0-9-]+", "\n".join(texts))} <= {*pins}
+
+
 def test_ansible_builder_makes_a_context_of_the_execution_environment(tmp_path: Path) -> None:
     pytest.importorskip("ansible_builder")
     definition = DEPLOY / "execution-environment/execution-environment.yml"
@@ -43,4 +54,11 @@ def test_ansible_builder_makes_a_context_of_the_execution_environment(tmp_path: 
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
     assert collection["name"] == f"{galaxy['namespace']}.{galaxy['name']}"
     base = yaml.safe_load(definition.read_text())["images"]["base_image"]["name"]
-    assert f'EE_BASE_IMAGE="{base}"' in (tmp_path / "Containerfile").read_text()
+    text = (tmp_path / "Containerfile").read_text()
+    assert f'EE_BASE_IMAGE="{base}"' in text
+    lines = [line for line in text.splitlines() if "pip install" in line]
+    assert "--require-hashes" in lines[0] and (tmp_path / "_build/configs/requirements.txt").exists()
+    # What ansible-builder itself installs later is there already: see requirements.in.
+    own = {word.partition("==")[0] for line in lines[1:] for word in shlex.split(line.partition("--no-cache-dir")[2])}
+    packages = {*re.findall(r"(?m)^[a-z][a-z0-9-]+", (DEPLOY / "execution-environment/requirements.in").read_text())}
+    assert own - {"$ANSIBLE_INSTALL_REFS"} <= packages
