@@ -55,29 +55,29 @@ class Traffic:
             return False
         return bool(connection or segment)
 
-    def _add_connection(self, text: str, found: re.Match[str]) -> None:
+    def _add_connection(self, text: str, match: re.Match[str]) -> None:
         kind = UNREPLIED if "[UNREPLIED]" in text else ASSURED if "[ASSURED]" in text else ""
-        ends = (_address(found["source"]), _address(found["destination"]))
+        ends = (_address(match["source"]), _address(match["destination"]))
         if kind:
-            self._connections[Evidence(kind, "", found["protocol"], *ends, int(found["port"] or 0))] = None
+            self._connections[Evidence(kind, "", match["protocol"], *ends, int(match["port"] or 0))] = None
 
-    def _add_segment(self, found: re.Match[str]) -> None:
-        hours, minutes, seconds = found["time"].split(":")
+    def _add_segment(self, match: re.Match[str]) -> None:
+        hours, minutes, seconds = match["time"].split(":")
         time = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-        flow = (_address(found["source"]), int(found["sport"]), _address(found["destination"]), int(found["dport"]))
-        times = self._times.setdefault((found["flags"], flow, found["link"] or ""), [])
+        flow = (_address(match["source"]), int(match["sport"]), _address(match["destination"]), int(match["dport"]))
+        times = self._times.setdefault((match["flags"], flow, match["link"] or ""), [])
         if not times or time - times[-1] >= APART:
             times.append(time)
 
     def evidence(self) -> list[Evidence]:
         answered = {flow[2:] + flow[:2] for flags, flow, _link in self._times if flags == "S."}
-        found = dict(self._connections)
+        entries = dict(self._connections)
         for (flags, flow, _link), times in self._times.items():
             source, _sport, destination, port = flow if flags == "S" else flow[2:] + flow[:2]
             if len(times) > 1 and not (flags == "S" and flow in answered):
                 kind = SYN if flags == "S" else SYN_ACK
-                found[Evidence(kind, "", "tcp", str(source), str(destination), int(port), (len(times),))] = None
-        return [*found][:MOST]
+                entries[Evidence(kind, "", "tcp", str(source), str(destination), int(port), (len(times),))] = None
+        return [*entries][:MOST]
 
 
 def _address(text: str) -> str:
@@ -86,27 +86,27 @@ def _address(text: str) -> str:
 
 def of_tables(tables: Tables) -> list[Evidence]:
     """Return the counters of rules and policies of iptables that dropped packets."""
-    found = []
+    result = []
     for (family, name), table in sorted(tables.items()):
         for (chain, rule), counts in table.counts.items():
             is_drop = bool(_DROPS.search(rule)) if rule else table.policies.get(chain) == "DROP"
             text = f"-A {chain} {rule}" if rule else f"-P {chain} DROP"
-            found += [Evidence(COUNTER, f"{family} {name}: {text}", counts=tuple(counts))] if is_drop else []
-    return [entry for entry in found if any(entry.counts)][:MOST]
+            result += [Evidence(COUNTER, f"{family} {name}: {text}", counts=tuple(counts))] if is_drop else []
+    return [entry for entry in result if any(entry.counts)][:MOST]
 
 
 def of_rulesets(parts: t.Iterable[Part]) -> list[Evidence]:
     """Return the counters of rules of nft that dropped packets."""
     counts: dict[str, list[int]] = {}
     for part in parts:
-        own: collections.Counter[str] = collections.Counter()
+        of_part: collections.Counter[str] = collections.Counter()
         table = chain = ""
         for line in part.lines:
             of_table, of_chain, rule = TABLE_OF_NFT.match(line.strip()), CHAIN_OF_NFT.match(line), _NFT_DROP.search(line)
             table = f"{of_table[1] or 'ip'} {of_table[2]}" if of_table else table
             chain = of_chain[1] if of_chain else chain
             if rule and table and chain:
-                own[f"{table} {chain}: {without_counter(line.strip())}"] += int(rule[1])
-        for text, packets in own.items():
+                of_part[f"{table} {chain}: {without_counter(line.strip())}"] += int(rule[1])
+        for text, packets in of_part.items():
             counts.setdefault(text, []).append(packets)
     return [Evidence(COUNTER, rule, counts=tuple(of_rule)) for rule, of_rule in counts.items() if any(of_rule)][:MOST]

@@ -31,7 +31,7 @@ class TableNames:
 
     def name(self, number: str) -> str:
         """As a paste calls the table."""
-        return next((name for name, own in self.numbers.items() if str(own) == number), number)
+        return next((name for name, known in self.numbers.items() if str(known) == number), number)
 
     def number(self, name: str) -> str:
         if not name.isdigit():
@@ -47,17 +47,17 @@ _ALIASES = {"dev": "iif", "type": "action"}
 
 
 def rules(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
-    found = []
+    entries = []
     for line in part.lines:
         match = _RULE.match(_cut(line))
         if not match:
             _unless_blank(line, "is no rule", ignore)
             continue
         try:
-            found.append(_rule(int(match[1]), match[2].split(), part.family, tables))
+            entries.append(_rule(int(match[1]), match[2].split(), part.family, tables))
         except (Invalid, Unfit, IndexError, ValueError) as error:
             ignore(f"is not a whole rule ({error})", line)
-    return found
+    return entries
 
 
 def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> Entry:
@@ -85,11 +85,11 @@ def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> E
             place += 1
         elif word not in ("[detached]", "nop", "permanent"):
             raise Unfit(f"word {word}")
-    own = [str(entry[name]) for name in ("from", "to") if name in entry]
-    entry["family"] = "ipv6" if family == "ipv6" or any(":" in one for one in own) else "ipv4"
+    prefixes = [str(entry[name]) for name in ("from", "to") if name in entry]
+    entry["family"] = "ipv6" if family == "ipv6" or any(":" in prefix for prefix in prefixes) else "ipv4"
     if priority:
-        given = {name: value for name, value in entry.items() if name != "protocol"}
-        checked = rule.from_options("rule", given, rt_names.TABLES).options()
+        options = {name: value for name, value in entry.items() if name != "protocol"}
+        checked = rule.from_options("rule", options, rt_names.TABLES).options()
         return {**checked, "protocol": entry.get("protocol", "boot")}
     return {"priority": 0, "family": entry["family"], "table": entry.get("table", "255"), "protocol": "kernel"}
 
@@ -126,21 +126,21 @@ _SKIPPED_PAIRS = (
 
 
 def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for line in part.lines:
         words = _cut(line).split()
         if not words or words[0] == "cache":  # a second line of ip route get
             continue
         try:
             if words[0] == "nexthop":
-                found[-1].setdefault("nexthops", []).append(_next_hop(words[1:]))
+                entries[-1].setdefault("nexthops", []).append(_next_hop(words[1:]))
             else:
                 entry = _route(_unredacted(words, line, ignore), part, tables)
                 if entry:
-                    found.append(entry)
+                    entries.append(entry)
         except (Invalid, Unfit, IndexError, ValueError, KeyError) as error:
             ignore(f"is not a whole route ({error})", line)
-    return [entry for entry in (_checked(one, ignore) for one in found) if entry]
+    return [entry for entry in (_checked(raw, ignore) for raw in entries) if entry]
 
 
 _LOCAL = re.compile(r"\s*local ([\da-f.:]+) dev (\S+) (?:.* )?table (?:local|255) (?:.* )?proto (?:kernel|2)\b.*")
@@ -194,9 +194,9 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
         entry = {name: value for name, value in entry.items() if name not in ("dev", "via", "src", "scope")}
     entry["table"] = tables.number(str(entry["table"])) if entry["table"] != "all" else "254"
     texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [
-        str(one.get("via", "")) for one in entry.get("nexthops", ())
+        str(hop.get("via", "")) for hop in entry.get("nexthops", ())
     ]
-    entry["family"] = "ipv6" if part.family == "ipv6" or any(":" in one for one in texts) else "ipv4"
+    entry["family"] = "ipv6" if part.family == "ipv6" or any(":" in text for text in texts) else "ipv4"
     if entry.get("type") == "local" and entry["table"] == "255":
         return None  # the kernel adds it with the address
     return entry
@@ -210,10 +210,10 @@ def _next_hop(words: list[str]) -> Entry:
     }
 
 
-def _checked(given: Entry, ignore: Ignore) -> Entry | None:
+def _checked(parsed: Entry, ignore: Ignore) -> Entry | None:
     """The route as the snapshot has it; None if the line is incomplete."""
-    entry = {name: value for name, value in given.items() if name not in ("protocol", "nexthops")}
-    hops = given.get("nexthops", [])
+    entry = {name: value for name, value in parsed.items() if name not in ("protocol", "nexthops")}
+    hops = parsed.get("nexthops", [])
     if len(hops) == 1:
         entry.update((name, value) for name, value in hops[0].items() if name != "weight")
     elif hops:
@@ -225,7 +225,7 @@ def _checked(given: Entry, ignore: Ignore) -> Entry | None:
     except (Invalid, Unfit) as error:
         ignore(f"is not a whole route ({error})", str(entry))
         return None
-    return {**checked, "protocol": given.get("protocol", "boot")}
+    return {**checked, "protocol": parsed.get("protocol", "boot")}
 
 
 _HEAD = re.compile(r"\s*(?:(\d{1,9}):\s+)?([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
@@ -255,31 +255,31 @@ KINDS = (
 
 def links(part: Part, ignore: Ignore) -> list[Entry]:
     """The links, with ``lower``: what stands after the @ of the name, and ``namespace``, that of its other end."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for line in part.lines:
         text = _cut(line)
-        if found and _XDP.search(text) and not _HEAD.match(text):
-            found[-1]["xdp"] = True
+        if entries and _XDP.search(text) and not _HEAD.match(text):
+            entries[-1]["xdp"] = True
         head, brief, one_line = _HEAD.match(text), _BRIEF.fullmatch(text.strip()), _ONE_LINE.fullmatch(text)
         old = _IFCONFIG.match(text) if not line[:1].isspace() else None
         try:
             if head:
-                found.append({**_head(head), **({"xdp": True} if _XDP.search(text) else {})})
+                entries.append({**_head(head), **({"xdp": True} if _XDP.search(text) else {})})
             elif one_line:
-                if not found or found[-1]["name"] != one_line[1]:
-                    found.append({**blank_link(one_line[1]), "lower": ""})
-                _address(found[-1], one_line[2].split())
+                if not entries or entries[-1]["name"] != one_line[1]:
+                    entries.append({**blank_link(one_line[1]), "lower": ""})
+                _address(entries[-1], one_line[2].split())
             elif brief:
-                found.append(_brief(brief))
+                entries.append(_brief(brief))
             elif old and ("flags=" in text or "encap:" in text):
-                found.append(_old_head(old))
-            elif found:
-                _detail(found[-1], text.split())
+                entries.append(_old_head(old))
+            elif entries:
+                _detail(entries[-1], text.split())
             else:
                 _unless_blank(line, "belongs to no link", ignore)
         except (Unfit, ValueError, IndexError) as error:
             ignore(f"is not a whole line of a link ({error})", line)
-    return found
+    return entries
 
 
 def merge_links(known: list[Entry], further: t.Iterable[Entry]) -> None:
@@ -397,7 +397,7 @@ def _address(entry: Entry, words: list[str]) -> None:
 
 
 def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
-    found = []
+    entries = []
     for line in part.lines:
         words = _cut(line).split()
         if not words or "NOARP" in words:
@@ -411,15 +411,15 @@ def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
                 if "proxy" in words
                 else next((word for word in words if word in STATES.values()), "REACHABLE" if mac else "FAILED")
             )
-            found.append({"address": address, "dev": dev, "mac": mac, "state": state})
+            entries.append({"address": address, "dev": dev, "mac": mac, "state": state})
         except (Unfit, ValueError, IndexError) as error:
             ignore(f"is no neighbour ({error})", line)
-    return found
+    return entries
 
 
 def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
     """What ``route -n`` prints."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for line in part.lines:
         words = line.split()
         if len(words) != 8 or words[0] in ("Destination", "Kernel"):
@@ -434,10 +434,10 @@ def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
                 entry = {"table": "254", "family": "ipv4", "to": to, "type": "unreachable", "protocol": "boot"}
             checked = _checked(entry, ignore)
             if checked:
-                found.append(checked)
+                entries.append(checked)
         except ValueError as error:
             ignore(f"is no route ({error})", line)
-    return found
+    return entries
 
 
 def _cut(line: str) -> str:

@@ -40,7 +40,7 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
     counts: dict[str, Counts] = collections.defaultdict(collections.Counter)  # of each table
     for line in part.lines:
         text = line.strip()
-        header, chain, rule, policy = (one.fullmatch(text) for one in (HEADER, CHAIN, RULE, _POLICY))
+        header, chain, rule, policy = (pattern.fullmatch(text) for pattern in (HEADER, CHAIN, RULE, _POLICY))
         if header:
             name = header[1]
         if header or rule or policy or (chain and (name or chain[2] != "-")):  # a chain without its table tells nothing
@@ -65,8 +65,8 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
             table.policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
         elif text not in ("", "COMMIT") and not _REMARK.match(text):
             ignore("is no rule of iptables", line)
-    for of_table, own in counts.items():
-        _count(tables[family, of_table], own)
+    for of_table, of_rules in counts.items():
+        _count(tables[family, of_table], of_rules)
     if part.table and is_all and any(map(_POLICY.fullmatch, map(str.strip, part.lines))):  # of iptables -S
         tables.setdefault((family, part.table), Table()).is_complete = True
 
@@ -126,19 +126,19 @@ def listed(part: Part, tables: Tables, assumed: list[Assumption], ignore: Ignore
         return
     family = FAMILIES[part.family]
     for of_chain, rules, of_rule in zip(policies, shown, counts):
-        name = part.table or likely_table(of_chain, [rule for own in rules.values() for rule in own])
+        name = part.table or likely_table(of_chain, [rule for texts in rules.values() for rule in texts])
         if not has_interfaces:
             sentence = "iptables -L without -v does not show interfaces. Each rule is assumed to match all of them."
             assumed.append(assumption.about(sentence, assumption.CHAIN, *(f"{family} {name} {chain}" for chain in of_chain)))
-            rules = {chain: _for_loopback(f"{family} {name}", chain, own, assumed) for chain, own in rules.items()}
-        found = tables.setdefault((family, name), Table())
-        found.policies.update({own: policy for own, policy in of_chain.items() if policy})
+            rules = {chain: _for_loopback(f"{family} {name}", chain, texts, assumed) for chain, texts in rules.items()}
+        table = tables.setdefault((family, name), Table())
+        table.policies.update({chain: policy for chain, policy in of_chain.items() if policy})
         is_all = part.is_whole and not part.chain and {*BUILT_IN.get(name, ())} <= {*of_chain, "INPUT"}
-        found.is_complete |= is_all and has_interfaces
-        for own, lines in rules.items():
+        table.is_complete |= is_all and has_interfaces
+        for chain, lines in rules.items():
             for rule in lines:
-                found.add(own, rule)
-        _count(found, of_rule)
+                table.add(chain, rule)
+        _count(table, of_rule)
 
 
 def _count(table: Table, counts: Counts) -> None:
@@ -162,11 +162,11 @@ _LOOPBACK = {"INPUT": "-i lo", "OUTPUT": "-o lo"}
 
 def _for_loopback(table: str, chain: str, rules: list[str], assumed: list[Assumption]) -> list[str]:
     """Rules of a listing without interfaces. One that would make later ones useless is assumed to be for the loopback."""
-    found = []
+    result = []
     for number, rule in enumerate(rules, 1):
         if rule == ACCEPT and chain in _LOOPBACK and number < len(rules):
             rule = f"{_LOOPBACK[chain]} {ACCEPT}"
             sentence = f"Rule {number} of chain {chain} accepts all packets, although others follow. It is assumed to be {rule}."
             assumed.append(assumption.about(sentence, assumption.CHAIN, f"{table} {chain}"))
-        found.append(rule)
-    return found
+        result.append(rule)
+    return result

@@ -61,7 +61,7 @@ def ebtables_entries(tables: Tables) -> list[dict[str, t.Any]]:
 
 def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
     """The sets by name, each as ``ipset save`` prints it."""
-    found: dict[str, list[str]] = {}
+    sets: dict[str, list[str]] = {}
     name, kind, is_member = "", "", False
     for line in part.lines:
         text = line.strip()
@@ -69,7 +69,7 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
         if text.startswith(("create ", "add ")):
             words = text.split()
             if len(words) > 2:
-                found.setdefault(words[1], []).append(text)
+                sets.setdefault(words[1], []).append(text)
         elif colon and word in _SET_HEADS:
             is_member = word == "Members"
             if word == "Name":
@@ -77,14 +77,14 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
             elif word == "Type":
                 kind = value.strip()
             elif word == "Header" and name and kind:
-                found[name] = [
+                sets[name] = [
                     f"create {name} {kind} {re.sub(r' (?:initval|bucketsize) .*?(?= |$)', '', ' ' + value.strip()).strip()}"
                 ]
-        elif text and is_member and name in found:
-            found[name].append(f"add {name} {text}")
+        elif text and is_member and name in sets:
+            sets[name].append(f"add {name} {text}")
         elif text:
             ignore("is no line of ipset", line)
-    return {one: "\n".join([*lines, ""]) for one, lines in found.items() if lines[0].startswith("create ") and len(one) < 32}
+    return {name: "\n".join([*lines, ""]) for name, lines in sets.items() if lines[0].startswith("create ") and len(name) < 32}
 
 
 _ENTRIES = re.compile(r"^\s*Number of entries: (\d+)$", re.MULTILINE)
@@ -156,7 +156,7 @@ _TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
 
 def _within_table(lines: t.Sequence[str], assumed: list[Assumption]) -> list[str]:
     """The lines; chains without their table are put into one, in which the hook that a chain's name contains jumps to it."""
-    chains = [found[1] for line in lines if (found := CHAIN_OF_NFT.match(line))]
+    chains = [match[1] for line in lines if (match := CHAIN_OF_NFT.match(line))]
     if not chains or any(TABLE_OF_NFT.match(line.strip()) for line in lines):
         return [*lines]
     name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
@@ -184,14 +184,14 @@ def _family(lines: t.Iterable[str]) -> str:
 
 def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[Assumption], ignore: Ignore) -> str:
     """The tables of a ruleset. without: family and name of those that other pastes have."""
-    found: list[str] = []
-    own: list[str] = []
+    kept: list[str] = []
+    block: list[str] = []
     depth, is_wanted = 0, True
     for line in _within_table(part.lines, assumed):
         text = line.strip()
         table = TABLE_OF_NFT.match(text) if not depth else None
         if table:
-            is_wanted, own = (table[1] or "ip", table[2]) not in without, []
+            is_wanted, block = (table[1] or "ip", table[2]) not in without, []
         if depth and text.startswith("#"):
             ignore("is a remark, which may stand for omitted lines", line)
         elif depth or table:
@@ -200,15 +200,15 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
                 if is_wanted:
                     ignore("is printed by nft without its contents", line)
             else:
-                own.append(line)
+                block.append(line)
             depth += text.count("{") - text.count("}")
             if not depth and is_wanted:
-                found += own
+                kept += block
         elif text and not _WARNING.match(text):
             ignore("is in no table", line)
     if depth:
-        ignore("begins a table that does not end", own[0])
-    return "\n".join([*found, ""]) if found else ""
+        ignore("begins a table that does not end", block[0])
+    return "\n".join([*kept, ""]) if kept else ""
 
 
 _WARNING = re.compile(r"# Warning: ")  # nft says so of tables of iptables-nft; another remark may stand for omitted lines
@@ -218,7 +218,7 @@ _REAL = re.compile(r"->\s+(\S+):(\d+)\s+(Masq|Route|Local|Tunnel)\s+(-?\d+)")
 
 def virtual_servers(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
     """What ``ipvsadm -Ln`` prints."""
-    found: list[dict[str, t.Any]] = []
+    servers: list[dict[str, t.Any]] = []
     for line in part.lines:
         text = line.strip()
         server, real = _SERVER.match(text), _REAL.match(text)
@@ -226,15 +226,17 @@ def virtual_servers(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
             if server:
                 protocol, place, scheduler, flags = server.groups()
                 where = {"fwmark": f"{int(place, 0):#x}"} if protocol == "FWM" else _endpoint(place)
-                found.append({"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": flags, "destinations": []})
-            elif real and found:
+                servers.append(
+                    {"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": flags, "destinations": []}
+                )
+            elif real and servers:
                 end = _endpoint(f"{real[1]}:{real[2]}")
-                found[-1]["destinations"].append({**end, "method": real[3], "weight": int(real[4])})
+                servers[-1]["destinations"].append({**end, "method": real[3], "weight": int(real[4])})
             elif text and not text.startswith(("IP Virtual", "Prot ", "-> RemoteAddress")):
                 ignore("is no line of ipvsadm", line)
         except (Unfit, ValueError) as error:
             ignore(f"is no whole line of ipvsadm ({error})", line)
-    return found
+    return servers
 
 
 def _endpoint(place: str) -> dict[str, t.Any]:
@@ -248,15 +250,15 @@ _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10}
 
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     """Of the node and of each link, as the snapshot has them. Those that decide nothing about packets are left out."""
-    found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
+    values: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
         text = line.strip()
         match, key = _SETTING.fullmatch(re.split(r"(?<!\s)\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
             if decides(match[1]):
-                put(found, match[1], int(match[2]))
+                put(values, match[1], int(match[2]))
         elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n
-            put(found, part.table, int(text))
+            put(values, part.table, int(text))
         elif key and decides(key[1]) and not re.search(r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line):
             ignore("is no setting", line)
-    return found
+    return values

@@ -86,12 +86,12 @@ class _Reader:
         self._traffic = evidence_text.Traffic()
         self._prose: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
-        self._found: dict[str, list[t.Any]] = {}
+        self._subsets: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
         self._filters: Tables = {}
         self._bridge_filters: Tables = {}
         self._sets: dict[str, str] = {}
-        self._seen: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
+        self._outputs: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
         self._answers: list[Entry] = []  # of ip route get
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
@@ -187,64 +187,64 @@ class _Reader:
             for (family, _name), table in self._filters.items():
                 table.is_complete &= family != iptables_text.FAMILIES[part.family]
 
-    def _last(self, subset: str, part: Part, found: list[t.Any]) -> None:
+    def _last(self, subset: str, part: Part, read: list[t.Any]) -> None:
         """Adds the entries. The output of the same command replaces an earlier one."""
         key = (subset, part.family, part.table)
-        kept = self._found.setdefault(subset, [])
-        if key in self._seen and found and self._seen[key] != part.lines:
+        kept = self._subsets.setdefault(subset, [])
+        if key in self._outputs and read and self._outputs[key] != part.lines:
             outputs = f"several outputs for {part.kind} {part.table}".rstrip()
             self.assumed.append(Assumption(f"There are {outputs}. The last one is taken."))
-            kept[:] = [one for one in kept if one.get("_place") != key]
-        elif key in self._seen:
+            kept[:] = [entry for entry in kept if entry.get("_place") != key]
+        elif key in self._outputs:
             return
-        if found or not any(map(str.strip, part.lines)):  # otherwise the lines were no output
-            self._seen[key] = part.lines
-        for one in found:
-            one["_place"] = key
-        kept += [one for one in found if one not in kept]
+        if read or not any(map(str.strip, part.lines)):  # otherwise the lines were no output
+            self._outputs[key] = part.lines
+        for entry in read:
+            entry["_place"] = key
+        kept += [entry for entry in read if entry not in kept]
 
     def _add_links(self, part: Part) -> None:
-        ip_text.merge_links(self._found.setdefault("links", []), ip_text.links(part, self._ignore))
+        ip_text.merge_links(self._subsets.setdefault("links", []), ip_text.links(part, self._ignore))
 
-    def _add_settings(self, found: Entry) -> None:
+    def _add_settings(self, added: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
-        self._settings["node"].update(found["node"])
+        self._settings["node"].update(added["node"])
         for family in FAMILIES:
-            for link, values in found[family].items():
+            for link, values in added[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
 
     def _add_kernels_rules(self) -> set[str]:
         """Adds the kernel's own rules, where outputs have others only: few nodes are without them. Returns their families."""
         families = set[str]()
-        for family in sorted({rule["family"] for rule in self._found.get("rules") or ()}):
-            rules = self._found["rules"]
+        for family in sorted({rule["family"] for rule in self._subsets.get("rules") or ()}):
+            rules = self._subsets["rules"]
             if all(rule["priority"] for rule in rules if rule["family"] == family):
                 sentence = f"The output of the {family} rules lacks the first one. The kernel's own are assumed."
                 self.assumed.append(assumption.about(sentence, assumption.FAMILY, family))
-                self._found["rules"] = list(entries.with_kernels_rules(rules, family))
+                self._subsets["rules"] = list(entries.with_kernels_rules(rules, family))
                 families.add(family)
         return families
 
     def _tell_tables(self) -> None:
         """Sentences about routing tables whose rules or routes no output has."""
-        rules, routes = self._found.get("rules"), self._found.get("routes")
-        filled = {str(one["table"]) for one in routes or ()}
+        rules, routes = self._subsets.get("rules"), self._subsets.get("routes")
+        filled = {str(route["table"]) for route in routes or ()}
         known = {"253", "254", "255"}
         if not rules and filled - known:
             names = ", ".join(map(self._tables.name, sorted(filled - known)))
             sentence = f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
-            families = {str(one["family"]) for one in routes or () if str(one["table"]) not in known}
+            families = {str(route["family"]) for route in routes or () if str(route["table"]) not in known}
             self.assumed.append(assumption.about(sentence, assumption.FAMILY, *families))
-        for table in dict.fromkeys(str(one["table"]) for one in rules or () if one.get("table")):
+        for table in dict.fromkeys(str(rule["table"]) for rule in rules or () if rule.get("table")):
             if routes and table not in filled | known:
                 sentence = f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty."
                 self.assumed.append(assumption.about(sentence, assumption.ROUTES, self._tables.name(table)))
 
     def _add_martians(self) -> None:
         """Adds strict filtering on links for which the kernel's log or an answer shows it, and no output has the setting."""
-        told = (self._settings or {"ipv4": {}})["ipv4"]
+        settings = (self._settings or {"ipv4": {}})["ipv4"]
         for link in dict.fromkeys(self._martians):
-            if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
+            if not any("rp_filter" in settings.get(name, {}) for name in ("all", link)):
                 self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
                 sentence = (
                     f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel drops packets"
@@ -265,57 +265,61 @@ class _Reader:
             self._show(part, before)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
-        for found in self._found.values():
-            for one in found:
-                one.pop("_place", None)
+        for of_subset in self._subsets.values():
+            for entry in of_subset:
+                entry.pop("_place", None)
         self._add_martians()
         with_kernels = self._add_kernels_rules()
-        if self._answers and not self._found.get("routes"):
-            self._found["routes"] = self._answers
+        if self._answers and not self._subsets.get("routes"):
+            self._subsets["routes"] = self._answers
             self.assumed.append(Assumption("No output has the routes. What ip route get answered is assumed to be all of them."))
         self._tell_tables()
-        told: Entry = {
-            **self._found,
+        subsets: Entry = {
+            **self._subsets,
             "settings": self._settings,
             "iptables": iptables or None,
             "ipsets": [*({"name": name, "save": text} for name, text in self._sets.items()), *lacking] or None,
             "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or None,
             "nftables": self._ruleset,
         }
-        if not ruleset_text and not any(value for value in told.values()) and not self._pods:
+        if not ruleset_text and not any(value for value in subsets.values()) and not self._pods:
             raise self._nothing_understood()
-        links = _Links(told.get("links"), self.assumed)
+        links = _Links(subsets.get("links"), self.assumed)
         # A link that a whole output of links lacks is a slip of the operator, which the module names.
         is_listed = self._shown.is_whole(commands.LINK)
-        links.complete(told, self._filters, self._bridge_filters, "" if is_listed else interface)
+        links.complete(subsets, self._filters, self._bridge_filters, "" if is_listed else interface)
         for pod in self._pods.values():
-            links.add_pod(pod, told.get("routes") or ())
-        told["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
-        links.add_addresses(told.get("routes") or (), self._local, told.get("ipvs") or ())
-        links.add_routed_pods(told.get("routes") or ())
-        told["links"] = links.found
-        attached = [str(link["name"]) for link in links.found if link.pop("xdp", False)]
-        told["bpf"] = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached] or None
+            links.add_pod(pod, subsets.get("routes") or ())
+        subsets["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
+        links.add_addresses(subsets.get("routes") or (), self._local, subsets.get("ipvs") or ())
+        links.add_routed_pods(subsets.get("routes") or ())
+        subsets["links"] = links.links
+        attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
+        subsets["bpf"] = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached] or None
         if self._settings:
-            told["settings"] = {
+            subsets["settings"] = {
                 "node": self._settings["node"],
-                **{name: one for name in FAMILIES if (one := self._settings[name])},
+                **{name: of_family for name in FAMILIES if (of_family := self._settings[name])},
             }
-            names = [one["name"] for one in links.found]
-            told["settings"]["effective"] = {
+            names = [link["name"] for link in links.links]
+            subsets["settings"]["effective"] = {
                 family: effective_settings.effective(
                     family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
                 )
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
-        facts = open_facts.of_pastes(self._shown, told, self._filters, self._tables, with_kernels)
+        facts = open_facts.of_pastes(self._shown, subsets, self._filters, self._tables, with_kernels)
         names = [str(empty["name"]) for empty in lacking]
         of_sets = (part for part in self._shown.of(commands.IPSET) if part.is_whole)
         whole = [part for part in of_sets if netfilter_text.has_all_members(part)]
         shown = {name for part in whole for name in netfilter_text.ipsets(part, lambda _reason, _line: None)}
         names += (name for name in self._sets if name not in shown)
         facts += [OpenFact(snapshot_facts.elements(name)) for name in names]
-        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
+        snapshot: Entry = {
+            "format": FORMAT,
+            **{subset: subsets.get(subset) for subset in SUBSETS},
+            "unread": _unread(links.links),
+        }
         evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()
         snapshot["evidence"] = [entry.plain() for entry in evidence]
@@ -353,90 +357,90 @@ def _printable(text: str) -> str:
 class _Links:
     """The links of the pastes, and those that only other outputs name."""
 
-    def __init__(self, found: list[Entry] | None, assumed: list[Assumption]) -> None:
-        self._were_told = bool(found)
-        self.found = found or []
+    def __init__(self, links: list[Entry] | None, assumed: list[Assumption]) -> None:
+        self._were_shown = bool(links)
+        self.links = links or []
         self._assumed = assumed
-        self._by_name = {str(one["name"]): one for one in self.found}
+        self._by_name = {str(link["name"]): link for link in self.links}
         self._with_pods: set[str] = set()  # links whose other ends an output of a pod shows
-        self._ends = {str(one["index"]): one for one in self.found if one["index"]}
-        namespaces = [one.get("namespace") for one in self.found]
-        for one in self.found:
-            self._classify(one)
-            namespace, lower = one.pop("namespace", ""), one.pop("lower", "")
-            if one["kind"] == "veth" and namespace and namespaces.count(namespace) > 1:
-                one["peer"] = {"namespace": namespace, "name": lower, "mac": "", "addresses": []}
+        self._ends = {str(link["index"]): link for link in self.links if link["index"]}
+        namespaces = [link.get("namespace") for link in self.links]
+        for link in self.links:
+            self._classify(link)
+            namespace, lower = link.pop("namespace", ""), link.pop("lower", "")
+            if link["kind"] == "veth" and namespace and namespaces.count(namespace) > 1:
+                link["peer"] = {"namespace": namespace, "name": lower, "mac": "", "addresses": []}
 
-    def _classify(self, one: Entry) -> None:
-        lower, is_away = str(one.get("lower") or ""), "namespace" in one
-        name = str(one["name"])
-        if not one["kind"] and name != "lo":
-            if {"MASTER", "NOARP"} <= {*one["flags"]}:
-                one["kind"] = "vrf"
+    def _classify(self, link: Entry) -> None:
+        lower, is_away = str(link.get("lower") or ""), "namespace" in link
+        name = str(link["name"])
+        if not link["kind"] and name != "lo":
+            if {"MASTER", "NOARP"} <= {*link["flags"]}:
+                link["kind"] = "vrf"
             elif _BRIDGE.fullmatch(name):
-                one["kind"] = "bridge"
+                link["kind"] = "bridge"
             elif _DUMMY.fullmatch(name):
-                one["kind"] = "dummy"
+                link["kind"] = "dummy"
             elif is_away or re.fullmatch(r"if\d+", lower) or _POD.fullmatch(name):
-                one["kind"] = "veth"
+                link["kind"] = "veth"
             elif lower and lower != "NONE":
-                one["kind"], one["parent"] = "vlan" if "." in name else "macvlan", lower
+                link["kind"], link["parent"] = "vlan" if "." in name else "macvlan", lower
 
-    def complete(self, told: Entry, filters: Tables, bridge_filters: Tables, interface: str) -> None:
+    def complete(self, subsets: Entry, filters: Tables, bridge_filters: Tables, interface: str) -> None:
         """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""
-        named = [one.get("dev") for subset in ("routes", "neighbors") for one in told.get(subset) or ()]
-        named += [hop.get("dev") for one in told.get("routes") or () for hop in one.get("nexthops") or ()]
-        named += [one.get(key) for one in told.get("rules") or () for key in ("iif", "oif")]
+        named = [link.get("dev") for subset in ("routes", "neighbors") for link in subsets.get(subset) or ()]
+        named += [hop.get("dev") for link in subsets.get("routes") or () for hop in link.get("nexthops") or ()]
+        named += [link.get(key) for link in subsets.get("rules") or () for key in ("iif", "oif")]
         ports = _matched(bridge_filters)
-        if not self._were_told:
+        if not self._were_shown:
             named += [*_matched(filters), *ports]
         for name in dict.fromkeys(filter(None, [*named, interface])):
             self._make(str(name))
-        bridges = [one["name"] for one in self.found if one["kind"] == "bridge"]
+        bridges = [link["name"] for link in self.links if link["kind"] == "bridge"]
         for name in ports:
-            one = self._by_name.get(name)
-            if one and bridges and not one["master"] and one["kind"] != "bridge":
-                one["master"] = bridges[0]
+            link = self._by_name.get(name)
+            if link and bridges and not link["master"] and link["kind"] != "bridge":
+                link["master"] = bridges[0]
                 sentence = f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it."
                 self._assumed.append(assumption.about(sentence, assumption.LINK, name, bridges[0]))
 
-        for one in [bridge for bridge in self.found if bridge["kind"] == "bridge"]:
-            has_ports = any(port["master"] == one["name"] for port in self.found)
-            if not has_ports and "NO-CARRIER" not in one["flags"]:
-                port = ip_text.blank_link(f"veth-{one['name'][:10]}")
-                self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
-                sentence = f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
-                self._assumed.append(assumption.about(sentence, assumption.LINK, str(one["name"])))
+        for link in [bridge for bridge in self.links if bridge["kind"] == "bridge"]:
+            has_ports = any(port["master"] == link["name"] for port in self.links)
+            if not has_ports and "NO-CARRIER" not in link["flags"]:
+                port = ip_text.blank_link(f"veth-{link['name'][:10]}")
+                self.links.append({**port, "kind": "veth", "master": link["name"], "settings": {"hairpin": 1}})
+                sentence = f"The ports of {link['name']} are not in the paste. One is assumed, behind which all pods are."
+                self._assumed.append(assumption.about(sentence, assumption.LINK, str(link["name"])))
 
     def _make(self, name: str) -> None:
         if name in self._by_name:
             return
         try:
-            one = ip_text.blank_link(name)
+            link = ip_text.blank_link(name)
         except Unfit:
             return
-        self._classify(one)
-        if name != "lo" and self._were_told:
+        self._classify(link)
+        if name != "lo" and self._were_shown:
             sentence = f"{name} is not among the links of the paste. It is assumed to be up."
             self._assumed.append(assumption.about(sentence, assumption.LINK, name))
-        self.found.append(one)
-        self._by_name[name] = one
+        self.links.append(link)
+        self._by_name[name] = link
 
     def add_pod(self, pod: PodOutputs, routes: t.Iterable[Entry]) -> None:
         """Gives the addresses of a pod to the other end of the node's link to it."""
-        for one in pod.links:
-            number = str(one.get("lower") or "")[2:]  # after "if"
-            addresses = [address["address"].partition("/")[0] for address in one["addresses"]]
+        for link in pod.links:
+            number = str(link.get("lower") or "")[2:]  # after "if"
+            addresses = [address["address"].partition("/")[0] for address in link["addresses"]]
             near = self._ends.get(number)
             if near is None:
                 near = next((self._by_name.get(str(route.get("dev"))) for route in routes if route.get("to") in addresses), None)
-            if near is not None and one["name"] != "lo":
+            if near is not None and link["name"] != "lo":
                 near["kind"] = near["kind"] or "veth"
                 self._with_pods.add(near["name"])
-                near["peer"] = {"namespace": pod.namespace, "name": one["name"], "mac": one["mac"], "addresses": addresses}
+                near["peer"] = {"namespace": pod.namespace, "name": link["name"], "mac": link["mac"], "addresses": addresses}
 
     def _own_addresses(self) -> set[str]:
-        return {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
+        return {str(address["address"]).partition("/")[0] for link in self.links for address in link["addresses"]}
 
     def add_routed_pods(self, routes: t.Collection[Entry]) -> None:
         """A host route to a pod's link tells the address of the pod, unless the node itself has it.
@@ -444,17 +448,17 @@ class _Links:
         The uplink of a node that is a container is a veth, too.
         """
         uplinks = {route.get("dev") for route in routes if route.get("to") == "default" and route.get("via")}
-        own = {str(route.get("src")) for route in routes}
-        own |= self._own_addresses()
+        of_node = {str(route.get("src")) for route in routes}
+        of_node |= self._own_addresses()
         for route in routes:
-            one = self._by_name.get(str(route.get("dev")))
+            link = self._by_name.get(str(route.get("dev")))
             to = str(route.get("to"))
-            is_host = not route.get("via") and "/" not in to and to != "default" and to not in own
-            if one and one["kind"] == "veth" and is_host and one["name"] not in uplinks:
-                peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
-                if one["name"] not in self._with_pods and to not in peer["addresses"]:
+            is_host = not route.get("via") and "/" not in to and to != "default" and to not in of_node
+            if link and link["kind"] == "veth" and is_host and link["name"] not in uplinks:
+                peer = link["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
+                if link["name"] not in self._with_pods and to not in peer["addresses"]:
                     peer["addresses"].append(to)
-                one["peer"] = peer
+                link["peer"] = peer
 
     def add_addresses(self, routes: t.Collection[Entry], local: t.Mapping[str, str], servers: t.Iterable[Entry]) -> None:
         """Adds addresses that other outputs contain: sources of routes, the table local, and the virtual servers of IPVS."""
@@ -462,14 +466,14 @@ class _Links:
             self._make(name)
         known = self._own_addresses()
         for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
-            one, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
-            if one and source and source not in known:
+            link, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
+            if link and source and source not in known:
                 length = str(route["to"]).partition("/")[2] if is_network else _length(source)
-                one["addresses"].append(_address(f"{source}/{length}"))
+                link["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
                 if not is_network and source not in local:
-                    sentence = f"{source} is on no link of the paste. It is assumed to be on {one['name']}."
-                    concerns = {Concern(assumption.ADDRESS, source), Concern(assumption.LINK, str(one["name"]))}
+                    sentence = f"{source} is on no link of the paste. It is assumed to be on {link['name']}."
+                    concerns = {Concern(assumption.ADDRESS, source), Concern(assumption.LINK, str(link["name"]))}
                     self._assumed.append(Assumption(sentence, frozenset(concerns)))
         for address, name in local.items():
             if address not in known and name in self._by_name:
@@ -484,7 +488,7 @@ class _Links:
 
 
 def _unread(links: t.Iterable[Entry]) -> list[Entry]:
-    names = ", ".join(str(one["name"]) for one in links if _CILIUM.fullmatch(str(one["name"])))
+    names = ", ".join(str(link["name"]) for link in links if _CILIUM.fullmatch(str(link["name"])))
     reason = "Cilium has BPF programs on these links. Pastes do not show the programs, whose verdict may differ from the twin's."
     return [{"subset": "bpf", "object": names, "reason": reason}] if names else []
 
@@ -508,11 +512,11 @@ _INTERFACE = re.compile(r"(?:^| )(?:-i|-o|--in-interface|--out-interface) (\S+)"
 def _matched(tables: Tables) -> list[str]:
     """The interfaces that rules name, without patterns."""
     names = [name for table in tables.values() for _chain, rule in table.rules for name in _INTERFACE.findall(rule)]
-    found = []
+    names_of_links = []
     for name in dict.fromkeys(names):
         try:
             if not name.endswith("+"):
-                found.append(fields.link(name))
+                names_of_links.append(fields.link(name))
         except Unfit:
             continue
-    return found
+    return names_of_links

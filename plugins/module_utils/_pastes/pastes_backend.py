@@ -143,13 +143,13 @@ def _without_outputs(path: str, files: archive_backend.Files) -> Invalid:
     return Invalid("dump", path, f"a support bundle that is known, or an archive with outputs of commands{inner}")
 
 
-def _text(option: str, given: t.Any) -> str:
+def _text(option: str, value: t.Any) -> str:
     """A text, or its lines."""
-    if isinstance(given, (list, tuple)) and all(isinstance(line, str) for line in given):
-        return "\n".join(given)
-    if given is not None and not isinstance(given, str):
-        raise Invalid(option, given, "the output of a command: a text or a list of its lines")
-    return given or ""
+    if isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value):
+        return "\n".join(value)
+    if value is not None and not isinstance(value, str):
+        raise Invalid(option, value, "the output of a command: a text or a list of its lines")
+    return value or ""
 
 
 def _read(path: str, folder: str) -> str:
