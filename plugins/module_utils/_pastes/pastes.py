@@ -21,17 +21,17 @@ from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS
 from . import (
     commands,
-    evidence_text,
     ip_json,
     ip_text,
     ipamd,
     iptables_tables,
     iptables_text,
-    nearness,
     netfilter_text,
     open_facts,
     pods,
+    prose,
     states,
+    traffic_text,
 )
 from .commands import Part
 from .iptables_tables import Tables
@@ -83,7 +83,7 @@ class _Reader:
         self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
-        self._traffic = evidence_text.Traffic()
+        self._traffic = traffic_text.Traffic()
         self._prose: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._subsets: dict[str, list[t.Any]] = {}
@@ -122,7 +122,7 @@ class _Reader:
     def _ignore(self, reason: str, line: str) -> None:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
-        if nearness.is_prose(line):
+        if prose.is_prose(line):
             self._prose.append(line)
         elif self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
@@ -164,8 +164,8 @@ class _Reader:
             for line in filter(str.strip, part.lines):
                 if self._traffic.read(line):
                     continue
-                is_compared = len(self._prose) < MOST_COMPARED and not nearness.is_prose(line)
-                if not is_compared or nearness.of(line).signs < nearness.LEAST:
+                is_compared = len(self._prose) < MOST_COMPARED and not prose.is_prose(line)
+                if not is_compared or prose.of(line).signs < prose.LEAST:
                     self._prose.append(line)
                 else:
                     self._ignore("belongs to no command that is known", line)
@@ -320,7 +320,7 @@ class _Reader:
             **{subset: subsets.get(subset) for subset in SUBSETS},
             "unread": _unread(links.links),
         }
-        evidence = [*evidence_text.of_tables(self._filters), *evidence_text.of_rulesets(self._ruleset_text)]
+        evidence = [*traffic_text.of_tables(self._filters), *traffic_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()
         snapshot["evidence"] = [entry.plain() for entry in evidence]
         snapshot.update(
@@ -340,7 +340,7 @@ class _Reader:
     def _nothing_understood(self) -> Invalid:
         """Return the error that names the lines that came nearest to an output."""
         lines = list(filter(None, map(str.strip, self._lines)))[:MOST_COMPARED]
-        near = {line: nearness.of(line) for line in lines}
+        near = {line: prose.of(line) for line in lines}
         nearest = sorted((line for line in near if near[line].signs), key=lambda line: -near[line].signs)[:MOST]
         named = "; ".join(f"{_printable(line)} ({near[line].command})" for line in nearest)
         allowed = "outputs of ip, iptables-save and such tools, each whole and with its command"
