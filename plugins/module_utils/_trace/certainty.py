@@ -38,7 +38,8 @@ from .verdict import ARRIVED, UNKNOWN
 Answer = dict[str, t.Any]
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
 MOST_WORLDS, SECONDS = 64, 10.0
-RULESETS = (TABLE, CUT, NFT)  # facts about rules, with the values of Services alone
+RULESETS = (TABLE, CUT, NFT)  # facts with values only for a packet that may be for a Service
+ROUTING = (ROUTES, RULES, ADDRESSES)
 MOST_LINES = 3  # that the twin lacks, in the answer
 
 
@@ -178,15 +179,16 @@ def conclusion(
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
-    decisive = _asked_together([opened[name] for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))])
-    depends_on = [_entry(fact, explored, evidence) for fact in decisive]
+    depends_on = [
+        _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
+    ]
     assumptions = assumed(explored, family)
     lines = [assumption.sentence for assumption in assumptions if assumption.is_gap][:MOST_LINES]
     depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
     depends_on += [{**fact._asdict(), "outcomes": []} for fact in _by_command(without)]
     result: dict[str, t.Any] = {
         "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
-        "depends_on": depends_on,
+        "depends_on": _asked_together(depends_on),
         "assumed": [assumption.sentence for assumption in assumptions],
     }
     if len({key[:2] for key in keys}) > 1:
@@ -196,10 +198,19 @@ def conclusion(
     return result
 
 
-def _asked_together(facts: t.Sequence[Open]) -> list[Open]:
-    """Return the facts with one command for all rules that may translate a packet to a Service, which is in one place of them."""
-    commands = "; ".join(dict.fromkeys(fact.fact.ask for fact in facts if fact.fact.kind in RULESETS))
-    return [fact._replace(fact=fact.fact._replace(ask=commands)) if fact.fact.kind in RULESETS else fact for fact in facts]
+def _asked_together(entries: list[Answer]) -> list[Answer]:
+    """Return the entries of ``depends_on``, with the same commands for all that are about rules, and about routing."""
+    for group in (ROUTING, RULESETS):
+        names = [entry["fact"] for entry in entries if entry["fact"].partition(":")[0] in group]
+        commands = dict.fromkeys(command for entry in entries if entry["fact"] in names for command in entry["ask"].split("; "))
+        ask = "; ".join(command for command in commands if not _is_part(command, commands))
+        entries = [{**entry, "ask": ask} if entry["fact"] in names else entry for entry in entries]
+    return entries
+
+
+def _is_part(command: str, commands: t.Iterable[str]) -> bool:
+    """Return whether another command prints all of it, as ``iptables-save`` prints what ``iptables-save -t nat`` does."""
+    return any(command.startswith(f"{other} -t ") for other in commands)
 
 
 def _by_command(facts: t.Iterable[Fact]) -> list[Fact]:

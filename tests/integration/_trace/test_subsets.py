@@ -86,11 +86,13 @@ def fate(found: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def outputs_of(ask: str, whole: dict[str, str]) -> list[str]:
-    """The outputs that a command of ``depends_on`` stands for."""
-    if ask.startswith(("ip rule", "ip route", "ip neigh")):
-        kind = ask.split()[1].strip(";")
-        return [command for command in whole if re.search(rf" {kind}\b", command)]
-    return [ASKED[words] for command in ask.split("; ") for words in ASKED if command.startswith(words)]
+    """The outputs that the commands of ``depends_on`` stand for."""
+    outputs = []
+    for command in ask.split("; "):
+        kind = re.match(r"ip (?:-6 )?(rule|route|neigh)\b", command)
+        outputs += [name for name in whole if kind and re.search(rf" {kind[1]}\b", name)]
+        outputs += [ASKED[words] for words in ASKED if not kind and command.startswith(words)]
+    return list(dict.fromkeys(outputs))
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ FILTER = Open(
 )
 CHAIN = Open(open_facts.chain("ip", "filter", "OWN"), (Value("returns", "it returns"), Value("drops", "it drops", dict)))
 NFT = Open(open_facts.NFT_OPEN)
+RULES = "iptables-save; nft list ruleset"
 
 
 def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
@@ -77,9 +78,18 @@ def test_the_facts_that_decide_come_first_and_then_those_that_one_command_shows_
     found, facts = explored(first, tables[0], NFT, tables[1], FILTER, rp_filter_1="dropped")
     result = certainty.conclusion(found, facts, "ipv4")
     assert [(fact["fact"], fact["ask"]) for fact in result["depends_on"]] == [
-        ("rp_filter:eth0", FILTER.fact.ask), ("line:1", ""), ("table:ip raw", "iptables-save"), ("table:ip nat", "iptables-save"),
-        ("nft", "nft list ruleset"),
+        ("rp_filter:eth0", FILTER.fact.ask), ("line:1", ""), ("table:ip raw", RULES), ("table:ip nat", RULES), ("nft", RULES),
     ]  # fmt: skip
+
+
+def test_one_paste_is_asked_for_where_facts_are_of_one_kind() -> None:
+    cut = Open(open_facts.cut("ip", "nat"))
+    routing = [Open(open_facts.ADDRESSES_OPEN), Open(open_facts.RULES_OPEN)]
+    found, facts = explored(answer(), *routing, cut, Open(open_facts.table("ip", "raw")), NFT)
+    asks = {fact["fact"]: fact["ask"] for fact in certainty.conclusion(found, facts, "ipv4")["depends_on"]}
+    assert set(asks.values()) == {"ip addr; ip rule; ip -6 rule", RULES} and asks["cut:ip nat"] == RULES
+    found, facts = explored(answer(), cut)
+    assert [fact["ask"] for fact in certainty.conclusion(found, facts, "ipv4")["depends_on"]] == ["iptables-save -t nat"]
 
 
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
