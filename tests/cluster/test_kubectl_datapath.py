@@ -19,11 +19,6 @@ from lab.kubernetes.pod_images import SERVER, SERVER_PORT
 Plugin = Callable[..., Any]  # as of conftest.py
 
 
-def debuggers(cluster: Cluster) -> list[str]:
-    pods = cluster.api.items("/api/v1/namespaces/default/pods")
-    return [pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"].startswith("node-debugger-")]
-
-
 @pytest.mark.sample
 def test_a_packet_is_followed_through_a_node_and_the_pod_that_read_it_is_deleted(cluster: Cluster, plugin: Plugin) -> None:
     workload = [manifests.server("read"), manifests.service("read", "NodePort", "Local")]
@@ -38,11 +33,11 @@ def test_a_packet_is_followed_through_a_node_and_the_pod_that_read_it_is_deleted
     assert (answer["packet"]["destination"], answer["packet"]["destination_port"]) == (pod.ipv4, SERVER_PORT)
     assert answer["reply"]["verdict"] == "forwarded"
     assert not (node.exists("/tmp/kubenode-datapath") or "kubenode-datapath" in node.run(["ps", "-ef"]).stdout)
-    cluster.until("the pod is deleted", lambda: debuggers(cluster), expected=[])
+    cluster.until("the pod is deleted", cluster.debug_pods, expected=[])
     cluster.delete(*workload)
 
 
 def test_a_node_that_is_not_there_is_an_error_in_one_line(cluster: Cluster, plugin: Plugin) -> None:
     done = plugin("snapshot", "--node", "node9", "--image", SERVER)
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1) and '"node9" not found' in done.stderr
-    assert debuggers(cluster) == []
+    assert cluster.debug_pods() == []

@@ -153,6 +153,11 @@ class Cluster(Lab):
         pods = [_running_pod(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return sorted((pod for pod in pods if pod), key=lambda pod: (pod.node, pod.name))
 
+    def debug_pods(self) -> list[str]:
+        """The names of the pods that kubectl debug has started on nodes."""
+        names = (str(pod["metadata"]["name"]) for pod in self.api.items("/api/v1/namespaces/default/pods"))
+        return [name for name in names if name.startswith("node-debugger-")]
+
     def node_port(self, service: str, namespace: str = "default") -> int:
         """The first node port of a service."""
         port: int = self.get("service", service, namespace)["spec"]["ports"][0]["nodePort"]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import LONGEST, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import (
     known_programs,
     policy,
@@ -296,7 +296,8 @@ def test_a_rule_that_cannot_be_is_named_with_what_was_given(message: str, option
     with pytest.raises(Invalid) as error:
         of(rules=[entry])
     assert str(error.value).startswith(message)
-    assert str(error.value).endswith(f"; {value_of(error.value, entry)!r} was given")
+    shown = repr(value_of(error.value, entry))
+    assert str(error.value).endswith(f"; {shown if len(shown) <= LONGEST else f'{shown[:LONGEST]}...'} was given")
 
 
 BAD_ROUTES = [
