@@ -130,12 +130,19 @@ class Topology:
         far = self._far.get(address)
         if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
             return None  # the node also asks at the port that leads outside, where the address answers
-        if far == link or (far is None and not self._far_addresses(link) and address not in self._addresses):
+        is_open = far is None and not self._far_addresses(link) and address not in self._addresses
+        if far == link or (is_open and not self._is_of_another_pod(link)):
             if not self.is_pod(link):
                 sentence = f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours."
                 self._assume(Assumption(sentence))
             return self._peer_mac(link) or self.world_mac(link)
         return None
+
+    def _is_of_another_pod(self, port: str) -> bool:
+        """Return whether the pod at a port of a bridge is known, and the bridge has a port whose pod is not."""
+        bridge, known = self.bridge(port), set(self._far.values())
+        others = [name for name in self._to_pods - known if self.bridge(name) == bridge]
+        return bool(bridge) and port in known and bool(others)
 
     def _far_addresses(self, link: str) -> set[bytes]:
         """Return the addresses of the other end; empty if it may pass frames on to others, as the port of a bridge does.

@@ -51,6 +51,18 @@ def test_packets_for_a_bridge_come_in_by_the_port_without_a_pod(kind: str, ports
     assert [topology.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
 
 
+def test_another_pod_of_a_bridge_is_not_behind_the_port_by_which_a_packet_came() -> None:
+    """Frames do not leave by the port that they came in by, so the packet would seem to be lost."""
+    ports = [link(name, index, master="cni0") for name, index in (("veth1", 3), ("veth2", 5))]
+    source, other = "10.244.0.6", "10.244.0.5"
+    sent = packet.from_options({"source": source, "destination": other, "protocol": "icmp", "interface": "veth2"})
+    for known, port in ((ports, "veth1"), (ports[1:], "veth2")):
+        topology = around(link("cni0", 4, "bridge"), *known)
+        topology.learn(sent)
+        assert answers(topology, "veth2", source) and answers(topology, port, other)
+        assert answers(topology, "veth2", other) == (port == "veth2")
+
+
 def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_outside() -> None:
     members = (link("eth0", 2, "", master="azure0"), link("veth1", 3, master="azure0"))
     outside = around(link("azure0", 4, "bridge"), *members, uplink="azure0")
