@@ -22,6 +22,7 @@ OF_POLICY, OF_RULE = 1, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
 VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 DROPS = ("drop", "policy drop")
+QUEUE, VERDICT_MASK = "queue", 0xFF  # NF_VERDICT_MASK: above it, a queue has its number and a flag
 # Counters that show where a packet ended (net/ipv4/proc.c, net/ipv6/proc.c), by the ends of their names.
 TELLING = (
     "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
@@ -173,7 +174,7 @@ def event(body: bytes) -> Event:
 
 def _verdict(values: dict[int, bytes]) -> str:
     code = struct.unpack("!i", values[VERDICT_CODE])[0] if VERDICT_CODE in values else -1
-    name = VERDICTS.get(code, str(code))
+    name = VERDICTS.get(code & VERDICT_MASK if code > 0 else code, str(code))
     return f"{name} {text(values, VERDICT_CHAIN)}" if VERDICT_CHAIN in values else name
 
 

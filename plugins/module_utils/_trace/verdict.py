@@ -17,7 +17,7 @@ from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
+from .kernel_events import DROPS, QUEUE, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .pod_side import Way
@@ -135,7 +135,7 @@ def judge(observation: Observation, scene: Scene) -> Finding:
         query=query,
         rules=tuple(map(_added_rule, lookups)),
     )
-    return _with_programs(packet, finding, scene)
+    return _with_programs(packet, _with_queue(finding), scene)
 
 
 def _added_rule(decision: Decision) -> str:
@@ -600,6 +600,16 @@ def _unexplained(
     if answer:
         return answer.strip(), None
     return "The packet is lost in the kernel, which does not show where.", None
+
+
+def _with_queue(finding: Finding) -> Finding:
+    """Return the finding, with the verdict ``unknown`` if a rule hands the packet to a program: a twin has none."""
+    step = next((step for step in finding.steps if step.verdict == QUEUE), None)
+    if step is None:
+        return finding
+    reason = f"A program that reads the queue decides, and a twin has none: {step.text}. Without it: {finding.reason}"
+    culprit = Culprit("rule", f"{step.where.rpartition(' ')[0]}: {step.text}")
+    return finding._replace(verdict=UNKNOWN, reason=reason, culprit=culprit)
 
 
 def _with_programs(packet: Packet, finding: Finding, scene: Scene) -> Finding:

@@ -394,6 +394,17 @@ def test_a_line_that_a_program_refuses_is_named_and_the_rest_holds(node: Namespa
     assert all(any(rule in sentence for sentence in found["assumed"]) for rule in rules[:2])
 
 
+@pytest.mark.parametrize("bypass", ["", " --queue-bypass"])
+def test_a_program_that_reads_a_queue_makes_the_verdict_unknown(node: NamespaceNode, bypass: str) -> None:
+    """In a twin no program reads it: the kernel drops the packet, or accepts it with --queue-bypass."""
+    packet, dump, settings = case("eni-loadbalancer")
+    rule = f"-A PREROUTING -j NFQUEUE --queue-num 1{bypass}"
+    dump["iptables-save"] = f"*mangle\n:PREROUTING ACCEPT [0:0]\n{rule}\nCOMMIT\n"
+    answer = trace(node, packet, dump=dump, assume=settings)
+    assert (answer["verdict"], answer["certain"], answer["cures"]) == ("unknown", False, [])
+    assert answer["culprit"] == {"kind": "rule", "text": f"ip mangle: {rule}"}
+
+
 def test_what_counts_outside_of_the_ruleset_decides_nothing_and_what_the_kernel_lacks_is_said_once(node: NamespaceNode) -> None:
     """kube-proxy has a line with nfacct for each node port. A kernel may lack the match ipvs."""
     ports = [f"-A PREROUTING -d 192.0.2.4/32 -p tcp -m tcp --dport {30000 + number}" for number in range(60)]
