@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -35,6 +36,7 @@ NAMES = {
 
 def main(words: t.Sequence[str] | None = None) -> int:
     """Run the program. Returns its exit status."""
+    _open_streams()
     is_plugin = os.path.basename(sys.argv[0]).startswith(PLUGIN)
     try:
         return _run(sys.argv[1:] if words is None else words, is_plugin)
@@ -52,8 +54,16 @@ def main(words: t.Sequence[str] | None = None) -> int:
         return _failed("this is an error of the program. Report it with the lines above")
 
 
+def _open_streams() -> None:
+    """Open the standard streams that are closed, for which Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the program ends
+
+
 def _failed(sentence: str) -> int:
-    print(f"kubenode-datapath: {printable(sentence)}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the status tells it, where standard error is full
+        print(f"kubenode-datapath: {printable(sentence)}", file=sys.stderr, flush=True)
     return ERROR
 
 

@@ -8,6 +8,8 @@ What it makes of evidence is in tests/integration/_delivery.
 
 from __future__ import annotations
 
+import errno
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +83,22 @@ def test_an_error_names_the_word_of_the_command_line(words: list[str], sentence:
     assert program.main(words) == arguments.ERROR
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kubenode-datapath: {sentence}")
+
+
+class Full(io.StringIO):
+    """A stream of a device without room."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_error_has_its_status_where_streams_are_closed_or_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a service's are. A traceback has the status of a packet that is lost."""
+    monkeypatch.setattr(sys, "stdin", None)
+    full = Full()
+    monkeypatch.setattr(sys, "stderr", full)
+    assert program.main(["trace", "-", PACKET]) == arguments.ERROR
+    assert full.getvalue().startswith("kubenode-datapath: EVIDENCE must be outputs of ip")
 
 
 @pytest.mark.parametrize("words", [["trace", "/nowhere", PACKET], ["trace", "live", PACKET], ["snapshot"]])
