@@ -364,11 +364,11 @@ def _neighbours(snapshot: Entry) -> t.Iterator[str]:
 
 def route_line(parsed: route.Route, protocol: str) -> str:
     """Return a line for ``ip -batch``."""
-    words = str(parsed).partition(" route ")[2]
+    words, hop, hops = str(parsed).partition(" route ")[2].partition(" nexthop ")
     known = protocol in rt_names.PROTOCOLS.values() or protocol.isdigit()
-    return (
-        f"{'-6' if parsed.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
-    )
+    # ip(8) takes only next hops behind a next hop, and reads no further line of a batch with a wrong word.
+    words += f" protocol {protocol}" if known and protocol else ""
+    return f"{'-6' if parsed.family == IPV6 else '-4'} route append {words}{hop}{hops}"
 
 
 def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:

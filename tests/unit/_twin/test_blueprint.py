@@ -83,6 +83,15 @@ def test_what_the_kernel_adds_is_left_to_it() -> None:
     ]
 
 
+def test_the_protocol_of_a_route_stands_before_its_next_hops() -> None:
+    """Behind them, ip(8) refuses it, and the lines after it, too."""
+    hops = [{"via": "10.0.0.1", "dev": "eth0"}, {"via": "10.0.1.1", "dev": "eth1"}]
+    links = [{"name": f"eth{number}", "index": number + 2, "flags": ["UP"]} for number in range(2)]
+    several = {"table": "254", "family": "ipv4", "to": "172.16.0.0/16", "nexthops": hops, "protocol": "static"}
+    (line,) = (blueprint.route_line(*each) for each in blueprint.draw({"links": links, "routes": [several]}).routes)
+    assert line.endswith(" protocol static nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.1.1 dev eth1")
+
+
 @pytest.mark.parametrize(
     "line",
     [
