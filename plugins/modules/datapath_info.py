@@ -290,7 +290,10 @@ snapshot:
           type: dict
           sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
     boot:
-      description: What files set at the next boot, with the file that decides. From the files.
+      description:
+        - What files set at the next boot, with the file that decides. From the files.
+        - In the snapshot of a support bundle of sos it comes from the files in the bundle. C(settings) or C(networkd) is null if
+          the bundle has no file about it, and RV(snapshot.unread) names folders of which it has none.
       type: dict
       contains:
         settings:

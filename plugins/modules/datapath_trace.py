@@ -95,8 +95,9 @@ options:
       - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
         files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
         C(cilium sysdump), of Rancher's logs collector, or a capture of Retina. Other files of a bundle are not read.
-      - An archive is read in memory, within bounds. Members outside of the archive, and links and devices in place of outputs,
-        are refused. Archives within the archive are read, such as those of several nodes.
+      - An archive is read in memory, within bounds. Members outside of the archive, and hard links and devices in place of
+        outputs, are refused. Symbolic links are not followed. Archives within the archive are read, such as those of
+        several nodes.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
       - All outputs must be of one state of the node. If names differ only in C(before) and C(after), C(old) and C(new), a time or

@@ -5,8 +5,9 @@
 
 """Reads some files of an archive, or of a folder, into memory. An archive is not trusted: nothing is written to disk.
 
-An archive is read as a stream. A member with the name of a file that is wanted must be a file: links are not followed, and
-devices are not opened. Archives within the archive are read, and those within these are not.
+An archive is read as a stream. A member with the name of a file that is wanted must be a file, or a symbolic link. A link is not
+followed: it is compared with the paths of the files that were read. Devices are not opened. Archives within the archive are read,
+and those within these are not.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gzip
 import io
 import lzma
 import os
+import posixpath
 import stat
 import struct
 import tarfile
@@ -44,29 +46,33 @@ _WRONG = (
     EOFError, OSError, RuntimeError, NotImplementedError, ValueError, struct.error, zlib.error, lzma.LZMAError, tarfile.TarError,
     zipfile.BadZipFile,
 )  # fmt: skip
-FOLDER = "a folder"
+FOLDER, SYMBOLIC_LINK = "a folder", "a symbolic link"
+NULL = "/dev/null"  # a link to it masks a file
 UNIX, ENCRYPTED = 3, 1  # of the headers of a zip: the system that made it, and a flag
 DEEPEST = 2  # parts of the path of an archive within the archive
 Wanted = t.Callable[[str], int]  # takes a path that begins with the name of the archive or folder; returns the bytes to read
 
 
 class Member(t.NamedTuple):
-    """A member of an archive. kind: empty for a file, else what it is."""
+    """A member of an archive. kind: empty for a file, else what it is. target: of a symbolic link, unless it is in a zip."""
 
     name: str
     kind: str
     open: t.Callable[[], t.Any]
+    target: str = ""
 
 
 class Files(t.NamedTuple):
     """The files that are wanted, by path. cut: paths of those of which only the beginning was read, and the number of its bytes.
 
-    unopened: the archives within archives of an archive.
+    unopened: the archives within archives of an archive. links: the targets, by path, of links to what was not read. In the
+    texts they are CUT.
     """
 
     texts: dict[str, str]
     cut: dict[str, int]
     unopened: list[str]
+    links: dict[str, str]
 
 
 def is_archive(path: str) -> bool:
@@ -86,24 +92,26 @@ def read(path: str, wanted: Wanted) -> Files:
     reader = _Reader(wanted, status.st_size)
     with open(path, "rb") as file:
         reader.archive(file, os.path.basename(path))
+    reader.resolve_links()
     return reader.files
 
 
 def folder(path: str, wanted: Wanted) -> Files:
-    """Read the files of a folder and its subfolders. A link must not lead out of the folder."""
+    """Read the files of a folder and its subfolders. Links are not followed, as in an archive."""
     reader = _Reader(wanted, 0)
     top, name = os.path.realpath(path), os.path.basename(os.path.abspath(path))
     for current, folders, files in os.walk(top):
         folders.sort()
         for file in sorted(files):
             inner = os.path.normpath(os.path.join(name, os.path.relpath(current, top), file))
-            reader.file_of_folder(inner, os.path.join(current, file), top)
+            reader.file_of_folder(inner, os.path.join(current, file))
+    reader.resolve_links()
     return reader.files
 
 
 class _Reader:
     def __init__(self, wanted: Wanted, packed: int) -> None:
-        self.files = Files({}, {}, [])
+        self.files = Files({}, {}, [], {})
         self._wanted = wanted
         self._packed = packed
         self._members = self._files = self._unpacked = self._kept = 0
@@ -136,7 +144,7 @@ class _Reader:
                     self._member = f"{name}/{member.name}"
                     raise self._refusal(f"a member of at most {MOST_BYTES} bytes")
                 archive.members.clear()  # type: ignore[attr-defined]  # which would otherwise have all of them
-                self._visit(name, Member(member.name, _kind(member), partial(archive.extractfile, member)))
+                self._visit(name, Member(member.name, _kind(member), partial(archive.extractfile, member), member.linkname))
 
     def _zip(self, file: t.BinaryIO, name: str) -> None:
         _check_directory(file, name)
@@ -154,9 +162,11 @@ class _Reader:
         is_archive = member.name.endswith(EXTENSIONS) and len(parts) <= DEEPEST
         if member.kind == FOLDER or not (is_archive or self._wanted(path)):
             return
-        if member.kind:
+        if member.kind == SYMBOLIC_LINK and not is_archive:
+            self._keep_link(path, member.target)
+        elif member.kind:
             raise self._refusal(f"a file in its archive, which is {member.kind}")
-        if not is_archive:
+        elif not is_archive:
             self._keep(path, member.open())
         elif "/" in archive:
             self._count_file()
@@ -167,16 +177,17 @@ class _Reader:
     def _unpack(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> t.Any:
         return _Counted(archive.open(member), self.count)
 
-    def file_of_folder(self, inner: str, path: str, top: str) -> None:
-        """Read a file of a folder, if it is wanted. inner: its path with the folder's name. top: the folder."""
+    def file_of_folder(self, inner: str, path: str) -> None:
+        """Read a file of a folder, if it is wanted. inner: its path with the folder's name."""
         self._count_member(inner)
-        if not self._wanted(inner) or not os.path.isfile(path):
+        if not self._wanted(inner):
             return
-        if os.path.commonpath([os.path.realpath(path), top]) != top:
-            raise self._refusal("a folder with files, and not with links to files outside of it")
         try:
-            with open(path, "rb") as file:
-                self._keep(inner, file)
+            if os.path.islink(path):
+                self._keep_link(inner, os.readlink(path))
+            elif os.path.isfile(path):
+                with open(path, "rb", opener=_without_link) as file:
+                    self._keep(inner, file)
         except OSError as error:
             raise self._refusal(f"a file that can be read ({error.strerror})") from None
 
@@ -185,14 +196,29 @@ class _Reader:
         most = self._wanted(path)
         content = file.read(most + 1)
         self._count_file()
-        self._kept += min(len(content), most)
-        if self._kept > MOST_KEPT:
-            raise self._refusal(f"outputs of at most {MOST_KEPT} bytes together")
+        self._count_kept(min(len(content), most))
         text = content[:most].decode("utf-8", "replace")
         if len(content) > most:
             self.files.cut[path] = most
             text = text[: text.rfind("\n") + 1].rstrip("\n") + CUT
         self.files.texts[path] = text
+
+    def _keep_link(self, path: str, target: str) -> None:
+        self._count_file()
+        self._count_kept(len(target))
+        self.files.links[path] = target
+
+    def resolve_links(self) -> None:
+        """Give each link the text of the file to which it leads, if that file was read, and remove it from the links then."""
+        texts = dict(self.files.texts)
+        for path, target in [*self.files.links.items()]:
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+            text = "" if place.endswith(NULL) else texts.get(place)
+            self._member = path
+            self._count_kept(len(text or ""))
+            self.files.texts[path] = CUT if text is None else text
+            if text is not None:
+                del self.files.links[path]
 
     def _in_memory(self, stream: t.BinaryIO, name: str) -> t.BinaryIO:
         content = stream.read(LARGEST_ZIP + 1)
@@ -213,6 +239,11 @@ class _Reader:
         self._files += 1
         if self._files > MOST_FILES:
             raise self._refusal(f"one of at most {MOST_FILES} outputs and inner archives")
+
+    def _count_kept(self, number: int) -> None:
+        self._kept += number
+        if self._kept > MOST_KEPT:
+            raise self._refusal(f"outputs of at most {MOST_KEPT} bytes together")
 
     def count(self, number: int) -> None:
         """Count bytes that were unpacked. Raises Invalid if there are too many of them."""
@@ -302,12 +333,19 @@ _OF_NAMES = (
 )  # fmt: skip
 
 
+def _without_link(path: str, flags: int) -> int:
+    """Open a file, even if it is replaced by a link after it was looked at. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
 def _kind(member: tarfile.TarInfo) -> str:
     if member.isdir():
         return FOLDER
     if member.isreg() and not member.issparse():
         return ""
-    return "a link" if member.islnk() or member.issym() else "sparse" if member.issparse() else "a device or a FIFO"
+    if member.issym():
+        return SYMBOLIC_LINK
+    return "a hard link" if member.islnk() else "sparse" if member.issparse() else "a device or a FIFO"
 
 
 def _kind_in_zip(member: zipfile.ZipInfo) -> str:
@@ -318,7 +356,7 @@ def _kind_in_zip(member: zipfile.ZipInfo) -> str:
         return "encrypted"
     if member.compress_type not in METHODS:
         return "compressed by another method than deflate"
-    return "" if mode in (0, stat.S_IFREG) else "a link" if mode == stat.S_IFLNK else "a device or a FIFO"
+    return "" if mode in (0, stat.S_IFREG) else SYMBOLIC_LINK if mode == stat.S_IFLNK else "a device or a FIFO"
 
 
 def _check_directory(file: t.BinaryIO, name: str) -> None:

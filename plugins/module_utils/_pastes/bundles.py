@@ -21,6 +21,7 @@ EKS, AKS, SOS, CILIUM, RANCHER, RETINA = (
     "eks-log-collector", "AKS log collector", "sosreport", "cilium-bugtool", "Rancher logs collector", "Retina capture"
 )  # fmt: skip
 LARGEST, EVIDENCE = 32 << 20, 4 << 20  # bytes of an output, and of one that is evidence alone
+LARGEST_BOOT_FILE = 1 << 20  # bytes
 HOSTNAME = "hostname"  # a command whose output is the node's name
 IN_NAMESPACE = "ip netns exec {namespace} "
 Split = t.Callable[[str, str], Texts]  # takes the command of the row and the text, and returns texts by command
@@ -29,10 +30,10 @@ Split = t.Callable[[str, str], Texts]  # takes the command of the row and the te
 class Row(t.NamedTuple):
     """A file of a bundle.
 
-    path: a pattern of its path below the bundle's top. command: that printed the file; {table}, {namespace} and {key} stand for
-    groups of the pattern. is_decisive: whether the bundle is recognised by the file. unless: commands whose outputs say the same
-    and more, so that the file is left out if the bundle has one of them. split: divides a file with outputs of several commands.
-    most: bytes that are read of it.
+    path: a pattern of its path below the bundle's top. command: that printed the file; {table}, {namespace}, {key} and {path}
+    stand for groups of the pattern. is_decisive: whether the bundle is recognised by the file. unless: commands whose outputs say
+    the same and more, so that the file is left out if the bundle has one of them. split: divides a file with outputs of several
+    commands. most: bytes that are read of it.
     """
 
     bundle: str
@@ -115,6 +116,7 @@ _PROGRAMS = ("iptables", "ip6tables")
 _ALL_ROUTES = ("ip route show table all",)  # of both families
 _CHECKPOINT = "cat /var/run/aws-node/ipam.json"  # of ipamd
 _NETWORKING, _FIREWALL = "sos_commands/networking", "sos_commands/firewall_tables"  # of sos
+_FOLDERS, _DROP_IN = "(?:etc|run|usr/local/lib|usr/lib|lib)", r"[^/.][^/]*\.conf"  # of files for the next boot
 _OF_NAMESPACE = rf"{_NETWORKING}/namespaces/(?P<namespace>[\w.-]+)/ip_netns_exec_(?P=namespace)_"
 ROWS = (
     Row(EKS, r"networking/iprule\.txt", "ip -4 rule show", is_decisive=True),
@@ -167,6 +169,15 @@ ROWS = (
     Row(SOS, r"sos_commands/kernel/sysctl_-a", "sysctl -a"),
     Row(SOS, r"sos_commands/host/hostname", HOSTNAME),
     *(
+        Row(SOS, f"(?P<path>{path})", "cat /{path}", most=LARGEST_BOOT_FILE)
+        for path in (
+            r"etc/sysctl\.conf",  # to which a distribution may link
+            rf"{_FOLDERS}/sysctl\.d/{_DROP_IN}",
+            rf"{_FOLDERS}/systemd/networkd\.conf",
+            rf"{_FOLDERS}/systemd/networkd\.conf\.d/{_DROP_IN}",
+        )
+    ),
+    *(
         Row(SOS, _OF_NAMESPACE + name, IN_NAMESPACE + command)
         for name, command in (
             ("ip_-d_address_show", "ip -d address show"),
@@ -214,7 +225,7 @@ ROWS = (
     Row(RETINA, r"iptables-rules\.txt", "outputs of iptables", split=_executed),
     Row(RETINA, r"proc-sys-net/(?P<key>.+)", "sysctl -a"),
 )  # fmt: skip
-_PATTERNS = [re.compile(rf"(?P<top>(?:.*/)?){row.path}") for row in ROWS]
+_PATTERNS = [re.compile(rf"(?P<top>(?:.*?/)??){row.path}") for row in ROWS]  # the shortest top, as usr/lib/x ends with lib/x
 
 
 def _nameless(pattern: str) -> str:

@@ -27,6 +27,7 @@ from . import (
     iptables_tables,
     iptables_text,
     netfilter_text,
+    next_boot,
     open_facts,
     pods,
     prose,
@@ -99,8 +100,11 @@ class _Reader:
         self._local: dict[str, str] = {}  # addresses and their links, as table local has them
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
+        self._boot_files = next_boot.files(dump)
         of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
+            if next_boot.path(str(name)):
+                continue
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             of_names[str(name)] = commands.parts(states.output_name(str(name)).command, str(text))
         states.check(of_names)
@@ -295,6 +299,7 @@ class _Reader:
         links.add_routed_pods(subsets.get("routes") or ())
         subsets["links"] = links.links
         attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
+        subsets["boot"] = next_boot.subset(self._boot_files)
         subsets["bpf"] = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached] or None
         if self._settings:
             subsets["settings"] = {
@@ -318,7 +323,7 @@ class _Reader:
         snapshot: Entry = {
             "format": FORMAT,
             **{subset: subsets.get(subset) for subset in SUBSETS},
-            "unread": _unread(links.links),
+            "unread": [*_unread(links.links), *next_boot.unread(self._boot_files)],
         }
         evidence = [*traffic_text.of_tables(self._filters), *traffic_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()

@@ -132,8 +132,10 @@ def _most(path: str) -> int:
 
 
 def _notes(files: archive_backend.Files) -> list[str]:
-    cut = [f"{path} has more than {most} bytes. What is behind them is left out." for path, most in files.cut.items()]
-    return cut + [f"{path} is an archive within an archive of the archive. It is left out." for path in files.unopened]
+    notes = [f"{path} has more than {most} bytes. What is behind them is left out." for path, most in files.cut.items()]
+    links = ((path, target or "another file") for path, target in files.links.items())
+    notes += [f"{path} is a link to {target}, which is not read. It is left out." for path, target in links]
+    return notes + [f"{path} is an archive within an archive of the archive. It is left out." for path in files.unopened]
 
 
 def _without_outputs(path: str, files: archive_backend.Files) -> Invalid:

@@ -15,11 +15,21 @@ from .._platform import sysctl_files
 from .settings import decides
 
 Files = t.Mapping[str, str]  # texts by path
+SETTINGS, NETWORKD = "settings", "networkd"  # the parts of the subset
+FOLDERS = {SETTINGS: sysctl_files.FOLDERS, NETWORKD: networkd.DROP_IN_FOLDERS}
+MAIN_FILES = {SETTINGS: (sysctl_files.LAST_OF_PROCPS,), NETWORKD: networkd.MAIN_FILES}
 
 
 def boot(sysctl: Files, of_networkd: Files) -> dict[str, t.Any]:
     """Return the subset of a snapshot. sysctl, of_networkd: the files that systemd-sysctl and networkd may read."""
-    return {"settings": _settings(sysctl), "networkd": _networkd(of_networkd)}
+    return {SETTINGS: _settings(sysctl), NETWORKD: _networkd(of_networkd)}
+
+
+def part(path: str) -> str:
+    """Return the part of the subset about which a file on the node may say something; empty for any other file."""
+    folder, is_drop_in = path.rpartition("/")[0], path.endswith(".conf")
+    parts = (name for name in FOLDERS if path in MAIN_FILES[name] or (is_drop_in and folder in FOLDERS[name]))
+    return next(parts, "")
 
 
 def _settings(files: Files) -> dict[str, dict[str, t.Any]]:

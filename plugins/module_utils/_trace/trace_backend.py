@@ -20,6 +20,7 @@ from .._snapshot import open_facts
 from .._snapshot.assumption import Assumption
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
+from .._snapshot.snapshot import SOFTWARE
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
@@ -502,6 +503,7 @@ class _Exchange:
         unread = [
             f"{entry.get('subset')} {entry.get('object')}: {entry.get('reason')}".replace("  ", " ")
             for entry in self._question.snapshot.get("unread") or ()
+            if entry.get("subset") not in SOFTWARE  # which no packet meets
         ]
         reasons = [result["reason"]] if result["verdict"] == UNKNOWN else []
         reply = result["reply"] or {}

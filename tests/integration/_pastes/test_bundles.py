@@ -12,12 +12,14 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, inner_pods
 from lab import Node as LabNode
@@ -102,6 +104,7 @@ SOS = {
     **{f"node1/sos_commands/networking/{command.replace(' ', '_')}": command for command in SOS_COMMANDS},
     **{f"node1/sos_commands/firewall_tables/{command.replace(' ', '_')}": command for command in SOS_TABLES},
     "node1/sos_commands/kernel/sysctl_-a": "sysctl -a",
+    "node1/etc/sysctl.d/50-later.conf": "echo net.ipv4.ip_forward = 0",  # at the next boot
     **{
         f"{SOS_NAMESPACES}/{pod}/ip_netns_exec_{pod}_{command.replace(' ', '_')}": f"ip netns exec {pod} {command}"
         for pod in ("client", "server")
@@ -210,7 +213,7 @@ def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> 
     return result
 
 
-def pack(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+def pack(folder: Path, name: str, files: dict[str, bytes], links: Mapping[str, str] = MappingProxyType({})) -> Path:
     path = folder / name
     if name.endswith(".zip"):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -222,6 +225,10 @@ def pack(folder: Path, name: str, files: dict[str, bytes]) -> Path:
             header = tarfile.TarInfo(f"./{member}")
             header.size = len(content)
             archive.addfile(header, io.BytesIO(content))
+        for member, target in links.items():
+            header = tarfile.TarInfo(f"./{member}")
+            header.type, header.linkname = tarfile.SYMTYPE, target
+            archive.addfile(header)
     return path
 
 
@@ -275,6 +282,7 @@ def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, ki
         facts = {fact["fact"] for fact in result["depends_on"]}
         expected = ("unknown", "unknown") if name in bundle.undecided else (*fate(node.answers[name])[::2],)
         assert (*fate(result)[::2],) == expected, (name, fate(result), result["reason"], result["depends_on"])
+        assert not any("boot" in sentence for sentence in result["unknown"])
         assert result["certain"] == (not bundle.lacks) and facts == bundle.lacks, (name, facts, result["ignored"])
 
 
@@ -303,3 +311,42 @@ def test_the_elements_of_a_set_are_read_or_asked_for(node: Node, tmp_path: Path,
         result = trace(node.node, node.to_set, dump=path, assume={"set:blocked": "with"})
     assert "set:blocked" not in {fact["fact"] for fact in result["depends_on"]}
     assert fate(result) == fate(trace(node.node, node.to_set)) == ("dropped", "", None)
+
+
+# What sos collects of them: of networkd's, those below /etc.
+BOOT_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/etc/systemd/networkd.conf.d")
+BOOT_FILES = {
+    "/etc/sysctl.conf": "net.ipv4.conf.all.rp_filter = 2\n",
+    "/etc/sysctl.d/50-lab.conf": "net.ipv4.conf.*.rp_filter = 1\nnet.ipv4.ip_forward = 1\n-net.ipv4.conf.eth9.rp_filter\n",
+    "/run/sysctl.d/50-lab.conf": "net.ipv4.ip_forward = 0\n",
+    "/run/sysctl.d/60-lab.conf": "net.ipv6.conf.all.forwarding = 1\n",
+    "/run/sysctl.d/70-lab.conf": "net.ipv4.ip_forward = 0\n",
+    "/etc/systemd/networkd.conf.d/lab.conf": "[Network]\nManageForeignRoutes=no\n",
+}
+BOOT_LINKS = {"/etc/sysctl.d/99-sysctl.conf": "../sysctl.conf", "/etc/sysctl.d/70-lab.conf": "../../dev/null"}
+
+
+@pytest.fixture
+def boot_files(node: Node) -> dict[str, str]:
+    """Files and links on the node, also those that were there: the target of a link by path, empty for a file."""
+    for path, text in BOOT_FILES.items():
+        node.node.write(path, text)
+    for path, target in BOOT_LINKS.items():
+        node.node.run(["ln", "-sfn", target, path])
+    places = [*BOOT_FOLDERS, "/etc/sysctl.conf", "/etc/systemd/networkd.conf"]
+    listed = node.node.run(["find", *places, "-name", "*.conf", "-printf", "%p\t%l\n"], check=False).stdout
+    return dict(line.split("\t") for line in listed.splitlines())
+
+
+def test_files_of_sos_say_what_the_next_boot_of_the_node_sets(node: Node, tmp_path: Path, boot_files: dict[str, str]) -> None:
+    assert {*BOOT_FILES, *BOOT_LINKS} <= {*boot_files}
+    files = {f"node1{path}": f"cat {path}" for path, target in boot_files.items() if not target}
+    links = {f"node1{path}": target for path, target in boot_files.items() if target}
+    others = {path: command for path, command in SOS.items() if "sysctl.d" not in path}
+    path = pack(tmp_path, BUNDLES["sos"].name, node.collect(others | files), links)
+    of_bundle = pastes_backend.read(str(path)).snapshot["boot"]
+    of_node = Steps(node.node, "datapath_info", {"gather": ["boot"]}).run()["snapshot"]["boot"]
+    assert (of_bundle, [*of_bundle["settings"]]) == (of_node, [*of_node["settings"]])
+    deciding = {setting["file"] for part in of_bundle.values() for setting in part.values()}
+    assert deciding >= {"/etc/sysctl.d/50-lab.conf", "/run/sysctl.d/60-lab.conf", "/etc/sysctl.d/99-sysctl.conf"}
+    assert "/etc/systemd/networkd.conf.d/lab.conf" in deciding and "/run/sysctl.d/70-lab.conf" not in deciding

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An archive of a stranger is read within bounds, without links and devices, and nothing is written. Errors name the member."""
+"""An archive of a stranger is read within bounds. No link is followed, no device is opened, and nothing is written. Errors name
+the member."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ RULE = "0:\tfrom all lookup local\n"
 NAME = "top/iprule.txt"
 MOST = 1 << 16
 Make = Callable[[], bytes]
+Members = dict[str, "bytes | tarfile.TarInfo"]
 
 
-def tar(members: dict[str, bytes | tarfile.TarInfo], mode: str = "w:gz") -> bytes:
+def tar(members: Members, mode: str = "w:gz") -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in members.items():
@@ -47,10 +49,14 @@ def zipped(members: dict[str, bytes], mode: int = 0) -> bytes:
     return file.getvalue()
 
 
-def special(kind: bytes, target: str = "", name: str = NAME) -> bytes:
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
     header = tarfile.TarInfo(name)
     header.type, header.linkname = kind, target
-    return tar({name: header})
+    return header
+
+
+def special(kind: bytes, target: str = "", name: str = NAME) -> bytes:
+    return tar({name: link(name, target, kind)})
 
 
 def encrypted() -> bytes:
@@ -118,7 +124,7 @@ def read(folder: Path, content: bytes) -> archive_backend.Files:
     ids=["tar", "gz", "xz", "zip", "xz of the highest level", "gz of two streams"],
 )
 def test_the_files_that_are_wanted_are_read_from_each_kind(tmp_path: Path, content: bytes) -> None:
-    assert read(tmp_path, content) == ({f"bundle/{NAME}": RULE}, {}, [])
+    assert read(tmp_path, content) == ({f"bundle/{NAME}": RULE}, {}, [], {})
 
 
 @pytest.mark.parametrize("outer", [lambda name, inner: tar({name: inner}), lambda name, inner: zipped({name: inner})])
@@ -127,7 +133,7 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
     name = "node1.zip" if inner.startswith(b"PK") else "node1.tar.gz"
     assert read(tmp_path, outer(name, inner)).texts == {f"bundle/{name}/{NAME}": RULE}
     twice = read(tmp_path, outer("nodes.tar.gz", tar({name: inner})))
-    assert twice == ({}, {}, [f"bundle/nodes.tar.gz/{name}"])
+    assert twice == ({}, {}, [f"bundle/nodes.tar.gz/{name}"], {})
 
 
 @pytest.mark.parametrize(
@@ -136,11 +142,10 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (tar({"../iprule.txt": b""}), r"\.\./iprule\.txt", "members are inside"),
         (zipped({"a/../../iprule.txt": b""}), r"a/\.\./\.\./iprule\.txt", "members are inside"),
         (tar({"/etc/iprule.txt": b""}), "etc/iprule.txt", "members are inside"),
-        (special(tarfile.SYMTYPE, "/etc/passwd"), NAME, "which is a link"),
-        (special(tarfile.LNKTYPE, "/etc/passwd"), NAME, "which is a link"),
+        (special(tarfile.SYMTYPE, "/etc/passwd", "nodes.tar.gz"), "nodes.tar.gz", "which is a symbolic link"),
+        (special(tarfile.LNKTYPE, "/etc/passwd"), NAME, "which is a hard link"),
         (special(tarfile.CHRTYPE), NAME, "which is a device or a FIFO"),
         (special(tarfile.FIFOTYPE), NAME, "which is a device or a FIFO"),
-        (zipped({NAME: b"/etc/passwd"}, mode=0o120777), NAME, "which is a link"),
         (encrypted(), NAME, "which is encrypted"),
         (with_sparse_file(), "top/other", "without sparse files"),
         (with_endless_file(), "bundle/top/other", f"a member of at most {archive_backend.MOST_BYTES} bytes"),
@@ -171,8 +176,43 @@ def test_a_device_or_fifo_is_no_archive(tmp_path: Path) -> None:
             archive_backend.read(path, lambda _path: MOST)
 
 
-def test_a_link_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
-    assert not read(tmp_path, special(tarfile.SYMTYPE, "/etc/passwd", "top/passwd")).texts
+def test_hundreds_of_links_that_are_not_wanted_are_left_alone(tmp_path: Path) -> None:
+    """A bundle of sos has those below etc/systemd/system."""
+    members: Members = {name: link(name, "/etc/passwd") for name in (f"top/wants/{number}.service" for number in range(300))}
+    members[NAME] = RULE.encode()
+    assert read(tmp_path, tar(members)) == ({f"bundle/{NAME}": RULE}, {}, [], {})
+
+
+LINK = "top/linked/ip6iprule.txt"
+
+
+@pytest.mark.parametrize("target", ["../iprule.txt", "./../../top/iprule.txt"])
+def test_a_link_has_the_text_of_a_file_that_is_read_too(tmp_path: Path, target: str) -> None:
+    members: Members = {NAME: RULE.encode(), LINK: link(LINK, target)}
+    for in_order in (members, dict(reversed(members.items()))):
+        assert read(tmp_path, tar(in_order)) == ({f"bundle/{NAME}": RULE, f"bundle/{LINK}": RULE}, {}, [], {})
+
+
+@pytest.mark.parametrize(
+    "target", ["/etc/passwd", "../other", "../../../../etc/passwd", "../second/iprule.txt", "ip6iprule.txt", "."]
+)
+def test_a_link_to_what_is_not_read_is_not_followed_and_is_named(tmp_path: Path, target: str) -> None:
+    """A link to a link, also to itself, is no file either."""
+    second = "top/second/iprule.txt"
+    members: Members = {LINK: link(LINK, target), "top/other": b"x", NAME: RULE.encode(), second: link(second, "../iprule.txt")}
+    files = read(tmp_path, tar(members))
+    assert files.texts[f"bundle/{LINK}"] == archive_backend.CUT and files.links == {f"bundle/{LINK}": target}
+
+
+def test_a_link_of_a_zip_is_not_followed(tmp_path: Path) -> None:
+    files = read(tmp_path, zipped({NAME: b"/etc/passwd"}, mode=0o120777))
+    assert files == ({f"bundle/{NAME}": archive_backend.CUT}, {}, [], {f"bundle/{NAME}": ""})
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "../../dev/null"])
+def test_a_link_that_masks_a_file_is_an_empty_file(tmp_path: Path, target: str) -> None:
+    """sos makes links relative."""
+    assert read(tmp_path, tar({LINK: link(LINK, target)})) == ({f"bundle/{LINK}": ""}, {}, [], {})
 
 
 @pytest.fixture
@@ -208,6 +248,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "top2/iprule.txt",
             f"outputs of at most {1 << 17} bytes together",
         ),
+        (
+            lambda: tar({NAME: os.urandom(1 << 16), **{f"{n}/iprule.txt": link(f"{n}/iprule.txt", f"../{NAME}") for n in "ab"}}),
+            "b/iprule.txt",
+            f"outputs of at most {1 << 17} bytes together",
+        ),
     ],
 )
 @pytest.mark.usefixtures("small")
@@ -233,7 +278,10 @@ def test_a_folder_is_read_with_its_folders_and_without_links_to_others(tmp_path:
     def wanted(path: str) -> int:
         return MOST * path.endswith("rule.txt")
 
-    assert archive_backend.folder(str(tmp_path / "report"), wanted).texts == {"report/networking/iprule.txt": RULE}
+    texts = {"report/networking/iprule.txt": RULE}
+    assert archive_backend.folder(str(tmp_path / "report"), wanted) == (texts, {}, [], {})
+    (tmp_path / "report/networking/ip4rule.txt").symlink_to("iprule.txt")
     (tmp_path / "report/networking/ip6rule.txt").symlink_to(tmp_path / "secret")
-    with pytest.raises(Invalid, match="links to files outside of it; 'report/networking/ip6rule.txt'"):
-        archive_backend.folder(str(tmp_path / "report"), wanted)
+    texts |= {"report/networking/ip4rule.txt": RULE, "report/networking/ip6rule.txt": archive_backend.CUT}
+    links = {"report/networking/ip6rule.txt": str(tmp_path / "secret")}
+    assert archive_backend.folder(str(tmp_path / "report"), wanted) == (texts, {}, [], links)

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import bundles, commands, pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import (
+    bundles,
+    commands,
+    next_boot,
+    pastes,
+    pastes_backend,
+)
 
 RULE = "0:\tfrom all lookup local\n"
 SAVED = "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"
@@ -34,6 +40,12 @@ netns: a b
 + ip -d -j rule show
 [{}]
 """
+BOOT_FILES = [
+    "etc/sysctl.conf",
+    *(f"{folder}/sysctl.d/50-x.conf" for folder in ("etc", "run", "usr/local/lib", "usr/lib", "lib")),
+    *(f"{folder}/systemd/networkd.conf" for folder in ("etc", "usr/lib", "lib")),
+    "etc/systemd/networkd.conf.d/x.conf",
+]
 RETINA = """Summary:
 
 /usr/sbin/ip rule list(Policy routing list)
@@ -84,6 +96,10 @@ Execute:
             {"ip -4 rule list": RULE, "ip netns exec cni-1 ip -6 rule list": RULE, "iptables -t raw -nvL": LISTED},
         ),
         (
+            {"sos_commands/networking/ip_-4_rule_list": RULE, **dict.fromkeys(BOOT_FILES, ""), "etc/sysctl.d/README": "x"},
+            {"ip -4 rule list": RULE, **{f"cat /{path}": "" for path in BOOT_FILES}},
+        ),
+        (
             {
                 "cmd/ip--4-r.md": "# ip -4 r\n\n```\ndefault dev eth0\n```\n",
                 "cmd/ip--4-route-show-table-2005.md": "#### x\n\n```\n```\n",
@@ -110,7 +126,7 @@ Execute:
             },
         ),
     ],
-    ids=["EKS", "EKS without IPVS", "AKS", "sos", "Cilium", "Rancher", "Retina"],
+    ids=["EKS", "EKS without IPVS", "AKS", "sos", "sos and the next boot", "Cilium", "Rancher", "Retina"],
 )  # fmt: skip
 def test_the_files_of_a_bundle_are_outputs_of_commands(files: dict[str, str], texts: dict[str, str]) -> None:
     known = {f"node1/{path}": text for path, text in files.items() if bundles.most(f"node1/{path}")}
@@ -136,7 +152,10 @@ OF_NO_SUBSET = (
 
 @pytest.mark.parametrize("row", bundles.ROWS, ids=lambda row: f"{row.bundle} {row.path}")
 def test_the_command_of_a_row_is_one_whose_output_is_read(row: bundles.Row) -> None:
-    command = row.command.format(table="nat", namespace="cni-1", key="x", family="6", backend="-nft")
+    command = row.command.format(table="nat", namespace="cni-1", key="x", family="6", backend="-nft", path="etc/sysctl.conf")
+    if "{path}" in row.command:
+        assert next_boot.path(command)
+        return
     (part,) = commands.parts(command, "") or [commands.Part("", ())]
     assert bool(part.kind) == (row.command not in (*OF_NO_SUBSET, *BY_FORM)) and not part.is_cut
     assert (part.is_pod, part.namespace) == ((True, "cni-1") if "{namespace}" in row.command else (False, ""))
