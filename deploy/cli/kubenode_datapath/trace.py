@@ -89,9 +89,10 @@ def _shown(answer: Answer, options: argparse.Namespace) -> str:
 def status(answer: Answer) -> int:
     """Return the exit status that tells whether the packet and its reply arrive.
 
-    An answer that other values of open facts would change is no answer.
+    An answer that other values of open facts would change is no answer, nor is one that chance decides.
     """
     verdicts = {answer["verdict"], (answer["reply"] or answer)["verdict"]}
-    if UNKNOWN in verdicts or not answer["certain"]:
+    fates = {trace_backend.is_well(way, wants_reply=bool(answer["reply"])) for way in (answer, *answer["branches"])}
+    if UNKNOWN in verdicts or len(fates) > 1 or not answer["certain"]:
         return CANNOT_TELL
-    return ARRIVES if trace_backend.is_well(answer, wants_reply=bool(answer["reply"])) else LOST
+    return ARRIVES if fates == {True} else LOST

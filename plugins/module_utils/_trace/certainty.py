@@ -98,13 +98,14 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     """Return what must be the same in every world."""
     if answer is None:
         return UNKNOWN, None
+    ways = answer["branches"] or [answer]  # of which a packet takes one by chance
+    fates = map(frozenset, zip(*((way["verdict"], (way["reply"] or {}).get("verdict")) for way in ways)))
     reply, packet = answer["reply"] or {}, answer["packet"] or {}
-    is_by_chance = answer["branches"] or _recent(
-        answer, path.of(answer)
-    )  # a record keeps a client at an endpoint that chance chose
+    culprit = "" if answer["branches"] or not answer["culprit"] else answer["culprit"]["text"]
     way = answer["interface"], packet.get("source"), packet.get("destination"), reply.get("interface")
-    details = answer["culprit"] and answer["culprit"]["text"], None if is_by_chance else way, tuple(answer["caveats"])
-    return answer["verdict"], reply.get("verdict"), *details
+    # A record keeps a client at an endpoint that chance chose.
+    is_by_chance = bool(answer["branches"] or _recent(answer, path.of(answer)))
+    return *fates, culprit, None if is_by_chance else way, tuple(answer["caveats"])
 
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:

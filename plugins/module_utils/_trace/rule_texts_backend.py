@@ -21,6 +21,15 @@ _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI])
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 _HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
+# Matches that earlier packets or the clock decide (iptables-extensions(8), nft(8)), and what a rule with one may decide.
+_STATE = re.compile(
+    r"-m (?:limit|hashlimit|connlimit|connbytes|quota|time|rateest|statistic --mode nth)\b"
+    r"|\b(?:limit (?:rate|name)|ct count|quota|numgen inc|meta (?:hour|day|time))\b"
+)
+_DECIDING = re.compile(
+    r"-[jg] (?!(?:LOG|NFLOG|TRACE|AUDIT)\b)\S"
+    r"|\b(?:accept|drop|reject|return|jump|goto|queue|dnat|snat|masquerade|redirect|vmap|set)\b"
+)
 _MATCH_SET = re.compile(r"--match-set (\S+) ")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (?:(< )?(\d+)\b|vmap\b)")
@@ -64,6 +73,11 @@ class RuleTexts:
                 for chain, rules in chains.items():
                     by_chain[f"{family} {table} {chain}"] = [name for rule in rules for name in _MATCH_SET.findall(rule)]
         return by_chain
+
+    def with_state(self, events: t.Iterable[Event]) -> dict[str, None]:
+        """Return the texts of rules in chains that a packet met which earlier packets or the clock decide."""
+        chains = (self._of_table(event).get(event.chain, {}) for event in events if event.table != OWN_TABLE)
+        return {text: None for chain in chains for text in chain.values() if _STATE.search(text) and _DECIDING.search(text)}
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """Return True if a chain that a packet met has a rule that matches by chance."""

@@ -17,7 +17,7 @@ from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
 from .._routing.rule import protocol_name
 from .._snapshot import open_facts
-from .._snapshot.assumption import Assumption
+from .._snapshot.assumption import Assumption, gap
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
@@ -45,6 +45,7 @@ EVIDENCE = (
     *("passed", "bridge", "links", "addresses", "searched", "rules"),
     *("caveats", "matching", "is_virtual", "pod_side", "recent", "may_be_for_service"),
 )
+STATE = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -355,6 +356,7 @@ class _Exchange:
         if self._filled_sets:
             rules = (self._rule_texts.text(event) for event in observation.events if event.handle)
             self._has_filled |= any(map(blueprint.FILLING.search, rules))
+        self._assumed += (gap(f"{STATE}: {text}") for text in self._rule_texts.with_state(observation.events))
         return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:

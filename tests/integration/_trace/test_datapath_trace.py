@@ -176,6 +176,23 @@ COMMIT
 """
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_open"),
+    [
+        ("-A FORWARD -m limit --limit 5/min -j ACCEPT", True),
+        ("-A FORWARD -m time --timestart 00:00:00 --timestop 12:00:00 -j DROP", True),
+        ("-A FORWARD -m limit --limit 5/min -j LOG", False),
+        ("", False),
+    ],
+    ids=["limit", "time", "limit of a log", "no rule"],
+)
+def test_what_earlier_packets_or_the_clock_decide_is_never_certain(node: NamespaceNode, rule: str, is_open: bool) -> None:
+    saved = OF_A_POD["iptables-save -t filter"].replace("COMMIT", f"{rule}\nCOMMIT")
+    packet = {"source": "10.1.0.5", "destination": "198.51.100.1", "destination_port": 80, "interface": "pod1"}
+    lines = [fact["what"] for fact in trace(node, packet, dump={**OF_A_POD, "iptables-save -t filter": saved})["depends_on"]]
+    assert any(line.endswith(f"which a twin does not have: {rule}") for line in lines) == is_open, lines
+
+
 def test_the_running_node_is_traced(node: NamespaceNode) -> None:
     node.run(["ip", "route", "add", "unreachable", "203.0.113.0/24"])
     found = trace(node, {"destination": "203.0.113.9", "destination_port": 443})
