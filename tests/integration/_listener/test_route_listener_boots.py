@@ -121,6 +121,7 @@ def way_out(node: SystemdNode) -> str:
 
 
 def comes_back(node: SystemdNode, event: Callable[[], Any], loses: bool = True) -> None:
+    wait_until_loaded(node)  # the event before may take effect only now
     good, said = ours(node), journal(node).count("\n")
     event()
     if loses:
