@@ -272,6 +272,8 @@ def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list
             yield line
         else:
             reason = message.rstrip(".")
+    if done.rc not in (0, 1):  # ip ends at a word that it does not know, even with -force, and leaves out the lines behind it
+        notes.append(gap(f"The twin lacks some of {len(lines)} lines of ip, which ended before the last one: {reason}."))
 
 
 def _errors(stderr: str) -> list[str]:

@@ -34,6 +34,16 @@ def test_a_warning_about_a_line_is_not_the_reason_of_the_next_failure() -> None:
     assert notes == [gap("The twin lacks `ip addr add b`: it failed.")]
 
 
+def test_lines_behind_a_word_that_ip_does_not_know_are_lacking() -> None:
+    def run(_argv: Sequence[str], _stdin: str | None) -> Completed:
+        return Completed(255, "", 'Error: "nexthop" or end of line is expected instead of "protocol"\n')
+
+    notes: list[Assumption] = []
+    assert list(build_backend._batch(run, "-4", ["route add 10.1.0.0/16 nexthop dev lo protocol static", "x"], notes)) == []
+    ((sentence, _concerns, is_gap),) = notes
+    assert is_gap and sentence.startswith("The twin lacks some of 2 lines of ip, which ended before the last one: Error")
+
+
 def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -> None:
     said = "Warning: Extension LED revision 0 not supported at line 2\niptables-nft-restore v1: \nline 3: RULE_APPEND failed\n"
 
