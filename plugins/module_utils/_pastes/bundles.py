@@ -199,6 +199,7 @@ ROWS = (
             ("ip(?P<family>6?)tables(?P<backend>|-nft|-legacy)-save--c", "ip{family}tables{backend}-save -c", False),
             ("ip6tables(?P<backend>|-nft|-legacy)--S", "ip6tables{backend} -S", False),
             ("sysctl--a", "sysctl -a", False),
+            ("bpftool-net-show", "bpftool net show", False),
             ("hostname", HOSTNAME, False),
         )
     ),

@@ -16,7 +16,7 @@ from .._routing.route import TYPES
 RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", "neighbor"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
-IPAMD = "ipamd"
+IPAMD, BPF = "ipamd", "bpf"
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
 Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
@@ -25,9 +25,9 @@ Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and
 class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
-    table: of routes or of iptables, as the command names it, or the setting that it asks for. is_pod: True if it ran in a pod.
-    chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep,
-    or asks for some objects, such as the addresses of one link.
+    table: of routes or of iptables, as the command names it, the setting that it asks for, or the link of tc. is_pod: True if it
+    ran in a pod. chain: of iptables, if the command names one, or the direction of tc. is_cut: True if the command passes its
+    output through a filter, such as grep, or asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
     """
@@ -77,7 +77,8 @@ _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
-    r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+)"
+    r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+"
+    r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
     r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
@@ -132,6 +133,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPAMD, r'\{"version":"vpc-cni-ipam/|\{(?:"\d+":\{)?"TotalIPs":'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
     (LINK, r"\s*\d+:\s+[^\s:]+:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
+    (BPF, r"\s*filter (?:\S+ )*?protocol \S+ pref \d+ bpf\b|[\w.@-]+\(\d+\)\s+(?:clsact|tcx)/"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
@@ -238,11 +240,13 @@ def _named(name: str) -> Part:
         return _named(words[space.end() :])._replace(is_pod=True, namespace=space[1])
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
-    match = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
+    match = re.match(
+        r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip|tc|bpftool)(?:[-_ ]|$)", words
+    )
     if not match:
         return Part(UNKNOWN, (), is_pod=is_pod)
     command = words.removeprefix("sudo ")
-    if match[1] in ("ip", "route", "ifconfig"):  # whose words stand behind dashes in the name of a file
+    if match[1] in ("ip", "route", "ifconfig", "tc", "bpftool"):  # whose words stand behind dashes in the name of a file
         command = f"{match[1]} " + re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[match.end(1) :])
     part = _of_command(command, is_pod)
     table = next((name for name in name_words if name in _TABLES), "")
@@ -309,7 +313,10 @@ def _of_command(command: str, is_pod: bool) -> Part:
             table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
             return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
         return Part(UNKNOWN, (), family, "", is_pod)
-    simple = {"ipset": IPSET, "ipvsadm": IPVS, "route": ROUTE_N, "ifconfig": IFCONFIG}
+    if program == "tc":
+        link, direction = re.search(r"\bdev\s+(\S+)", command), re.search(r"\b(?:ingress|egress)\b", command)
+        return Part(BPF, (), "", link[1] if link else "", is_pod, direction[0] if direction else "")
+    simple = {"bpftool": BPF, "ipset": IPSET, "ipvsadm": IPVS, "route": ROUTE_N, "ifconfig": IFCONFIG}
     if program in ("sysctl", "cat"):
         key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
         return Part(SYSCTL, (), family, key[1] if key else "", is_pod)

@@ -20,6 +20,7 @@ from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS
 from . import (
+    bpf_text,
     commands,
     ip_json,
     ip_text,
@@ -85,6 +86,7 @@ class _Reader:
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
         self._traffic = traffic_text.Traffic()
+        self._bpf_parts: list[Part] = []  # read when the links are known
         self._prose: list[str] = []  # lines of prose, and of commands that are not known
         self._tables = ip_text.TableNames()
         self._subsets: dict[str, list[t.Any]] = {}
@@ -158,6 +160,7 @@ class _Reader:
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
+            commands.BPF: lambda: self._bpf_parts.append(part),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, ipamd.pod_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
@@ -300,13 +303,14 @@ class _Reader:
         subsets["links"] = links.links
         attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
         subsets["boot"] = next_boot.subset(self._boot_files)
-        subsets["bpf"] = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached] or None
+        programs = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached]
+        names = [str(link["name"]) for link in links.links]
+        subsets["bpf"] = [*programs, *(each for part in self._bpf_parts for each in bpf_text.programs(part, names))] or None
         if self._settings:
             subsets["settings"] = {
                 "node": self._settings["node"],
                 **{name: of_family for name in FAMILIES if (of_family := self._settings[name])},
             }
-            names = [link["name"] for link in links.links]
             subsets["settings"]["effective"] = {
                 family: effective_settings.effective(
                     family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
@@ -314,12 +318,12 @@ class _Reader:
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
         facts = open_facts.of_pastes(self._shown, subsets, self._filters, self._tables, with_kernels)
-        names = [str(empty["name"]) for empty in lacking]
+        empty_sets = [str(empty["name"]) for empty in lacking]
         of_sets = (part for part in self._shown.of(commands.IPSET) if part.is_whole)
         whole = [part for part in of_sets if netfilter_text.has_all_members(part)]
         shown = {name for part in whole for name in netfilter_text.ipsets(part, lambda _reason, _line: None)}
-        names += (name for name in self._sets if name not in shown)
-        facts += [OpenFact(snapshot_facts.elements(name)) for name in names]
+        empty_sets += (name for name in self._sets if name not in shown)
+        facts += [OpenFact(snapshot_facts.elements(name)) for name in empty_sets]
         snapshot: Entry = {
             "format": FORMAT,
             **{subset: subsets.get(subset) for subset in SUBSETS},
