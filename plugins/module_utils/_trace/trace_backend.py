@@ -46,6 +46,8 @@ EVIDENCE = (
     *("caveats", "matching", "is_virtual", "pod_side", "recent", "may_be_for_service"),
 )
 STATE = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
+# net/ipv4/route.c, fib_multipath_hash(): of the packet's fields, with a key that each boot draws.
+MULTIPATH = "A hash, which differs on the node, chooses the next hop of a route"
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -321,6 +323,7 @@ class _Exchange:
         self._is_by_chance = self._rule_texts.is_by_chance(events)
         self._probability = self._rule_texts.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(observation, finding) if self._question.wants_reply else None
+        self._assumed += map(gap, self._several_hops([finding, *([reply[1]] if reply else [])]))
         result = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
         # The answer of the node itself has no steps of its own.
         result["passed"] = [
@@ -482,6 +485,13 @@ class _Exchange:
             "rules": [*finding.rules],
             "may_be_for_service": possible_service.may_be_for_service(sent, finding),
         }
+
+    def _several_hops(self, findings: t.Iterable[Finding]) -> t.Iterator[str]:
+        """Yield a sentence about each route of several next hops by which a packet left."""
+        routes = (self._scene.tables.decide(finding.query).route for finding in findings if finding.query and finding.frame)
+        for route in routes:
+            if route and len(route.hops) > 1:
+                yield f"{MULTIPATH}: {route}"
 
     def _pod_side(self, link: str) -> str:
         """Return the id of the fact by which of its links a pod answers; empty for a link to no pod."""

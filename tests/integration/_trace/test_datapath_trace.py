@@ -193,6 +193,28 @@ def test_what_earlier_packets_or_the_clock_decide_is_never_certain(node: Namespa
     assert any(line.endswith(f"which a twin does not have: {rule}") for line in lines) == is_open, lines
 
 
+@pytest.mark.parametrize(
+    ("default", "is_certain"),
+    [
+        ({"nexthops": [{"via": "10.0.0.1", "dev": "eth0"}, {"via": "10.0.0.2", "dev": "eth0"}]}, False),
+        ({"via": "10.0.0.1"}, True),
+    ],
+    ids=["two", "one"],
+)
+def test_a_route_with_several_next_hops_is_never_certain(node: NamespaceNode, default: dict[str, Any], is_certain: bool) -> None:
+    links = [{**UPLINK, "addresses": [{"address": "10.0.0.4/24"}]}, {**POD, "peer": {"addresses": ["10.1.0.5"]}}]
+    routes = [
+        {"table": "254", "to": "10.0.0.0/24", "dev": "eth0", "scope": "link", "protocol": "kernel"},
+        {"table": "254", "to": "10.1.0.5", "dev": POD["name"], "scope": "link"},
+        {"table": "254", "to": "default", "dev": None if "nexthops" in default else "eth0", **default},
+    ]
+    packet = {"source": "10.1.0.5", "destination": "198.51.100.1", "destination_port": 80, "interface": POD["name"]}
+    found = trace(node, packet, snapshot={"links": links, "routes": routes, "settings": FORWARDING})
+    assert (found["verdict"], found["certain"]) == ("forwarded", is_certain)
+    lines = [fact["what"] for fact in found["depends_on"]]
+    assert is_certain or any("chooses the next hop of a route: ip route default" in line for line in lines)
+
+
 def test_the_running_node_is_traced(node: NamespaceNode) -> None:
     node.run(["ip", "route", "add", "unreachable", "203.0.113.0/24"])
     found = trace(node, {"destination": "203.0.113.9", "destination_port": 443})
