@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import typing as t
-from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes.archive_backend import MOST_BYTES
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH, SUBSETS
@@ -49,8 +48,17 @@ def read(evidence: str, node: str, interface: str) -> Evidence:
     """Read a file, a folder or standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
     if evidence != STDIN:
         return Evidence(*pastes_backend.read(evidence, node, interface), evidence)
-    with tempfile.TemporaryDirectory() as folder:  # an archive is read from a file
-        path = Path(folder, "stdin")
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        return Evidence(*pastes_backend.read(str(path), node, interface), "standard input")
+    with tempfile.TemporaryFile() as file:  # an archive is read from a file; this one has no name, and ends with the program
+        _copy(sys.stdin.buffer, file)
+        return Evidence(*pastes_backend.read(f"/dev/fd/{file.fileno()}", node, interface), "standard input")
+
+
+def _copy(source: t.BinaryIO, target: t.IO[bytes]) -> None:
+    """Copy a stream. Raises Invalid for more bytes than an archive may have."""
+    size = 0
+    while block := source.read(1 << 20):
+        size += len(block)
+        if size > MOST_BYTES:
+            raise Invalid("dump", STDIN, f"an input of at most {MOST_BYTES} bytes")
+        target.write(block)
+    target.flush()

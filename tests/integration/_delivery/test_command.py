@@ -236,14 +236,18 @@ def test_a_reader_that_closes_the_pipe_leaves_no_message(program: Program, node:
     assert (closed.returncode, closed.stderr) == (0, b"")
 
 
-def test_an_interrupt_leaves_no_message_and_no_file(program: Program) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)], ids=["INT", "TERM"])
+def test_a_signal_leaves_no_message_and_no_file(program: Program, folder: Path, number: signal.Signals, status: int) -> None:
     words = [*program.argv, "trace", "-", "tcp 10.0.0.1 > 10.0.0.2:80"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    copies = folder / f"copies-{number}"
+    copies.mkdir()
+    copies.chmod(0o777)
+    pipe, environment = subprocess.PIPE, {**os.environ, "TMPDIR": str(copies)}
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as running:
         links = Path(f"/proc/{running.pid}/fd")
-        until("it reads standard input", lambda: any(os.readlink(link).endswith("/stdin") for link in links.iterdir()), limit=60)
-        copy = next(name for name in map(os.readlink, links.iterdir()) if name.endswith("/stdin"))
-        running.send_signal(signal.SIGINT)
-        assert running.communicate() == (b"", b"") and running.returncode == 130 and not os.path.exists(copy)
+        until("it copies its input", lambda: any(str(copies) in os.readlink(link) for link in links.iterdir()), limit=60)
+        running.send_signal(number)
+        assert running.communicate() == (b"", b"") and running.returncode == status and not os.listdir(copies)
 
 
 def test_a_machine_without_user_namespaces_is_told_where_to_run_it(
