@@ -153,6 +153,16 @@ class Answer(t.NamedTuple):
     ignored: list[str]
 
     @property
+    def questions(self) -> list[Dependency]:
+        """Return the facts that decide and that a command shows."""
+        return [fact for fact in self.depends_on if fact.ask]
+
+    @property
+    def doubts(self) -> list[Dependency]:
+        """Return what no command shows: lines that a twin lacks, and rules that earlier packets or the clock decide."""
+        return [fact for fact in self.depends_on if not fact.ask]
+
+    @property
     def summary(self) -> str:
         """The outcome of the packet and of its reply, and whether missing outputs may change it."""
         is_doubtful = not self.is_certain and self.way.verdict != UNKNOWN

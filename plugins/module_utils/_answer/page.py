@@ -67,7 +67,8 @@ def _about(facts: t.Mapping[str, str]) -> Markup:
 
 
 def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
-    yield _section("Ask for, because it decides", *map(_dependency, answer.depends_on))
+    yield _section("Ask for, because it decides", *map(_dependency, answer.questions))
+    yield _section("Not certain, because", *map(_dependency, answer.doubts))
     yield _section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
     yield _section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:

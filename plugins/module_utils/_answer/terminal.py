@@ -68,7 +68,8 @@ class _Writer:
 
     def _sections(self, answer: Answer) -> list[Section]:
         sections = [
-            Section("Ask for, because it decides", [self._fact(fact) for fact in answer.depends_on]),
+            Section("Ask for, because it decides", [self._fact(fact) for fact in answer.questions]),
+            Section("Not certain, because", [self._fact(fact) for fact in answer.doubts]),
             Section("Ask for, to be certain", [_output(output) for output in answer.missing]),
             Section("What helps", [self._cure(cure) for cure in answer.cures]),
             Section("Before the changes", [self._way(answer.before)] if answer.before else []),

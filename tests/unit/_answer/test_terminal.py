@@ -82,6 +82,7 @@ OUTCOMES = [
 OPEN: list[Result] = [
     {"fact": "x:y", "what": "It is open.", "ask": "ip x", "outcomes": OUTCOMES},
     {"fact": "nft", "what": "There may be rules.", "ask": "nft list ruleset", "outcomes": []},
+    {"fact": "line:1", "what": "The twin lacks a line.", "ask": "", "outcomes": []},
 ]
 
 
@@ -93,6 +94,9 @@ def test_what_to_ask_for_comes_before_what_helps() -> None:
         "      does not fit: It met packets",
         "    if it is 1: dropped",
         "      fits: It met packets",
+        "",
+        "Not certain, because",
+        "  The twin lacks a line.",
         "",
         "Ask for, to be certain",
         "  nft list ruleset  # nft",
