@@ -303,7 +303,7 @@ def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -
     assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("forwarded", "forwarded", None)
 
 
-def test_commands_start_no_program_of_a_stranger(node: NamespaceNode, tmp_path: Path) -> None:
+def test_commands_start_no_program_that_is_not_permitted(node: NamespaceNode, tmp_path: Path) -> None:
     """The tools take abbreviations: these two commands were a root shell."""
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
     commands = ["ip net a kubenode-x", f"ip net e kubenode-x sh -c 'touch {tmp_path}/ran'"]
@@ -370,7 +370,7 @@ def texts(value: Any) -> Iterator[str]:
         'table ip x {{ }}\ninclude "{file}"\ninclude "/dev/zero"\n',
     ],
 )
-def test_a_ruleset_of_a_stranger_prints_no_file(node: NamespaceNode, tmp_path: Path, text: str) -> None:
+def test_a_ruleset_of_a_report_prints_no_file(node: NamespaceNode, tmp_path: Path, text: str) -> None:
     (tmp_path / "secret").write_text("client-key-data: c2VjcmV0\n")
     snapshot = {"links": [UPLINK], "settings": FORWARDING, "nftables_text": text.format(file=tmp_path / "secret")}
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}

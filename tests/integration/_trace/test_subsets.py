@@ -43,7 +43,7 @@ ASKED = {
 
 
 def cut(chance: random.Random, text: str) -> str:
-    """What somebody pastes of an output."""
+    """Return what a reporter pastes of an output."""
     lines = text.splitlines()
     way = chance.choice(["grep", "head", "no end", "dots"])
     if way == "grep":

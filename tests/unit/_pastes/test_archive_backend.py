@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An archive of a stranger is read within bounds. No link is followed, no device is opened, and nothing is written. Errors name
+"""An archive of a reporter is read within bounds. No link is followed, no device is opened, and nothing is written. Errors name
 the member."""
 
 from __future__ import annotations
