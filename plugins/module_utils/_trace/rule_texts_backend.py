@@ -50,6 +50,7 @@ class RuleTexts:
         self._saved: dict[str, dict[str, dict[str, list[str]]]] = {}  # the rules of a family, once a packet has met one
         self._chains: dict[tuple[str, str], Chains] = {}
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
+        self._stateful: dict[tuple[str, str, str], list[str]] = {}
 
     def text(self, event: Event) -> str:
         """Return the rule's text.
@@ -76,8 +77,14 @@ class RuleTexts:
 
     def with_state(self, events: t.Iterable[Event]) -> dict[str, None]:
         """Return the texts of rules in chains that a packet met which earlier packets or the clock decide."""
-        chains = (self._of_table(event).get(event.chain, {}) for event in events if event.table != OWN_TABLE)
-        return {text: None for chain in chains for text in chain.values() if _STATE.search(text) and _DECIDING.search(text)}
+        return {text: None for event in events if event.table != OWN_TABLE for text in self._stateful_rules(event)}
+
+    def _stateful_rules(self, event: Event) -> list[str]:
+        place = event.family, event.table, event.chain
+        if place not in self._stateful:
+            texts = self._of_table(event).get(event.chain, {}).values()
+            self._stateful[place] = [text for text in texts if _STATE.search(text) and _DECIDING.search(text)]
+        return self._stateful[place]
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """Return True if a chain that a packet met has a rule that matches by chance."""

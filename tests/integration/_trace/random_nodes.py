@@ -265,7 +265,7 @@ def seen(observation: Observation) -> dict[str, Any]:
         "rejected": any(one.reject for _link, one in observation.frames),
         "delivered": any(name.endswith("InDelivers") for name in observation.counters),
         "asked": sorted(
-            {(one.link, fields.show(one.request.target)) for one in observation.solicitations if not one.is_answered}
+            {(asking.link, fields.show(asking.request.target)) for asking in observation.solicitations if not asking.is_answered}
         ),
     }
 
