@@ -4,7 +4,7 @@
 """A node's state as plain data that can be compared: its objects, and not the times at which they were made.
 
 Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, the detection of
-duplicate addresses and the local route that the kernel adds at its end (a second after the address, addrconf.c:
+duplicate addresses and the local and anycast routes that the kernel adds at its end (a second after the address, addrconf.c:
 addrconf_dad_completed), times of files, neighbours, numbers of links; ansible's temporary folder and the lab's own tools;
 sysctls that cannot be read; VOLATILE.
 """
@@ -24,16 +24,16 @@ from lab.machine import Machine
 from lab.namespace import TOOLS
 
 _PASSING = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)| tentative")
-_DETECTED = re.compile(r"^2 \S+:\S* dev \S+ table 255 proto 2 ")  # local, the kernel's, and of IPv6
+_DETECTED = re.compile(r"^[24] \S+:\S* dev \S+ table 255 proto 2 ")  # local or anycast, the kernel's, and of IPv6
 _LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
 _FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
 _PART = "\0"  # no listing has this character
 _COMMANDS = {
+    "links": "ip -o link",  # first: the kernel adds routes once a link has a carrier
     "nft": "nft --stateless list ruleset",
     **{f"rules {family}": f"ip -N {family} rule" for family in _FAMILIES},
     **{f"routes {family}": f"ip -N {family} route show table all" for family in _FAMILIES},
-    "links": "ip -o link",
     "addresses": "ip -o address",
     "sysctls": "cd /proc/sys/net; grep -rs . ipv4/ip_forward ipv4/conf ipv6/conf || true",
 }
