@@ -29,7 +29,7 @@ NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
 PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
-PATIENCE = 0.5  # seconds without any sign of the packet
+PATIENCE, LOOKS = 0.5, 50  # seconds, and looks, without any sign of the packet: a machine that stood still looked once
 LIMIT = 5.0  # seconds for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
@@ -85,14 +85,17 @@ class FarEnds:
             except OSError as problem:
                 error = problem.strerror or str(problem)
         started = last = time.monotonic()
+        looks = 0
         while True:
+            looks += 1
             if self._drain(frames, solicitations, events):
-                last = time.monotonic()
+                last, looks = time.monotonic(), 0
             now = time.monotonic()
             is_late = now - started > LIMIT
             moved = kernel_events.moved(before, _counters()) if is_late or now - last >= QUIET else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            if is_late or now - last >= (QUIET if _is_explained(observation) else PATIENCE):
+            is_over = now - last >= QUIET if _is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
+            if is_late or is_over:
                 break
             self._poll.poll(QUIET * 1000)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]

@@ -11,6 +11,8 @@ import contextlib
 import json
 import os
 import re
+import socket
+import time
 import typing as t
 
 from .._core.errors import Failure, Refusal
@@ -18,16 +20,19 @@ from .._files import files
 from .._netfilter import rule_words
 from .._netlink import nfnetlink, wire
 from .._platform import kernel, process
+from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from .._snapshot.assumption import Assumption, gap
 from . import blueprint, foreign_tables, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
+from .link_messages import NewLink
 
 LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
 REMOVED = 250  # links at a time
+CARRIERS, PAUSE = 2.0, 0.002  # seconds for the kernel's linkwatch, which waits for its lock; between two looks
 # New links take the values of default. The kernel adds no addresses to them, and limits no ICMP errors.
 FIRST = (
     ("net/ipv6/conf/default/addr_gen_mode", 1),
@@ -121,6 +126,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     # Chains of nat are passed without connection tracking, which only rules that translate start in a network namespace.
     tracking = "ct state new continue;" if _has_nat(drawn) else ""
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark, tracking=tracking))
+    _await_carriers(drawn.links)
     return Twin(texts, bypassed, notes)
 
 
@@ -195,6 +201,19 @@ def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
     for first in range(0, len(ended), PART):
         part = ended[first : first + PART]
         wire.exchange([link_messages.set_up(link.number, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
+
+
+def _await_carriers(links: t.Sequence[NewLink]) -> None:
+    """Wait until the kernel has taken notice of the carriers. Until then it drops what leaves by a link, without a word."""
+    awaited = {link.number for link in links if link.kind == "veth" and link.is_up and link.has_carrier}
+    up = {link.number for link in links if link.is_up}
+    awaited |= {link.master for link in links if link.number in awaited and link.master in up}
+    end = time.monotonic() + CARRIERS
+    while (
+        awaited - link_messages.passing(routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))
+        and time.monotonic() < end
+    ):
+        time.sleep(PAUSE)
 
 
 def remove_links(isolated: Isolated, count: int) -> None:

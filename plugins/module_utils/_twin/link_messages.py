@@ -30,9 +30,10 @@ from .._interfaces.link_message import (
     NEIGHBOUR,
     NEWLINK,
 )
-from .._netlink.attributes import message, pack
+from .._netlink.attributes import attributes, message, pack
 
-IFLA_GROUP, IFLA_NET_NS_FD, VETH_INFO_PEER, IFF_NOARP = 27, 28, 1, 0x80
+IFLA_OPERSTATE, IFLA_GROUP, IFLA_NET_NS_FD, VETH_INFO_PEER, IFF_NOARP = 16, 27, 28, 1, 0x80
+IF_OPER_UP = 6  # include/uapi/linux/if.h
 FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY; with 0 a port forwards at once (net/bridge/br_stp_if.c)
 _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38: "=B"}  # of the settings of a bridge
 
@@ -85,6 +86,15 @@ def create(link: NewLink, world: int, number: int, group: int) -> bytes:
 def set_up(index: int, number: int) -> bytes:
     """Set a link up that exists. number: of the message."""
     return message(NEWLINK, 0, IFINFO.pack(0, 0, index, IFF_UP, IFF_UP), number)
+
+
+def passing(bodies: t.Iterable[bytes]) -> set[int]:
+    """Return the indexes of the links that packets pass, from the kernel's list of links.
+
+    A link with a carrier gets its queue, and becomes a port that forwards, when the kernel's linkwatch has worked on it.
+    """
+    states = ((IFINFO.unpack_from(body)[2], attributes(body, IFINFO.size).get(IFLA_OPERSTATE)) for body in bodies)
+    return {index for index, state in states if state == bytes([IF_OPER_UP])}
 
 
 def delete_group(group: int, number: int) -> bytes:
