@@ -29,7 +29,6 @@ NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
 PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
-ERROR = 0.02  # seconds in which the error of a rule that rejects the packet comes behind its trace
 PATIENCE, LOOKS = 0.5, 50  # seconds, and looks, without any sign of the packet: a machine that stood still looked once
 LIMIT = 5.0  # seconds for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
@@ -95,8 +94,8 @@ class FarEnds:
             is_late = now - started > LIMIT
             moved = kernel_events.moved(before, _counters()) if is_late or now - last >= QUIET else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            seconds, least = _awaited(observation)
-            if is_late or (now - last >= seconds and looks >= least):
+            is_over = now - last >= QUIET if _is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
+            if is_late or is_over:
                 break
             self._poll.poll(QUIET * 1000)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
@@ -187,11 +186,12 @@ def _counters() -> dict[str, int]:
     return kernel_events.counters(*texts)
 
 
-def _awaited(observation: Observation) -> tuple[float, int]:
-    """Return for how many seconds, and looks, nothing more may come before all has come."""
-    if observation.error or observation.frames or any(not asked.is_answered for asked in observation.solicitations):
-        return QUIET, 1
-    is_lost = any(event.verdict in DROPS for event in observation.events)
-    if is_lost or any(name.endswith(TELLING) for name in observation.counters):
-        return ERROR, 2
-    return PATIENCE, LOOKS
+def _is_explained(observation: Observation) -> bool:
+    """Return True if an observation explains how the packet's way ends."""
+    return bool(
+        observation.error
+        or observation.frames
+        or any(not solicitation.is_answered for solicitation in observation.solicitations)
+        or any(event.verdict in DROPS for event in observation.events)
+        or any(name.endswith(TELLING) for name in observation.counters)
+    )
