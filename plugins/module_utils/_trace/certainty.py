@@ -151,7 +151,10 @@ def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     if fact.fact in FORWARDS:
         return any(answer["came_in_by"] and (answer["interface"] or fact.fact in _blamed(answer)) for answer in answers)
     if fact.kind == NEIGHBORS:
-        return any(answer["culprit"] and answer["culprit"]["kind"] == "neighbor" for answer in answers)
+        # A neighbour that does not answer may be the culprit, or keep the error of a rule that rejects from coming back.
+        ways = (way for answer in answers for way in (answer, *answer["branches"]))
+        both = (each for way in ways for each in (way, way["reply"]) if each)
+        return any(step["kind"] == "neighbor" and step["verdict"] for each in both for step in each["steps"])
     # Rules may have other actions, links be of other kinds, and routes lead elsewhere than the values that were tried.
     is_tried_in_part = fact.kind in (ADDRESSES, RULES, *RULESETS) or (fact.kind == ROUTES and fact.fact in explored.met)
     return not has_values or fact.fact == ROUTES or is_tried_in_part

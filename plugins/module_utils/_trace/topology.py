@@ -131,7 +131,8 @@ class Topology:
         if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
             return None  # the node also asks at the port that leads outside, where the address answers
         is_open = far is None and not self._far_addresses(link) and address not in self._addresses
-        if far == link or (is_open and not self._is_of_another_pod(link)):
+        # Routes of two tables may lead to an address by two links, behind each of which it is then taken to be.
+        if far == link or address in self._far_addresses(link) or (is_open and not self._is_of_another_pod(link)):
             if not self.is_pod(link):
                 sentence = f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours."
                 self._assume(Assumption(sentence))

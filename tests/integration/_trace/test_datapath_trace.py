@@ -798,6 +798,21 @@ def test_a_packet_from_a_pod_leaves_a_bridge_by_its_uplink_or_is_dropped_there(n
     assert found["culprit"] == {"kind": "rule", "text": f"bridge filter: -A OUTPUT {rule}"}
 
 
+def test_an_address_that_two_tables_lead_to_is_behind_both_links(node: NamespaceNode) -> None:
+    """The error of a rule that rejects comes back only if the sender answers where a neighbour's entry is not known."""
+    dump = {
+        "ip link": "2: eth0@if2: <UP,LOWER_UP> mtu 1500\n3: pod1@if3: <UP,LOWER_UP> mtu 1500\n4: pod2@if4: <UP,LOWER_UP> mtu 1500\n",
+        "ip -6 route show table all": "fd00:10:1::5 dev pod2 table 100\ndefault via fd00:10::1 dev eth0 table 100\n"
+        "fd00:10:1::5 dev pod1\nfd00:10::/64 dev eth0 proto kernel\ndefault via fd00:10::1 dev eth0\n"
+        "local fd00:10::4 dev eth0 table local proto kernel\n",
+        "ip -6 rule": "0:\tfrom all lookup local\n32766:\tfrom all lookup main\n",
+        "nft list ruleset": "table inet own {\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy accept;\n"
+        "\t\ticmpv6 type echo-request reject\n\t}\n}\n",
+    }
+    packet = {"source": "fd00:10:1::5", "destination": "2001:db8::9", "protocol": "icmpv6", "interface": "pod1"}
+    assert trace(node, packet, dump=dump)["verdict"] == "rejected"
+
+
 # Questions in public reports, with new texts in the form of the pasted ones: paste, packet, culprit, words of the reason.
 REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "https://github.com/rancher-archives/rke/issues/485": (

@@ -72,6 +72,15 @@ def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> 
     assert result["depends_on"] == [{**open_facts.NFT_OPEN._asdict(), "outcomes": []}]
 
 
+def test_a_neighbour_that_does_not_answer_leaves_the_neighbours_open() -> None:
+    """It may keep the error of a rule that rejects from coming back, and is no culprit then."""
+    neighbours = Open(open_facts.NEIGHBORS_OPEN)
+    for verdict, is_certain in (("no answer", False), ("", True)):
+        step = {"kind": "neighbor", "where": "link pod1", "text": "fd00::5", "verdict": verdict}
+        exploration, facts = explored(answer("dropped", steps=[step]), neighbours)
+        assert certainty.conclusion(exploration, facts, "ipv6")["certain"] is is_certain
+
+
 def test_the_facts_that_decide_come_first_and_then_those_that_one_command_shows_together() -> None:
     tables = [Open(open_facts.table("ip", name)) for name in ("raw", "nat")]
     first = answer(assumed=[gap("A line is lacking.")])
