@@ -50,6 +50,7 @@ SUBJECTS = {
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
+ROOMS["_audit"] = tuple(ROOMS)
 ROOMS["_answer"] = ("_core", "_trace")
 CONTROLLER = ("_pastes", "_answer")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word

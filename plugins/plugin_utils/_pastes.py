@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""The controller's side of datapath_trace: reads the option ``dump``, so that no node gets the parsers of outputs."""
+"""The controller's side of datapath_trace and datapath_audit: reads the option ``dump``, so that no node gets the parsers of
+outputs."""
 
 from __future__ import annotations
 
@@ -21,22 +22,41 @@ _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a diction
 PACKET = {"packet": {"type": "dict", "required": True, "options": names.OPTIONS}}
 
 
-def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dict[str, t.Any]]) -> dict[str, t.Any]:
-    """The result of the module with these arguments. run: runs the module, which gets a snapshot in place of ``dump``."""
+Run = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
+
+
+def trace(arguments: dict[str, t.Any], run: Run) -> dict[str, t.Any]:
+    """The result of datapath_trace with these arguments. run: runs the module."""
     try:
-        given = {**arguments, "packet": _described(arguments.get("packet"))}
-        if given.get("dump") is None:
-            return run(given)
-        dump, node = given.pop("dump"), given.pop("node", None)
+        arguments = {**arguments, "packet": _described(arguments.get("packet"))}
+    except DatapathError as error:
+        return _failed("datapath_trace", error)
+    return execute("datapath_trace", arguments, run, _interface(arguments["packet"]))
+
+
+def execute(module: str, arguments: dict[str, t.Any], run: Run, interface: str = "") -> dict[str, t.Any]:
+    """The result of a module with these arguments. run: runs the module, which gets a snapshot in place of ``dump``.
+
+    interface: by which a packet comes in.
+    """
+    if arguments.get("dump") is None:
+        return run(arguments)
+    given = {**arguments}
+    dump, node = given.pop("dump"), given.pop("node", None)
+    try:
         if given.get("snapshot") is not None:
             raise Invalid("dump", dump, "left out if snapshot is given")
-        pasted = pastes_backend.read(dump, str(node or ""), _interface(given.get("packet")))
+        pasted = pastes_backend.read(dump, str(node or ""), interface)
     except DatapathError as error:
-        return all_printable({"failed": True, "changed": False, "msg": f"datapath_trace: {error}"})
+        return _failed(module, error)
     result = run({**given, "snapshot": pasted.snapshot})
     if result.get("failed"):
         return result
     return {**result, **all_printable({"ignored": pasted.ignored})}
+
+
+def _failed(module: str, error: DatapathError) -> dict[str, t.Any]:
+    return all_printable({"failed": True, "changed": False, "msg": f"{module}: {error}"})
 
 
 def _described(given: t.Any) -> t.Any:

@@ -72,6 +72,11 @@ class Question(t.NamedTuple):
 
 def answer(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
+    return _without_evidence(judged(question, run, checked))
+
+
+def judged(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+    """Return the result of the module with what certainty is judged by, such as ``caveats``. Raises DatapathError."""
     if question.is_own:
         build_backend.refuse_to_load_modules(question.snapshot)
     worlds.check(question.snapshot)
@@ -97,7 +102,7 @@ def answer(question: Question, run: process.Runner, checked: changes_backend.Che
     is_curable = question.is_curable and not (question.calls or question.lines) and result["verdict"] != UNKNOWN
     result["cures"], sentences = _cures(tracer, result, last) if is_curable else ([], [])
     result["unknown"] += sentences
-    return _without_evidence(result)
+    return result
 
 
 def _evidence_about(question: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:

@@ -208,7 +208,7 @@ class Node(NamedTuple):
 
 
 def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
-    result = _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
+    result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
     assert not result["failed"], result
     return result
 

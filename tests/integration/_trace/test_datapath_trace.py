@@ -55,7 +55,7 @@ def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
 
 def call(node: NamespaceNode, /, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The result or the error of the module and of the controller's side."""
-    return _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
+    return _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
 
 
 def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -801,7 +801,8 @@ def test_a_packet_from_a_pod_leaves_a_bridge_by_its_uplink_or_is_dropped_there(n
 def test_an_address_that_two_tables_lead_to_is_behind_both_links(node: NamespaceNode) -> None:
     """The error of a rule that rejects comes back only if the sender answers where a neighbour's entry is not known."""
     dump = {
-        "ip link": "2: eth0@if2: <UP,LOWER_UP> mtu 1500\n3: pod1@if3: <UP,LOWER_UP> mtu 1500\n4: pod2@if4: <UP,LOWER_UP> mtu 1500\n",
+        "ip link": "2: eth0@if2: <UP,LOWER_UP> mtu 1500\n3: pod1@if3: <UP,LOWER_UP> mtu 1500\n"
+        "4: pod2@if4: <UP,LOWER_UP> mtu 1500\n",
         "ip -6 route show table all": "fd00:10:1::5 dev pod2 table 100\ndefault via fd00:10::1 dev eth0 table 100\n"
         "fd00:10:1::5 dev pod1\nfd00:10::/64 dev eth0 proto kernel\ndefault via fd00:10::1 dev eth0\n"
         "local fd00:10::4 dev eth0 table local proto kernel\n",

@@ -44,7 +44,7 @@ def traced(options: dict[str, Any], prepare: Callable[[], None] = lambda: None) 
     """A run of the action plugin's side and of the module, with the options as Ansible hands them over."""
 
     def work() -> None:
-        print(json.dumps(_pastes.execute(options, of_module)))
+        print(json.dumps(_pastes.trace(options, of_module)))
 
     return sealed_run.run(work, prepare)
 

@@ -40,7 +40,7 @@ def test_a_packet_of_a_pod_to_a_service(lab: Lab, mode: str) -> None:
     try:
         snapshot = Steps(node, "datapath_info", {"gather": ["pod_addresses"]}).call()["snapshot"]
         packet = f"client-0 -> {service.name}:p80"
-        answer = _pastes.execute({"packet": packet}, lambda options: Steps(node, "datapath_trace", options).call())
+        answer = _pastes.trace({"packet": packet}, lambda options: Steps(node, "datapath_trace", options).call())
     finally:
         node.remove(RESULTS)
     assert snapshot["pod_addresses"] == [{"pod": "default/client-0", "interface": "eth0", "addresses": [pod.address]}]

@@ -33,7 +33,7 @@ class Node(NamedTuple):
     def trace(self, **options: Any) -> dict[str, Any]:
         packet = {"source": self.client.address, "destination": ADDRESS, "destination_port": 80, "interface": self.client.link}
         asked = {"packet": packet, **options}
-        result = _pastes.execute(asked, lambda given: Steps(self.node, "datapath_trace", given).call())
+        result = _pastes.trace(asked, lambda given: Steps(self.node, "datapath_trace", given).call())
         assert not result["failed"], result
         return result
 

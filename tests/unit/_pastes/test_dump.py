@@ -34,7 +34,7 @@ class Node:
 @pytest.mark.parametrize("name", ["azure-vnet-leftovers", "eni-loadbalancer"])
 def test_the_module_gets_a_snapshot_that_json_keeps(name: str) -> None:
     node = Node()
-    _pastes.execute({"packet": PACKET, "dump": str(CASES / name), "reply": False}, node.run)
+    _pastes.trace({"packet": PACKET, "dump": str(CASES / name), "reply": False}, node.run)
     assert node.arguments.keys() == {"packet", "snapshot", "reply"}
     assert json.loads(json.dumps(node.arguments)) == node.arguments
 
@@ -42,25 +42,25 @@ def test_the_module_gets_a_snapshot_that_json_keeps(name: str) -> None:
 @pytest.mark.parametrize("packet", [PACKET, json.dumps(PACKET)], ids=["a dictionary", "as a command line gives it"])
 def test_the_snapshot_has_the_link_of_the_packet(packet: Any) -> None:
     node = Node()
-    _pastes.execute({"packet": packet, "dump": {"ip route": "default via 10.0.0.1 dev eth0"}}, node.run)
+    _pastes.trace({"packet": packet, "dump": {"ip route": "default via 10.0.0.1 dev eth0"}}, node.run)
     assert {"eth0", "eth7"} <= {link["name"] for link in node.arguments["snapshot"]["links"]}
 
 
 @pytest.mark.parametrize("dump", [None, {"ip route": "default via 10.0.0.1 dev eth0"}], ids=["of a node", "of pastes"])
 def test_a_line_of_text_is_the_same_packet(dump: Any) -> None:
     node = Node()
-    _pastes.execute({"packet": "tcp 10.0.0.9 > 192.0.2.1:80 in eth7", "dump": dump}, node.run)
+    _pastes.trace({"packet": "tcp 10.0.0.9 > 192.0.2.1:80 in eth7", "dump": dump}, node.run)
     assert node.arguments["packet"] == {**PACKET, "protocol": "tcp"}
-    _pastes.execute({"packet": "tcp 10.0.0.9 > 192.0.2.1:80", "dump": dump}, node.run)
+    _pastes.trace({"packet": "tcp 10.0.0.9 > 192.0.2.1:80", "dump": dump}, node.run)
     assert node.arguments["packet"]["interface"] == "auto"
-    result = _pastes.execute({"packet": "my packet", "dump": dump}, Node().run)
+    result = _pastes.trace({"packet": "my packet", "dump": dump}, Node().run)
     assert result["failed"] and result["msg"].startswith("datapath_trace: packet must be a line such as tcp 10.0.0.1:40000 > ")
 
 
 def test_the_module_gets_what_the_outputs_lack_and_the_result_has_the_lines_that_were_not_understood() -> None:
     dump = {"ip route": "default via 10.0.0.1 dev eth0\ngarbage\n", "pod-ip-route": "default via 10.0.0.1 dev eth0\n"}
     node = Node()
-    result = _pastes.execute({"packet": PACKET, "dump": dump}, node.run)
+    result = _pastes.trace({"packet": PACKET, "dump": dump}, node.run)
     assert result["assumed"] == ["by the module"] and len(node.arguments["snapshot"]["assumed"]) == 1
     assert len(result["ignored"]) == 1 and "garbage" in result["ignored"][0]
 
@@ -68,7 +68,7 @@ def test_the_module_gets_what_the_outputs_lack_and_the_result_has_the_lines_that
 @pytest.mark.parametrize("packet", [None, {"source": "10.0.0.9"}, {"destination": []}])
 def test_the_module_names_what_is_wrong_with_a_packet(packet: Any) -> None:
     node = Node(failed=True, msg="packet is wrong")
-    result = _pastes.execute({"packet": packet, "dump": {"ip route": "default via 10.0.0.1 dev eth0"}}, node.run)
+    result = _pastes.trace({"packet": packet, "dump": {"ip route": "default via 10.0.0.1 dev eth0"}}, node.run)
     assert result["msg"] == "packet is wrong" and node.arguments["packet"] == packet
 
 
@@ -83,11 +83,11 @@ def test_the_module_names_what_is_wrong_with_a_packet(packet: Any) -> None:
 )
 def test_a_dump_that_cannot_be_read_is_named_and_no_module_runs(arguments: dict[str, Any], message: str) -> None:
     node = Node()
-    result = _pastes.execute({"packet": PACKET, **arguments}, node.run)
+    result = _pastes.trace({"packet": PACKET, **arguments}, node.run)
     assert result["failed"] and result["msg"].startswith(message) and not node.arguments
 
 
 def test_without_a_dump_the_module_runs_as_it_is() -> None:
     node = Node()
-    assert _pastes.execute({"packet": PACKET, "dump": None}, node.run)["assumed"] == ["by the module"]
+    assert _pastes.trace({"packet": PACKET, "dump": None}, node.run)["assumed"] == ["by the module"]
     assert node.arguments == {"packet": PACKET, "dump": None}

@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Looks at a node by all checks, and tries in a twin what they suspect."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._platform import process
+from .._trace import changes_backend, entrance, trace_backend
+from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
+from .._twin.blueprint import Entry
+from . import need, service
+from .finding import Check, Finding
+from .node import Node
+from .suspicion import CANNOT_TELL, CONFIGURATION, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
+
+SECONDS = 20.0  # in which the last trial begins
+Answer = t.Mapping[str, t.Any]
+
+
+class Audit(t.NamedTuple):
+    """snapshot: of the node. context: as the option of the module. does_prove: whether to try suspicions in a twin.
+
+    is_own: whether the snapshot is of the node on which this runs.
+    """
+
+    snapshot: Entry
+    checks: t.Sequence[Check]
+    context: t.Mapping[str, t.Any] = {}
+    does_prove: bool = True
+    is_own: bool = False
+
+
+def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+    """Return the result of the module. Raises DatapathError."""
+    node = Node(audit.snapshot, audit.context)
+    prover = _Prover(audit, run, checked) if audit.does_prove else None
+    findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
+    with_findings = {finding.check.id for finding in findings}
+    return {
+        "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
+        "passed": [check.id for check in audit.checks if check.id not in with_findings],
+        "profile": need.of(node, findings).plain(),
+    }
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    return finding.state != PRESENT, SEVERITIES.index(finding.severity or finding.check.severity)
+
+
+def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
+    try:
+        for suspicion in check.look(node):
+            finding = prover.tried(check, suspicion) if prover else _by_configuration(check, suspicion)
+            if finding:
+                yield finding
+    except Unobserved as lack:
+        yield Finding(check, CANNOT_TELL, "", lack.what, ask=lack.ask)
+
+
+def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
+    subject, what, evidence, remedy, _trial, severity = suspicion
+    return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, CONFIGURATION, remedy=remedy)
+
+
+class _Prover:
+    """Sends the packets of suspicions through twins of the node."""
+
+    def __init__(self, audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> None:
+        self._audit, self._run, self._checked = audit, run, checked
+        self._end = time.monotonic() + SECONDS
+
+    def tried(self, check: Check, suspicion: Suspicion) -> Finding | None:
+        """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
+        finding, trial = _by_configuration(check, suspicion), suspicion.trial
+        if trial is None:
+            return finding
+        if time.monotonic() > self._end:
+            what = f"{finding.what} That was not tried: an audit tries packets for at most {SECONDS:g} s."
+            return finding._replace(state=CANNOT_TELL, what=what, proof="", ask=f"datapath_audit with checks: [{check.id}]")
+        answer = self._traced(trial)
+        if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
+            asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
+            sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
+            what = f"{finding.what} That is not certain: {sentences[0]}"
+            return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask="; ".join(asks))
+        if not _is_lost(answer, trial.culprit):
+            return None
+        shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
+        return finding._replace(proof=TWIN, packet=shown, remedy=self._cure(trial, suspicion.remedy))
+
+    def _cure(self, trial: Trial, remedy: Remedy | None) -> Remedy | None:
+        """Return the first remedy with which the packet arrives: that of the check, or one that a trace offers."""
+        if remedy and (remedy.commands or remedy.module in changes_backend.MODULES):
+            calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
+            cured = self._traced(trial, calls, remedy.commands)
+            if cured["certain"] and not _is_lost(cured):
+                return remedy
+        if time.monotonic() > self._end:
+            return None
+        offered = self._traced(trial, is_curable=True)["cures"]
+        return Remedy(operator=offered[0]["change"], task=offered[0]["task"]) if offered else None
+
+    def _traced(
+        self,
+        trial: Trial,
+        calls: t.Sequence[changes_backend.Change] = (),
+        commands: t.Sequence[str] = (),
+        is_curable: bool = False,
+    ) -> dict[str, t.Any]:
+        snapshot = self._audit.snapshot
+        if trial.pod:
+            snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
+        question = trace_backend.Question(
+            snapshot,
+            entrance.packet({**trial.packet}, snapshot),
+            {},
+            tuple(calls),
+            tuple(changes_backend.commands(commands)),
+            is_curable=is_curable,
+            is_own=self._audit.is_own,
+            is_compared=False,
+        )
+        return trace_backend.judged(question, self._run, self._checked)
+
+
+def _is_lost(answer: Answer, culprit: str = "") -> bool:
+    """Return whether a packet or its reply is lost on some way, or a cloud may drop it. culprit: a part of its text."""
+    for way in (answer, *answer["branches"]):
+        verdicts = (way["verdict"], (way["reply"] or {}).get("verdict"))
+        blamed = way["culprit"] or (way["reply"] or {}).get("culprit") or {}
+        if {DROPPED, REJECTED}.intersection(verdicts) and culprit in str(blamed.get("text", "")):
+            return True
+    return bool(answer["caveats"] and not culprit)

@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""All checks, in the order of the catalogue."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.errors import Invalid
+from . import probe_checks, reverse_path_checks, routing_checks, settings_checks
+from .finding import Check
+from .suspicion import SEVERITIES
+
+CHECKS = (*reverse_path_checks.CHECKS, *routing_checks.CHECKS, *probe_checks.CHECKS, *settings_checks.CHECKS)
+
+
+def chosen(words: t.Sequence[str] | None) -> list[Check]:
+    """Return the checks of the option ``checks``: ids or severities; all if it is left out. Raises Invalid."""
+    if not words:
+        return [*CHECKS]
+    known = {*SEVERITIES, *(check.id for check in CHECKS)}
+    for number, word in enumerate(words):
+        if word not in known:
+            raise Invalid(
+                f"checks[{number}]",
+                word,
+                f"a severity or an id: one of {', '.join((*SEVERITIES, *sorted(known - {*SEVERITIES})))}",
+            )
+    return [check for check in CHECKS if check.id in words or check.severity in words]

@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which profile a node needs, with the variables of its role, or why it needs none."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._cni import cni
+from .finding import Finding
+from .node import IPV6, Node
+from .suspicion import PRESENT, Unobserved
+
+# By profile, the checks whose findings it mends.
+MENDED = {
+    "aks_dual_stack": ("probe-untranslated",),
+    "eni_policy_routing": ("rp-strict-asymmetric", "reply-by-other-interface", "mark-without-rule", "rp-strict-at-boot"),
+    "cilium_migration": ("neighbor-moved",),
+}
+
+
+class Need(t.NamedTuple):
+    """name: of a profile, empty for none. variables: of its role. reasons: sentences."""
+
+    name: str
+    variables: t.Mapping[str, t.Any]
+    reasons: tuple[str, ...]
+
+    def plain(self) -> dict[str, t.Any]:
+        variables = {f"{self.name}_{name}": value for name, value in self.variables.items()}
+        return {"name": self.name or None, "variables": variables, "reasons": [*self.reasons]}
+
+
+def of(node: Node, findings: t.Sequence[Finding]) -> Need:
+    """Return what a node needs, by what an audit found. A profile is needed for what it mends, and for nothing else."""
+    for name, checks in MENDED.items():
+        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.check.id in checks)
+        if reasons:
+            try:
+                variables = _VARIABLES[name](node)
+            except Unobserved as lack:
+                return Need(name, {}, (*reasons, f"The variables are open: {lack.what}"))
+            if variables is not None:
+                return Need(name, variables, reasons)
+    open_checks = sorted({finding.check.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
+    if open_checks:
+        return Need("", {}, (f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.",))
+    return Need("", {}, _healthy(node))
+
+
+def _healthy(node: Node) -> tuple[str, ...]:
+    """Return why a node without findings needs no profile."""
+    enis = node.enis
+    if enis is None:
+        return ("The node's pods share no interfaces by policy routing, and no check found what a profile mends.",)
+    marks = f" {enis.marks[0].owner} marks the connections itself ({enis.marks[0].text})." if enis.marks else ""
+    return (f"Requests to pods behind {', '.join(enis.secondary)} and their replies pass.{marks}",)
+
+
+def _of_probe(node: Node) -> dict[str, t.Any] | None:
+    return {"interface": node.uplinks(IPV6)[0]}
+
+
+def _of_enis(node: Node) -> dict[str, t.Any] | None:
+    enis = node.enis
+    if enis is None:
+        return None
+    common = {"layout": enis.layout, "primary_interface": enis.primary, "pod_interfaces": enis.pod_interfaces}
+    return {**common, "enis": enis.enis, "priorities": enis.priorities} if enis.priorities else {**common, "enis": enis.enis}
+
+
+def _of_migration(node: Node) -> dict[str, t.Any] | None:
+    configurations = node.demand("cni")
+    return {} if any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations) else None
+
+
+_VARIABLES: dict[str, t.Callable[[Node], dict[str, t.Any] | None]] = {
+    "aks_dual_stack": _of_probe,
+    "eni_policy_routing": _of_enis,
+    "cilium_migration": _of_migration,
+}

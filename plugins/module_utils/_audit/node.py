@@ -1,0 +1,220 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What checks read of a snapshot. To read what was not observed raises Unobserved, so that no check takes it for absent."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import typing as t
+
+from .._cni import cni
+from .._routing import rt_names, rule
+from .._snapshot import open_facts
+from .._snapshot.open_facts import OpenFact
+from .._snapshot.snapshot import PACKET_PATH
+from .._trace import uplinks
+from .._trace.uplinks import Uplinks
+from .._twin import pod_links
+from .._twin.blueprint import LOOPBACK, Entry, entries
+from .suspicion import Unobserved
+
+IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
+TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
+MAIN = str(rt_names.MAIN)
+SUBSETS = (*PACKET_PATH, "network_daemons", "boot", "cni", "units")  # of a snapshot, which checks read
+# By subset, the commands whose output would tell.
+ASK = {
+    "links": "ip addr",
+    "neighbors": "ip neigh; ip -6 neigh",
+    "rules": "ip rule; ip -6 rule",
+    "routes": "ip route show table all; ip -6 route show table all",
+    "settings": "sysctl -a",
+    "nftables": "nft list ruleset",
+    "iptables": "iptables-save; ip6tables-save",
+    "ebtables": "ebtables-save",
+    "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
+    "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
+    "cni": "head -n 99 /etc/cni/net.d/*",
+    "units": "systemctl list-unit-files 'kubenode-*'",
+}
+AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
+AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
+
+
+class Node:
+    """snapshot: as datapath_info returns it. context: what no node shows, as the option of datapath_audit."""
+
+    def __init__(self, snapshot: Entry, context: t.Mapping[str, t.Any]) -> None:
+        self.snapshot = snapshot
+        self.context = context
+        self._open = [OpenFact.from_plain(entry) for entry in entries(snapshot, "open")]
+
+    def demand(self, subset: str) -> t.Any:
+        """Return a subset of the snapshot. Raises Unobserved if it was not read."""
+        value = self.snapshot.get(subset)
+        reasons = (str(entry["reason"]) for entry in entries(self.snapshot, "unread") if entry.get("subset") == subset)
+        if value is None:
+            raise Unobserved(next(reasons, f"The subset {subset} was not read."), ASK[subset])
+        return value
+
+    def demand_fact(self, family: str, *kinds: str, subject: str = "") -> None:
+        """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact that is about a part."""
+        for entry in self._open:
+            if entry.family in ("", family) and entry.fact.kind in kinds and entry.fact.subject in ("", subject):
+                raise Unobserved(entry.fact.what, entry.fact.ask)
+
+    def links(self) -> list[Entry]:
+        """Return the links, with all of their addresses."""
+        for family in FAMILIES:
+            self.demand_fact(family, open_facts.ADDRESSES)
+        return list(self.demand("links"))
+
+    def link(self, name: str) -> Entry:
+        return next((link for link in self.links() if link.get("name") == name), {})
+
+    def rules(self, family: str) -> list[Entry]:
+        """Return the rules of a family, in the kernel's order."""
+        self.demand_fact(family, open_facts.RULES)
+        return [entry for entry in self.demand("rules") if entry.get("family") == family]
+
+    def routes(self, family: str, table: str = MAIN) -> list[Entry]:
+        """Return the routes of a family in a table. table: its number."""
+        for entry in self._open:
+            is_of_table = not entry.fact.subject or entry.table == table
+            if entry.family in ("", family) and entry.fact.kind == open_facts.ROUTES and is_of_table:
+                raise Unobserved(entry.fact.what, entry.fact.ask)
+        routes: list[Entry] = self.demand("routes")
+        return [entry for entry in routes if _family(entry) == family and str(entry.get("table") or MAIN) == table]
+
+    def setting(self, family: str, link: str, key: str) -> int:
+        """Return a setting of a link, of ``all`` or of ``default``."""
+        value = (self.demand("settings").get(family) or {}).get(link, {}).get(key)
+        if value is None:
+            setting = f"net.{family}.conf.{link.replace('.', '/')}.{key}"
+            raise Unobserved(f"The setting {setting} is open.", f"sysctl {setting}")
+        return int(value)
+
+    def filter_mode(self, link: str) -> int:
+        """Return the mode of a link's reverse-path filter, the larger one of its own and of all."""
+        return max(self.setting(IPV4, name, "rp_filter") for name in ("all", link))
+
+    def iptables(self, family: str, table: str) -> list[str]:
+        """Return the texts of a table of iptables, one for each backend that has it."""
+        place = f"{TABLES_OF[family]} {table}"
+        self.demand_fact(family, open_facts.TABLE, open_facts.CUT, open_facts.LEGACY, subject=place)
+        tables: list[Entry] = self.demand("iptables")
+        return [str(entry["save"]) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)]
+
+    def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
+        """Return what the next boot sets. part: ``settings`` or ``networkd``."""
+        value = self.demand("boot").get(part)
+        if value is None:
+            raise Unobserved(f"What the next boot sets ({part}) was not read.", ASK["boot"])
+        return t.cast("t.Mapping[str, t.Mapping[str, t.Any]]", value)
+
+    @functools.cached_property
+    def pods(self) -> dict[str, str]:
+        """Return the links of pods by the addresses of the pods behind them, of both families."""
+        inner = pod_links.pod_links({**self.snapshot, "links": self.links()})
+        routes = (route for family in FAMILIES for route in self.routes(family))
+        pods = {
+            str(route["to"]).partition("/")[0]: str(route["dev"])
+            for route in routes
+            if str(route.get("dev")) in inner and is_host(str(route.get("to"))) and not route.get("via")
+        }
+        for link in self.links():
+            peer = link.get("peer") or {}
+            pods.update((str(address), str(link["name"])) for address in peer.get("addresses") or () if link["name"] in inner)
+        return {address: link for address, link in pods.items() if not is_link_local(address)}
+
+    @functools.cached_property
+    def enis(self) -> Uplinks | None:
+        """Return the interfaces that pods share by policy routing; None for a node without such routing."""
+        self.links()
+        self.rules(IPV4)
+        for table in {str(entry.get("table") or MAIN) for entry in entries(self.snapshot, "rules") if _family(entry) == IPV4}:
+            self.routes(IPV4, table)
+        return uplinks.of(self.snapshot)
+
+    def tables_of_enis(self) -> dict[str, str]:
+        """Return the names of secondary interfaces by the numbers of their routing tables."""
+        enis = self.enis
+        return dict(zip(map(str, enis.tables), enis.secondary)) if enis else {}
+
+    def addresses(self, link: str, family: str) -> list[str]:
+        """Return the addresses of a link, without link-local ones."""
+        texts = [str(entry.get("address")).partition("/")[0] for entry in self.link(link).get("addresses") or ()]
+        return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
+
+    def uplinks(self, family: str) -> list[str]:
+        """Return the links by which the default routes of table main lead."""
+        defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
+        return list(dict.fromkeys(str(route["dev"]) for route in defaults))
+
+    def has_node_ports(self) -> bool:
+        """Return whether kube-proxy's rules have a node port."""
+        saves = (save for family in FAMILIES for save in self.iptables(family, "nat"))
+        maps = (entry["map"] for entry in self.demand("nftables") if "map" in entry)
+        is_of_nft = any(each.get("name") == "service-nodeports" and each.get("elem") for each in maps)
+        return is_of_nft or any("-A KUBE-NODEPORTS " in save for save in saves)
+
+    def has_cilium(self) -> bool:
+        """Return whether Cilium serves the node, by its configuration or by its links."""
+        configurations = self.snapshot.get("cni") or ()
+        is_configured = any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations)
+        return is_configured or any(str(link.get("name")).startswith(("cilium_", "lxc")) for link in self.links())
+
+    def is_azure(self) -> bool:
+        """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
+        if self.context.get("cloud"):
+            return str(self.context["cloud"]) == "azure"
+        routes = any(str(route.get("to")).startswith(AZURE_SERVER) for route in self.routes(IPV4))
+        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.snapshot.get("neighbors") or ())
+
+
+def _family(entry: Entry) -> str:
+    return str(entry.get("family") or IPV4)
+
+
+def is_host(prefix: str) -> bool:
+    """Return whether a prefix is that of one address."""
+    try:
+        return ipaddress.ip_network(prefix).num_addresses == 1
+    except ValueError:
+        return False
+
+
+def is_link_local(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_link_local
+    except ValueError:
+        return False
+
+
+def rule_line(entry: Entry) -> str:
+    """Return a rule as ``ip rule`` prints it."""
+    options = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
+    return str(rule.from_options("snapshot.rules", options, rt_names.TABLES)).partition(" rule ")[2]
+
+
+def route_line(entry: Entry) -> str:
+    """Return a route as ``ip route`` prints it."""
+    words = [str(entry.get("to")), *(f"{name} {entry[name]}" for name in ("via", "dev") if entry.get(name))]
+    table = str(entry.get("table") or MAIN)
+    words += [f"table {table}"] if table != MAIN else []
+    words += [f"proto {entry['protocol']}"] if entry.get("protocol") else []
+    return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
+
+
+def setting_line(family: str, link: str, key: str, value: object) -> str:
+    """Return a setting as ``sysctl`` prints it."""
+    return f"net.{family}.conf.{link.replace('.', '/')}.{key} = {value}"
+
+
+def inner_links(links: t.Iterable[Entry]) -> list[str]:
+    """Return the names of all links but the loopback."""
+    return [str(link["name"]) for link in links if link.get("name") != LOOPBACK]

@@ -1,0 +1,246 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of reverse-path filtering and of the way of replies, on nodes whose pods share interfaces by policy routing."""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+import typing as t
+
+from .._cni import marks
+from .._core.names import DOTTED
+from .._twin import pod_links
+from .._twin.blueprint import Entry
+from .finding import Check
+from .node import IPV4, Node, rule_line, setting_line
+from .service import PORT
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+
+STRICT = 1
+CLIENT = "198.51.100.7"  # TEST-NET-2 (RFC 5737)
+MODES = ("off", "strict", "loose")
+AMAZON = marks.CNIS["aws_vpc_cni"].name
+
+
+def _trials(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
+    """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
+
+    One for each secondary interface.
+    """
+    enis, tables = node.enis, node.tables_of_enis()
+    if enis is None:
+        return
+    addresses = node.addresses(enis.primary, IPV4)
+    seen = set()
+    for entry in node.rules(IPV4):
+        pod = str(entry.get("from") or "").partition("/")[0]
+        name = tables.get(str(entry.get("table")), "")
+        if name in seen or not name or pod not in node.pods or not addresses:
+            continue
+        seen.add(name)
+        packet = {"source": CLIENT, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
+        yield name, entry, Trial(packet, pod)
+
+
+def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    if enis is None or node.filter_mode(enis.primary) != STRICT:
+        return
+    primary = enis.primary
+    for name, entry, trial in _trials(node):
+        what = (
+            f"The reverse-path filter of {primary} is strict, and the replies of pods behind {name} leave by {name}: requests to"
+            f" them that come in by {primary} are dropped."
+        )
+        evidence = (_filter_line(node, primary), rule_line(entry))
+        remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
+        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit="rp_filter"), _severity(node))
+        return
+
+
+def _severity(node: Node) -> str:
+    """Return that of a loss of packets to a Service's node port: the node may have no such Service yet."""
+    return ERROR if node.has_node_ports() else RISK
+
+
+def _filter_line(node: Node, link: str) -> str:
+    """Return the setting that makes the filter of a link as strict as it is."""
+    name = max((link, "all"), key=lambda each: node.setting(IPV4, each, "rp_filter"))
+    return setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter"))
+
+
+def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    for name, entry, trial in _trials(node):
+        primary = enis.primary if enis else ""
+        what = (
+            f"The replies of pods behind {name} to requests that come in by {primary} leave by {name}, under an address of"
+            f" {primary}. A cloud that checks the sources of an interface drops them."
+        )
+        yield Suspicion(name, what, (rule_line(entry),), None, trial, _severity(node))
+
+
+def _rp_all(node: Node) -> t.Iterator[Suspicion]:
+    if not node.has_cilium():
+        return
+    mode = node.setting(IPV4, "all", "rp_filter")
+    if mode:
+        what = (
+            f"rp_filter of all is {mode}, so that it is {MODES[min(mode, 2)]} on each link: the 0 that Cilium writes on its own"
+            " links is without effect."
+        )
+        text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
+        remedy = Remedy(operator=text, commands=("sysctl -w net.ipv4.conf.all.rp_filter=0",))
+        yield Suspicion("all", what, (setting_line(IPV4, "all", "rp_filter", mode),), remedy)
+
+
+def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
+    if not node.pods:
+        return
+    settings = node.boot("settings")
+    enis = node.enis
+    names = [*node.uplinks(IPV4), *(enis.secondary if enis else ())]
+    # amazon-vpc-cni-k8s sets the primary interface's filter each time that it starts (pkg/networkutils/network.go).
+    rewritten = [enis.primary] if enis and any(each.owner == AMAZON for each in enis.marks) else []
+    for name in dict.fromkeys(name for name in names if name not in rewritten):
+        now = node.filter_mode(name)
+        line = _at_boot(settings, name)
+        every = _number(settings.get(_key("all")))
+        later = max(every, _number(line[1]) if line else 0)
+        # A link that no line names gets the value of default when it appears; which one that is, no file tells.
+        if now == STRICT or later != STRICT:
+            continue
+        key, entry = line if line and _number(line[1]) == later else (_key("all"), settings[_key("all")])
+        what = f"The reverse-path filter of {name} is {MODES[now]} now, and {entry['file']} makes it strict at the next boot."
+        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": MODES[now]})
+        yield Suspicion(name, what, (_filter_line(node, name), f"{entry['file']}: {key} = {entry['value']}"), remedy)
+
+
+def _key(link: str) -> str:
+    return f"net/ipv4/conf/{link}/rp_filter".translate(DOTTED)
+
+
+def _number(entry: t.Any) -> int:
+    return int((entry or {}).get("value") or 0)
+
+
+def _at_boot(settings: t.Mapping[str, t.Any], link: str) -> tuple[str, t.Any] | None:
+    """Return the line that sets the filter of a link at boot: the one that names it, or the last pattern."""
+    key = _key(link)
+    if key in settings:
+        return key, settings[key]
+    patterns = [name for name in settings if any(sign in name for sign in "*?[") and fnmatch.fnmatchcase(key, name)]
+    return (patterns[-1], settings[patterns[-1]]) if patterns else None
+
+
+def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    if enis is None:
+        return
+    node.iptables(IPV4, "mangle")
+    rules = node.rules(IPV4)
+    for each in enis.marks:
+        if not any(_tests(entry, each.bits) for entry in rules):
+            what = (
+                f"Rules of {each.owner} mark connections with {each.text}, and no policy rule leads the replies with this mark:"
+                " they leave by the interface of the pod."
+            )
+            table = {"priority": 1024, "fwmark": each.text, "table": "main"}
+            yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", {"rules": [table]}))
+
+
+def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
+    mark, _slash, mask = str(entry.get("fwmark") or "").partition("/")
+    try:
+        value = int(mark, 0)
+        return value == bits[0] and (int(mask, 0) if mask else value) == bits[1]
+    except ValueError:
+        return False
+
+
+def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
+    """Yield the pods whose address is of the network of one secondary interface alone and that have no rule to its table."""
+    enis, tables = node.enis, node.tables_of_enis()
+    if enis is None:
+        return
+    networks = {name: pod_links.networks(node.link(name)) for name in (enis.primary, *enis.secondary)}
+    with_rule = {str(entry.get("from") or "").partition("/")[0] for entry in node.rules(IPV4)}
+    for pod, link in node.pods.items():
+        if ":" in pod or pod in with_rule:
+            continue
+        address = ipaddress.ip_address(pod)
+        names = [name for name, prefixes in networks.items() if any(address in prefix for prefix in prefixes)]
+        if len(names) == 1 and names[0] != enis.primary:
+            table = next(number for number, name in tables.items() if name == names[0])
+            yield _without_rule(node, pod, link, names[0], table)
+
+
+def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Suspicion:
+    what = f"The pod with {pod} has an address of {name} and no rule to its table: its packets leave by the primary interface."
+    like = next((entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) == table), {})
+    command = f"ip rule add from {pod} lookup {table}" + (f" priority {like['priority']}" if like else "")
+    text = "Restart the CNI's pod of the node, or the pod; network_daemons keeps network daemons from removing its rules"
+    evidence = tuple(rule_line(entry) for entry in node.rules(IPV4) if str(entry.get("table")) == table)[:2]
+    return Suspicion(pod, what, (f"{pod} dev {link} scope link", *evidence), Remedy(operator=text, commands=(command,)))
+
+
+CHECKS = (
+    Check(
+        "rp-strict-asymmetric",
+        ERROR,
+        "A strict filter drops requests to a Service that come in by the primary interface, for pods that reply by another one.",
+        "The filter of the primary interface, the rules of pods, and a request to one of these pods through the twin.",
+        "rp_filter with mode loose; a strict filter needs nftables_connmark with strict.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/75",
+        _rp_strict,
+    ),
+    Check(
+        "reply-by-other-interface",
+        ERROR,
+        "Replies of pods leave by another interface than that of the request, which a cloud that checks sources drops.",
+        "A request to a pod behind each secondary interface, and its reply, through the twin.",
+        "The role eni_policy_routing, which marks connections and routes their replies by the mark.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
+        _reply_by_other,
+    ),
+    Check(
+        "rp-all-with-cilium",
+        RISK,
+        "rp_filter of all wins over the 0 that Cilium writes on its links, and drops what its programs lead past the routes.",
+        "rp_filter of all, on a node with Cilium.",
+        "Set all to 0, and each other link by rp_filter.",
+        "https://github.com/cilium/cilium/issues/20498",
+        _rp_all,
+    ),
+    Check(
+        "rp-strict-at-boot",
+        RISK,
+        "A file of sysctl.d makes a filter strict at the next boot that is not strict now.",
+        "The filters of uplinks now, and the lines of sysctl.d in the order of systemd-sysctl.",
+        "rp_filter with the present mode, whose file is read later.",
+        "https://github.com/systemd/systemd/issues/32563",
+        _rp_boot,
+    ),
+    Check(
+        "mark-without-rule",
+        ERROR,
+        "The CNI marks connections, and the rule that routes their replies by the mark is lost.",
+        "The rules of iptables that set the mark, and the policy rules.",
+        "policy_routes with the rule; network_daemons keeps it from being removed.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
+        _mark_unused,
+    ),
+    Check(
+        "pod-rule-missing",
+        ERROR,
+        "A pod with an address of a secondary interface has no rule to that interface's table.",
+        "The addresses of pods, the networks of the interfaces, and the policy rules. Interfaces in one network do not tell.",
+        "Restart the CNI's pod; network_daemons against the cause.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/1600",
+        _rule_missing,
+    ),
+)

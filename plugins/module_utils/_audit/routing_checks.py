@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of policy rules, routes and neighbours, and of the programs that remove them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._network_daemons import networkd
+from .._twin.blueprint import Entry
+from .finding import Check
+from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+
+LOCAL = "255"
+OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
+SHOWN = 3  # lines of evidence
+
+
+def _networkd(node: Node) -> t.Iterator[Suspicion]:
+    daemons = node.demand("network_daemons")
+    if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
+        return
+    for key, setting in node.boot("networkd").items():
+        if not setting["value"]:
+            continue
+        objects = _foreign_rules(node) if key == networkd.RULES else _foreign_routes(node)
+        if objects:
+            where = setting["file"] or "its default"
+            name = "rules" if key == networkd.RULES else "routes"
+            what = f"systemd-networkd removes the {name} of other programs when it configures a link: {key} is yes ({where})."
+            evidence = (f"{key}=yes ({where})", *objects[:SHOWN])
+            yield Suspicion("systemd-networkd", what, evidence, Remedy("network_daemons", {"restart": True}))
+
+
+def _foreign_rules(node: Node) -> list[str]:
+    rules = (entry for family in FAMILIES for entry in node.rules(family))
+    return [rule_line(entry) for entry in rules if entry.get("protocol") not in ("kernel", None)]
+
+
+def _foreign_routes(node: Node) -> list[str]:
+    """Return the routes of other programs by links that networkd manages."""
+    managed = node.demand("network_daemons")["networkd_files"]
+    tables = {str(entry.get("table") or MAIN) for entry in node.demand("routes")} - {LOCAL}
+    routes = (entry for family in FAMILIES for table in sorted(tables) for entry in node.routes(family, table))
+    own = ("kernel", "dhcp", "ra", "static", None)  # of networkd's own configuration, or of the kernel
+    return [route_line(entry) for entry in routes if entry.get("dev") in managed and entry.get("protocol") not in own]
+
+
+def _base_rule(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        tables = {str(entry.get("table")) for entry in node.rules(family) if not _selects(entry)}
+        for table, name in ((LOCAL, "local"), (MAIN, "main")):
+            if table in tables or not node.routes(family, table):
+                continue
+            what = f"No {family} rule leads all packets to table {name}, whose routes are out of use."
+            words = "ip -6" if family == IPV6 else "ip"
+            priority = {"local": 0, "main": 32766}[name]
+            command = f"{words} rule add priority {priority} lookup {name}"
+            evidence = tuple(rule_line(entry) for entry in node.rules(family))[:SHOWN]
+            trial = Trial({"destination": OUTSIDE[family], "destination_port": 443}) if name == "main" else None
+            remedy = Remedy(operator=f"Add the kernel's own rule again, and find what removed it: {command}", commands=(command,))
+            yield Suspicion(f"{family} {name}", what, evidence, remedy, trial, "" if trial else RISK)
+
+
+def _selects(entry: Entry) -> bool:
+    return any(entry.get(key) for key in ("from", "to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos"))
+
+
+def _nowhere(node: Node) -> t.Iterator[Suspicion]:
+    """Yield rules of sources whose table has no route: their packets fall through to table main."""
+    for family in FAMILIES:
+        for entry in node.rules(family):
+            table = str(entry.get("table") or "")
+            if not entry.get("from") or not table or entry.get("action") or table == "253" or node.routes(family, table):
+                continue
+            what = f"The rule of {entry['from']} leads to table {table}, which has no route: its packets go on to the next rule."
+            command = f"ip {'-6 ' * (family == IPV6)}rule del {rule_line(entry).partition(':')[2].strip()}"
+            text = "Remove the rule, or fill the table by policy_routes"
+            yield Suspicion(str(entry["from"]), what, (rule_line(entry),), Remedy(operator=text, commands=(command,)))
+
+
+def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        of_source: dict[str, list[Entry]] = {}
+        for entry in node.rules(family):
+            if entry.get("from") and not any(entry.get(key) for key in ("to", "fwmark", "iif", "ipproto", "not", "action")):
+                of_source.setdefault(str(entry["from"]), []).append(entry)
+        for source, rules in of_source.items():
+            tables = list(dict.fromkeys(str(entry.get("table")) for entry in rules))
+            if len(tables) > 1:
+                what = f"{source} has rules to the tables {' and '.join(tables)}, of which only the first counts."
+                lines = tuple(map(rule_line, rules))
+                commands = tuple(
+                    f"ip {'-6 ' * (family == IPV6)}rule del priority {entry['priority']} from {source}" for entry in rules[1:]
+                )
+                text = "Remove the rules that are left over from an earlier pod with the address"
+                yield Suspicion(source, what, lines, Remedy(operator=text, commands=commands))
+
+
+def _second_default(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    if enis is None:
+        return
+    defaults = [entry for entry in node.routes(IPV4) if entry.get("to") == "default" and entry.get("via")]
+    for entry in defaults:
+        name = str(entry.get("dev"))
+        if name in enis.secondary:
+            what = (
+                f"A network daemon gave {name}, which belongs to the CNI, a default route in table main: which default wins"
+                " depends on the metrics and on the order of hotplug."
+            )
+            command = f"ip route del default via {entry['via']} dev {name}"
+            text = f"Keep the daemon off {name} (unmanaged), and remove the route"
+            evidence = tuple(map(route_line, defaults))
+            yield Suspicion(name, what, evidence, Remedy(operator=text, commands=(command,)))
+
+
+def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
+    if not node.pods:
+        return
+    for entry in node.demand("neighbors"):
+        address, link = str(entry.get("address")), node.pods.get(str(entry.get("address")))
+        if entry.get("state") == "PERMANENT" and link and link != entry.get("dev"):
+            what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry['dev']}."
+            line = f"{address} dev {entry['dev']} lladdr {entry.get('mac')} PERMANENT"
+            yield Suspicion(address, what, (line,), Remedy("ebtables_cleanup", {"addresses": [address]}))
+
+
+CHECKS = (
+    Check(
+        "networkd-removes-foreign",
+        RISK,
+        "systemd-networkd removes rules and routes of other programs at a hotplug, a reload or an upgrade.",
+        "Whether networkd manages links, its effective settings, and the rules and routes of other protocols.",
+        "network_daemons.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
+        _networkd,
+    ),
+    Check(
+        "base-rule-missing",
+        ERROR,
+        "The kernel's own rule to table main or local is gone, and with it the routes of that table.",
+        "The policy rules, and a packet of the node through the twin.",
+        "Add the rule again; network_daemons against the cause.",
+        "https://github.com/systemd/systemd/issues/41350",
+        _base_rule,
+    ),
+    Check(
+        "rule-to-empty-table",
+        RISK,
+        "A rule leads a source to a table without routes, so that its packets take the way of another rule.",
+        "The policy rules, and the routes of their tables.",
+        "Remove the rule, or fill the table by policy_routes.",
+        "https://man7.org/linux/man-pages/man8/ip-rule.8.html",
+        _nowhere,
+    ),
+    Check(
+        "rules-of-one-source",
+        RISK,
+        "A source has rules to two tables, one of them left over from an earlier pod.",
+        "The policy rules.",
+        "Remove the rule that is left over.",
+        "https://github.com/cilium/cilium/issues/19581",
+        _rules_of_one,
+    ),
+    Check(
+        "default-by-secondary",
+        RISK,
+        "A network daemon gave an interface of the CNI a default route in table main.",
+        "The default routes of table main, and the routing tables of the interfaces.",
+        "Keep the daemon off the interface, and remove the route.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3524",
+        _second_default,
+    ),
+    Check(
+        "neighbor-moved",
+        RISK,
+        "A permanent neighbour entry is left over for an address that a pod behind another link has now.",
+        "The permanent neighbours, and the routes and links of pods.",
+        "ebtables_cleanup.",
+        "https://github.com/cilium/cilium/issues/12113",
+        _moved_neighbour,
+    ),
+)

@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A Service in a snapshot: a rule before all others that translates a port of the node to a pod, as kube-proxy's do."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._twin.blueprint import Entry, entries
+
+PORT = 32765  # kube-proxy's default range of node ports ends at 32767
+POD_PORT = 8080
+_CHAINS = "".join(f":{name} ACCEPT [0:0]\n" for name in ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"))
+
+
+def added(snapshot: Entry, link: str, pod: str) -> dict[str, t.Any]:
+    """Return the snapshot with a Service. link: by which requests come in. pod: the address of its endpoint."""
+    is_ipv6 = ":" in pod
+    place = "ip6" if is_ipv6 else "ip", "nat"
+    target = f"[{pod}]:{POD_PORT}" if is_ipv6 else f"{pod}:{POD_PORT}"
+    rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {target}\n"
+    tables = [dict(entry) for entry in entries(snapshot, "iptables")]
+    table = next((entry for entry in tables if (entry.get("family"), entry.get("table")) == place), None)
+    if table is None:
+        table = {"family": place[0], "backend": "nft", "table": "nat", "save": f"*nat\n{_CHAINS}COMMIT\n"}
+        tables.append(table)
+    head, dash, rules = str(table["save"]).partition("\n-A ")
+    table["save"] = f"{head}\n{rule}-A {rules}" if dash else head.replace("COMMIT", f"{rule}COMMIT")
+    return {**snapshot, "iptables": tables}

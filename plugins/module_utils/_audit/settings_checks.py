@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of settings and rulesets that a node with pods needs, whatever its network."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._snapshot import open_facts
+from .finding import Check
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
+from .routing_checks import OUTSIDE
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+
+FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
+
+
+def _forwarding(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        pod = next((address for address in node.pods if (":" in address) == (family == IPV6)), "")
+        if pod and not _forwards(node, family) and node.uplinks(family):
+            key = FORWARD[family]
+            what = f"{key} is 0, and the node has pods: no packet of theirs leaves it."
+            packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": node.pods[pod]}
+            text = f"Set {key} to 1, in a file of /etc/sysctl.d too"
+            remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
+            yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet))
+
+
+def _forwards(node: Node, family: str) -> int:
+    if family == IPV6:
+        return node.setting(IPV6, "all", "forwarding")
+    node.demand_fact(IPV4, FORWARD[IPV4])
+    value = (node.demand("settings").get("node") or {}).get(FORWARD[IPV4])
+    return int(value) if value is not None else node.setting(IPV4, "all", "forwarding")
+
+
+def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
+    if not node.pods:
+        return
+    for family in FAMILIES:
+        has_pods = any((":" in address) == (family == IPV6) for address in node.pods)
+        entry = node.boot("settings").get(FORWARD[family])
+        if has_pods and entry and entry["value"] == 0 and _forwards(node, family):
+            key = FORWARD[family]
+            what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
+            text = f"Take the line out of {entry['file']}"
+            yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
+
+
+def _route_expires(node: Node) -> t.Iterator[Suspicion]:
+    """Yield links whose default route came by a router advertisement that the kernel would no longer accept."""
+    for entry in node.routes(IPV6):
+        name = str(entry.get("dev") or "")
+        if entry.get("to") != "default" or entry.get("protocol") != "ra" or not name:
+            continue
+        values = {key: node.setting(IPV6, name, key) for key in ("accept_ra", "forwarding")}
+        if values == {"accept_ra": 1, "forwarding": 1}:
+            what = (
+                f"{name} forwards, and its accept_ra is 1: the kernel takes no router advertisement any more, and the default"
+                " route expires."
+            )
+            key = f"net.ipv6.conf.{name.replace('.', '/')}.accept_ra"
+            text = f"Set {key} to 2, in a file of /etc/sysctl.d too"
+            lines = [setting_line(IPV6, name, key, value) for key, value in values.items()]
+            remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=2",))
+            yield Suspicion(name, what, (route_line(entry), *lines), remedy)
+
+
+def _both_backends(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        name = TABLES_OF[family]
+        node.demand_fact(family, open_facts.LEGACY)
+        tables = [entry for entry in node.demand("iptables") if entry.get("family") == name]
+        with_rules = [entry for entry in tables if "\n-A " in str(entry.get("save"))]
+        backends = {str(entry.get("backend")) for entry in with_rules}
+        if {"legacy", "nft"} <= backends:
+            legacy = [str(entry["table"]) for entry in with_rules if entry.get("backend") == "legacy"]
+            what = f"Both backends of iptables have rules ({name}), so that a program sees and removes only those of its own."
+            program = "iptables-legacy" if family == IPV4 else "ip6tables-legacy"
+            text = f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)"
+            evidence = tuple(f"{program}-save -t {table}" for table in legacy)
+            yield Suspicion(name, what, evidence, Remedy(operator=text))
+
+
+CHECKS = (
+    Check(
+        "forwarding-off",
+        ERROR,
+        "The node has pods and does not forward.",
+        "The settings of forwarding, the links of pods, and a packet of a pod through the twin.",
+        "Set forwarding to 1.",
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+        _forwarding,
+    ),
+    Check(
+        "forwarding-off-at-boot",
+        RISK,
+        "A file of sysctl.d turns forwarding off at the next boot.",
+        "The lines of sysctl.d in the order of systemd-sysctl.",
+        "Take the line out.",
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+        _forwarding_at_boot,
+    ),
+    Check(
+        "ra-route-expires",
+        RISK,
+        "A link that forwards accepts no router advertisement with accept_ra 1, so that its default route expires.",
+        "The default route of protocol ra, and accept_ra and forwarding of its link.",
+        "Set accept_ra of the link to 2.",
+        "https://github.com/k3s-io/k3s/issues/5019",
+        _route_expires,
+    ),
+    Check(
+        "both-backends",
+        RISK,
+        "iptables-legacy and iptables-nft both have rules, of which each program sees half.",
+        "The tables of both backends.",
+        "Flush the backend that is out of use, or reboot.",
+        "https://github.com/projectcalico/calico/issues/13579",
+        _both_backends,
+    ),
+)

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a check concludes from a node's configuration, and how to try it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._trace import playbook_task
+
+ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
+PRESENT, CANNOT_TELL = "present", "cannot_tell"
+TWIN, CONFIGURATION = "twin", "configuration"
+
+
+class Unobserved(Exception):
+    """What a check needs was not observed. what: a sentence. ask: the commands whose output would tell."""
+
+    def __init__(self, what: str, ask: str) -> None:
+        super().__init__(what)
+        self.what, self.ask = what, ask
+
+
+class Remedy(t.NamedTuple):
+    """A call of a module of this collection, or what an operator has to do, with the commands if there are any.
+
+    task: to paste into a playbook; empty if there is none.
+    """
+
+    module: str = ""
+    options: t.Mapping[str, t.Any] = {}
+    operator: str = ""
+    commands: tuple[str, ...] = ()
+    task: str = ""
+
+    def plain(self) -> dict[str, t.Any]:
+        if self.module:
+            task = playbook_task.of_module(f"Mend it by {self.module}", self.module, self.options)
+            return {"module": f"kubenode.datapath.{self.module}", "options": dict(self.options), "task": task}
+        return {"operator": self.operator, "commands": [*self.commands], "task": self.task}
+
+
+class Trial(t.NamedTuple):
+    """A packet that is lost if the suspicion is right. packet: as the option of datapath_trace.
+
+    pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
+    culprit's text; empty for any.
+    """
+
+    packet: t.Mapping[str, t.Any]
+    pod: str = ""
+    culprit: str = ""
+
+
+class Suspicion(t.NamedTuple):
+    """What a check concludes from the configuration alone.
+
+    subject: a link, an address or a rule, the same after each boot. evidence: lines as their tools print them.
+    severity: that of the check if it is empty. trial: None if no packet can show it.
+    """
+
+    subject: str
+    what: str
+    evidence: tuple[str, ...]
+    remedy: Remedy | None = None
+    trial: Trial | None = None
+    severity: str = ""

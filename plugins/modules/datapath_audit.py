@@ -1,0 +1,196 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: datapath_audit
+short_description: Say what is wrong with a node's packet path, and which profile it needs
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Looks at a node for what makes Kubernetes nodes lose packets, now or at the next boot, hotplug or upgrade. The page
+    C(docs/audit.md) of the collection lists the checks.
+  - What a check suspects is tried in a twin of the node, as by M(kubenode.datapath.datapath_trace). A finding has the packet that
+    is lost there, and a remedy with which it arrives. A suspicion that the twin refutes is no finding.
+  - What cannot be decided, because no output shows what decides, is returned with the commands to ask for.
+  - Changes nothing on the node.
+notes:
+  - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
+  - A twin has what C(notes) of M(kubenode.datapath.datapath_trace) say. It runs no BPF programs, so that what Cilium does with
+    them is judged by the configuration alone.
+  - Where a packet needs a Service, the twin gets a rule that translates a port to the pod, whether or not the node has a Service.
+    Such a finding is a risk, and no error, on a node without node ports.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+options:
+  snapshot:
+    description:
+      - The snapshot of a node, as M(kubenode.datapath.datapath_info) returns it.
+      - If this and O(dump) are omitted, the running node is read.
+    type: dict
+  dump:
+    description: Outputs of commands, or a support bundle, as the option O(kubenode.datapath.datapath_trace#module:dump).
+    type: raw
+  node:
+    description: Which node of a bundle of many.
+    type: str
+  checks:
+    description: The checks to make, by their ids or their severities. All, if it is omitted.
+    type: list
+    elements: str
+  context:
+    description: What no node shows.
+    type: dict
+    suboptions:
+      cloud:
+        description: The cloud of the node. If it is omitted, marks of Azure's network on the node decide.
+        type: str
+        choices: [azure, aws, alibaba, other]
+  prove:
+    description: Whether to try findings and remedies in a twin. Without it, each suspicion is a finding.
+    type: bool
+    default: true
+seealso:
+  - module: kubenode.datapath.datapath_trace
+  - module: kubenode.datapath.datapath_info
+"""
+
+EXAMPLES = r"""
+- name: Ask the node what is wrong with it
+  kubenode.datapath.datapath_audit:
+  register: audit
+
+- name: Print the findings
+  ansible.builtin.debug:
+    var: audit.findings
+
+- name: Audit a node from its support bundle
+  kubenode.datapath.datapath_audit:
+    dump: files/eks_i-0123456789abcdef0_2026-11-20.tar.gz
+  delegate_to: localhost
+
+- name: Fail if packets are lost now
+  kubenode.datapath.datapath_audit:
+    checks: [error]
+  register: audit
+  failed_when: audit.findings | selectattr('state', 'eq', 'present') | list | length > 0
+"""
+
+RETURN = r"""
+findings:
+  description: What was found, errors first, and at the end what cannot be told.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: The check. It never changes.
+      type: str
+      sample: rp-strict-asymmetric
+    subject:
+      description: The link, address, rule or setting; V("") if the check as a whole cannot tell. It is the same after a reboot.
+      type: str
+      sample: eth0
+    state:
+      description: V(present), or V(cannot_tell).
+      type: str
+    severity:
+      description: V(error) if packets are lost now, V(risk) if they will be at a later event, V(note) for waste.
+      type: str
+    what:
+      description: What is wrong, or what was not observed, in a sentence.
+      type: str
+    evidence:
+      description: Lines as their tools print them.
+      type: list
+      elements: str
+    proof:
+      description: V(twin) if a packet was lost in a twin, V(configuration) if no packet shows it; V("") for V(cannot_tell).
+      type: str
+    packet:
+      description: The packet that is lost in the twin, as text; V("") without one.
+      type: str
+      sample: tcp 198.51.100.7:40000 > 10.0.0.4:32765
+    remedy:
+      description:
+        - C(module) and C(options) of a module of this collection, or C(operator), what an operator has to do, and C(commands).
+        - C(task) is the same to paste into a playbook; V("") if there is none.
+        - Null if nothing that was tried helps.
+      type: dict
+      sample: {module: kubenode.datapath.rp_filter, options: {interfaces: [eth0], mode: loose}}
+    ask:
+      description: Commands whose output would tell; V("") if the state is V(present).
+      type: str
+    source:
+      description: A public report, or the source that says so.
+      type: str
+passed:
+  description: The ids of the checks that found nothing and lacked nothing.
+  returned: success
+  type: list
+  elements: str
+profile:
+  description:
+    - The profile that mends what was found. C(name) is null if none is needed, or if that cannot be told.
+    - C(variables) are those of its role, ready to paste. C(reasons) are sentences.
+  returned: success
+  type: dict
+  sample: {name: aks_dual_stack, variables: {aks_dual_stack_interface: eth0}, reasons: [The probe is not translated.]}
+ignored:
+  description: Sentences about lines of O(dump) that were not understood.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
+
+CONTEXT: dict[str, t.Any] = {"cloud": {"type": "str", "choices": ["azure", "aws", "alibaba", "other"]}}
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "snapshot": {"type": "dict"},
+    "dump": {"type": "raw"},
+    "node": {"type": "str"},
+    "checks": {"type": "list", "elements": "str"},
+    "context": {"type": "dict", "options": CONTEXT},
+    "prove": {"type": "bool", "default": True},
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        options = module.params
+        checks = catalogue.chosen(options["checks"])
+        if options["dump"] is not None:
+            raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
+        if options["node"] is not None:
+            raise Invalid("node", options["node"], "left out without dump, as it names a node of a bundle of many")
+        is_own = options["snapshot"] is None
+        if is_own:
+            require_root()
+        snapshot = _of_this_node(module) if is_own else options["snapshot"]
+        snapshot_form.check(snapshot)
+        audit = audit_backend.Audit(snapshot, checks, options["context"] or {}, options["prove"], is_own)
+        result.update(changed=False, **audit_backend.result(audit, module.run, checked), ignored=[])
+
+
+def _of_this_node(module: Module) -> dict[str, t.Any]:
+    # Imported where needed: an audit of another node's snapshot does not read this one.
+    from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
+
+    return snapshot_backend.read(module.run, SUBSETS)
+
+
+if __name__ == "__main__":
+    main()
