@@ -52,9 +52,11 @@ options:
       - pods
       - pod_addresses
       - network_daemons
+      - firewalls
       - boot
       - cni
       - units
+      - counters
       - versions
     default: *subsets
 """
@@ -289,6 +291,14 @@ snapshot:
           description: The file by which systemd-networkd manages a link, by link.
           type: dict
           sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
+    firewalls:
+      description:
+        - The services on the node that flush rulesets, V(nftables.service) and V(firewalld.service), by name, each with
+          C(is_enabled) and C(is_active). From files.
+        - Of the first, C(file) is the ruleset that it loads, and C(flushes) whether that begins with C(flush ruleset); its unit
+          flushes all tables when it stops. Of the second, settings of C(firewalld.conf), or their defaults.
+      type: dict
+      sample: {nftables.service: {is_enabled: true, is_active: true, file: /etc/nftables.conf, flushes: true}}
     boot:
       description:
         - What files set at the next boot, with the file that decides. From the files.
@@ -327,6 +337,13 @@ snapshot:
       type: list
       elements: dict
       sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+    counters:
+      description:
+        - What the kernel counted since the network namespace was made.
+        - C(packets) has the counters of C(/proc/net/snmp), C(netstat) and C(snmp6) that tell why packets were dropped.
+          C(connections) has the number of tracked connections, their limit, and how many could not be tracked.
+      type: dict
+      sample: {packets: {TcpExt.IPReversePathFilter: 12, Ip.OutNoRoutes: 0}, connections: {count: 311, max: 262144, drop: 0}}
     versions:
       description:
         - The versions of C(collection) and C(kernel), and of the programs C(nft), C(iptables), C(ebtables) and C(ipset) as each

@@ -25,7 +25,7 @@ from .suspicion import Unobserved
 IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
 TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
 MAIN = str(rt_names.MAIN)
-SUBSETS = (*PACKET_PATH, "network_daemons", "boot", "cni", "units")  # of a snapshot, which checks read
+SUBSETS = (*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "counters")  # of a snapshot, which checks read
 # By subset, the commands whose output would tell.
 ASK = {
     "links": "ip addr",
@@ -39,6 +39,8 @@ ASK = {
     "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
     "cni": "head -n 99 /etc/cni/net.d/*",
+    "firewalls": "systemctl is-enabled nftables firewalld; cat /etc/nftables.conf /etc/firewalld/firewalld.conf",
+    "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
 }
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure

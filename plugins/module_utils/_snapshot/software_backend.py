@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads other software that affects a node's packet path: network daemons, what the next boot sets, CNI, this collection's
-units, versions."""
+"""Reads other software that affects a node's packet path, and what the kernel counted: network daemons, firewalls, what the next
+boot sets, CNI, this collection's units, counters, versions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import typing as t
 from .._cni import cni_backend
 from .._core import version
 from .._core.errors import Failure
+from .._files import files
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
 from .._systemd.units import Units
 from . import boot as boot_model
+from . import counters_backend, firewalls
 from .snapshot import Notes
 
 IFUPDOWN = "networking.service"
@@ -38,6 +40,22 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
         daemons["ifupdown"] = units.is_active(IFUPDOWN)
     files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
     return {"daemons": daemons, "networkd_files": {name: path for name, path in files.items() if path}}
+
+
+def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Return the services that flush rulesets and that are on the node, with what their configuration says."""
+    units = Units(run)
+    states: dict[str, dict[str, t.Any]] = {
+        name: {"is_enabled": units.is_enabled(name), "is_active": units.is_active(name)}
+        for name in (firewalls.NFTABLES, firewalls.FIREWALLD)
+        if units.named(name)
+    }
+    if firewalls.NFTABLES in states:
+        path = next((path for path in firewalls.NFTABLES_FILES if os.path.exists(path)), "")
+        states[firewalls.NFTABLES].update(file=path, flushes=firewalls.flushes(files.text_or_empty(path)))
+    if firewalls.FIREWALLD in states:
+        states[firewalls.FIREWALLD].update(firewalls.of_firewalld(files.text_or_empty(firewalls.FIREWALLD_FILE)))
+    return states
 
 
 def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
@@ -92,8 +110,10 @@ def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
 
 READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "network_daemons": network_daemons,
+    "firewalls": firewalls_of_node,
     "boot": boot,
     "cni": configurations,
     "units": units,
+    "counters": counters_backend.read,
     "versions": versions,
 }

@@ -19,6 +19,7 @@ from .._core.errors import Failure
 from .._core.fields import IPV6
 from .._netlink import nfnetlink, wire
 from .._netlink.attributes import messages
+from .._snapshot import counters
 from .._twin import link_messages
 from . import frame, kernel_events
 from .frame import Frame, Request
@@ -32,7 +33,6 @@ QUIET = 0.002  # seconds; the kernel processes a packet before the call that sen
 PATIENCE, LOOKS = 0.5, 50  # seconds, and looks, without any sign of the packet: a machine that stood still looked once
 LIMIT = 5.0  # seconds for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
-COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 
 
 class FarEnds:
@@ -180,10 +180,10 @@ class FarEnds:
 
 def _counters() -> dict[str, int]:
     texts = []
-    for path in COUNTERS:
+    for path in counters.PATHS:
         with contextlib.suppress(OSError), open(path) as file:
             texts.append(file.read())
-    return kernel_events.counters(*texts)
+    return counters.parsed(*texts)
 
 
 def _is_explained(observation: Observation) -> bool:

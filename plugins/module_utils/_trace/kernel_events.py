@@ -182,22 +182,5 @@ def _number(values: t.Mapping[int, bytes], kind: int) -> int:
     return int.from_bytes(values.get(kind, b""), "big")
 
 
-def counters(*texts: str) -> dict[str, int]:
-    """Return the counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
-    values: dict[str, int] = {}
-    for content in texts:
-        names: dict[str, list[str]] = {}
-        for line in content.splitlines():
-            kind, colon, rest = line.partition(": ")
-            words = rest.split() if colon else line.split()
-            if colon and kind in names:
-                values.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
-            elif colon:
-                names[kind] = words
-            elif len(words) == 2:
-                values[words[0]] = int(words[1])
-    return values
-
-
 def moved(before: t.Mapping[str, int], after: t.Mapping[str, int]) -> dict[str, int]:
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}

@@ -313,3 +313,31 @@ def test_options_that_cannot_be_used_are_refused(node: NamespaceNode) -> None:
     reading = "+dac_override,+dac_read_search"  # this Python may be in root's home
     user = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", reading, "--ambient-caps", reading]
     assert "root is needed on the node" in Steps(node, "datapath_info", through=user).refused()
+
+
+def test_dropped_packets_and_tracked_connections_are_counted(node: NamespaceNode) -> None:
+    (pod,) = node.pods
+    node.run(["sysctl", "-qw", f"net.ipv4.conf.{pod.link}.rp_filter=1"])
+    found = look(node, "links", "counters")
+    before, mac = found["counters"], by("name", found["links"])[pod.link]["mac"]
+    pod.ip(
+        [
+            "address add 203.0.113.9/32 dev lo",
+            f"route add {node.ipv4} dev eth0 src 203.0.113.9",
+            f"neighbour add {node.ipv4} lladdr {mac} dev eth0 nud permanent",
+        ]
+    )
+    send = f"import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{node.ipv4}', 9))"
+    pod.run(["python3", "-c", send])
+    after = look(node, "counters")["counters"]
+    dropped = "TcpExt.IPReversePathFilter"
+    assert after["packets"][dropped] == before["packets"][dropped] + 1
+    assert after["packets"].keys() == before["packets"].keys() > {dropped, "Ip6InNoRoutes"}
+
+
+def test_services_that_flush_rulesets_are_read_with_their_configuration(node: NamespaceNode) -> None:
+    assert look(node, "firewalls")["firewalls"] == {}
+    node.write("/etc/systemd/system/nftables.service", "[Service]\nExecStart=/usr/sbin/nft -f /etc/nftables.conf\n")
+    node.write("/etc/nftables.conf", "flush ruleset\n")
+    state = look(node, "firewalls")["firewalls"]["nftables.service"]
+    assert state == {"is_enabled": False, "is_active": False, "file": "/etc/nftables.conf", "flushes": True}

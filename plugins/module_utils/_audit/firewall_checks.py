@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of services that flush rulesets, and of the number of tracked connections."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._snapshot.firewalls import FIREWALLD, NFTABLES
+from .finding import Check
+from .node import Node
+from .suspicion import ERROR, RISK, Remedy, Suspicion
+
+_RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
+FULL = 0.9  # of the connections that the kernel tracks at most
+
+
+def _flush(node: Node) -> t.Iterator[Suspicion]:
+    services = node.demand("firewalls")
+    others = _tables(node)
+    nftables = services.get(NFTABLES) or {}
+    if others and (nftables.get("is_enabled") or nftables.get("is_active")):
+        what = (
+            f"{NFTABLES} is enabled, and flushes all tables when it starts, stops or is restarted by an upgrade: those of"
+            f" {', '.join(others)} go with it."
+        )
+        evidence = (f"{NFTABLES}: {'active' if nftables.get('is_active') else 'enabled'}", *_flushing(nftables))
+        yield Suspicion(NFTABLES, what, evidence, Remedy("nftables_package", {"service": "masked"}))
+    firewalld = services.get(FIREWALLD) or {}
+    if others and firewalld.get("is_active") and _RELOADS.items() <= firewalld.items():
+        what = f"firewalld's backend is iptables, and a reload flushes all rules of iptables: those of {', '.join(others)}."
+        text = "Set FlushAllOnReload=no in /etc/firewalld/firewalld.conf, or disable firewalld on the node"
+        evidence = tuple(f"{name}={value}" for name, value in _RELOADS.items())
+        yield Suspicion(FIREWALLD, what, evidence, Remedy(operator=text))
+
+
+def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
+    return [f"{service['file']}: flush ruleset"] if service.get("flushes") else []
+
+
+def _tables(node: Node) -> list[str]:
+    """Return the names of the tables in nf_tables that others than the services have made."""
+    of_nft = [entry["table"] for entry in node.demand("nftables") if "table" in entry]
+    of_iptables = [entry for entry in node.demand("iptables") if "\n-A " in str(entry.get("save"))]
+    names = [f"{entry['family']} {entry['name']}" for entry in of_nft if entry["name"] not in ("firewalld", "filter")]
+    return [*names, *(f"{entry['family']} {entry['table']}" for entry in of_iptables if entry.get("backend") == "nft")]
+
+
+def _tracking(node: Node) -> t.Iterator[Suspicion]:
+    connections = node.demand("counters")["connections"]
+    count, most = (int(connections.get(name) or 0) for name in ("count", "max"))
+    if most and count >= FULL * most:
+        key = "net.netfilter.nf_conntrack_max"
+        what = f"The kernel tracks {count} connections of at most {most}: packets of further ones are dropped."
+        text = f"Raise {key}, in a file of /etc/sysctl.d too, and find what opens the connections"
+        evidence = (f"net.netfilter.nf_conntrack_count = {count}", f"{key} = {most}")
+        severity = ERROR if count >= most else RISK
+        remedy = Remedy(operator=text, commands=(f"sysctl -w {key}={2 * most}",))
+        yield Suspicion(key, what, evidence, remedy, severity=severity)
+
+
+CHECKS = (
+    Check(
+        "flush-coming",
+        RISK,
+        "A service flushes all tables of nftables or iptables at its next start, stop or reload.",
+        "The units nftables.service and firewalld.service, their configuration, and the tables of others.",
+        "nftables_package with service masked; for firewalld its own settings.",
+        "https://github.com/rancher/rke2/issues/10469",
+        _flush,
+    ),
+    Check(
+        "conntrack-near-full",
+        RISK,
+        "The node tracks nearly as many connections as it may, and drops the packets of further ones.",
+        "The number of tracked connections and its limit.",
+        "Raise net.netfilter.nf_conntrack_max.",
+        "https://github.com/kubernetes/node-problem-detector/blob/master/config/plugin/network_problem.sh",
+        _tracking,
+    ),
+)

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The kernel's counters of packets, of which some tell why it dropped them."""
+
+from __future__ import annotations
+
+PATHS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
+# Those of a snapshot, by their ends (net/ipv4/proc.c, net/ipv6/proc.c).
+KEPT = ("IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InDiscards", "OutDiscards")
+TRACKING = "/proc/net/stat/nf_conntrack"
+TRACKED = ("insert_failed", "drop", "early_drop")
+
+
+def parsed(*texts: str) -> dict[str, int]:
+    """Return the counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
+    values: dict[str, int] = {}
+    for content in texts:
+        names: dict[str, list[str]] = {}
+        for line in content.splitlines():
+            kind, colon, rest = line.partition(": ")
+            words = rest.split() if colon else line.split()
+            if colon and kind in names:
+                values.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
+            elif colon:
+                names[kind] = words
+            elif len(words) == 2:
+                values[words[0]] = int(words[1])
+    return values
+
+
+def of_tracking(text: str) -> dict[str, int]:
+    """Return the sums over all processors of /proc/net/stat/nf_conntrack, whose numbers are hexadecimal."""
+    names, *rows = [line.split() for line in text.splitlines()] or [[]]
+    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in TRACKED if name in names}

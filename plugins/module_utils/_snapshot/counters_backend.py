@@ -1,0 +1,30 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reads the kernel's counters of packets and of tracked connections."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._files import files
+from .._platform import kernel, process
+from . import counters
+from .snapshot import Notes
+
+CONNECTIONS = {"count": "net/netfilter/nf_conntrack_count", "max": "net/netfilter/nf_conntrack_max"}
+
+
+def read(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Return counters since the start of the network namespace. What the kernel lacks is left out."""
+    values = counters.parsed(*map(files.text_or_empty, counters.PATHS))
+    connections = ((name, kernel.setting(key)) for name, key in CONNECTIONS.items())
+    return {
+        "packets": {name: value for name, value in sorted(values.items()) if name.endswith(counters.KEPT)},
+        "connections": {
+            **{name: value for name, value in connections if value is not None},
+            **counters.of_tracking(files.text_or_empty(counters.TRACKING)),
+        },
+    }
