@@ -91,8 +91,11 @@ class _Prover:
             return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask="; ".join(asks))
         if not _is_lost(answer, trial.culprit):
             return None
+        remedy = self._cure(trial, suspicion.remedy)
+        if trial.is_shown_by_remedy and remedy is not suspicion.remedy:
+            return None
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, remedy=self._cure(trial, suspicion.remedy))
+        return finding._replace(proof=TWIN, packet=shown, remedy=remedy)
 
     def _cure(self, trial: Trial, remedy: Remedy | None) -> Remedy | None:
         """Return the first remedy with which the packet arrives: that of the check, or one that a trace offers."""

@@ -23,10 +23,11 @@ from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 STRICT = 1
 CLIENT = "198.51.100.7"  # TEST-NET-2 (RFC 5737)
 MODES = ("off", "strict", "loose")
+SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
 
-def _trials(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
+def requests(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
     """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
 
     One for each secondary interface.
@@ -51,18 +52,18 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
     if enis is None or node.filter_mode(enis.primary) != STRICT:
         return
     primary = enis.primary
-    for name, entry, trial in _trials(node):
+    for name, entry, trial in requests(node):
         what = (
             f"The reverse-path filter of {primary} is strict, and the replies of pods behind {name} leave by {name}: requests to"
             f" them that come in by {primary} are dropped."
         )
         evidence = (_filter_line(node, primary), rule_line(entry))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
-        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit="rp_filter"), _severity(node))
+        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit="rp_filter"), severity_of_services(node))
         return
 
 
-def _severity(node: Node) -> str:
+def severity_of_services(node: Node) -> str:
     """Return that of a loss of packets to a Service's node port: the node may have no such Service yet."""
     return ERROR if node.has_node_ports() else RISK
 
@@ -75,13 +76,13 @@ def _filter_line(node: Node, link: str) -> str:
 
 def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
-    for name, entry, trial in _trials(node):
+    for name, entry, trial in requests(node):
         primary = enis.primary if enis else ""
         what = (
             f"The replies of pods behind {name} to requests that come in by {primary} leave by {name}, under an address of"
             f" {primary}. A cloud that checks the sources of an interface drops them."
         )
-        yield Suspicion(name, what, (rule_line(entry),), None, trial, _severity(node))
+        yield Suspicion(name, what, (rule_line(entry),), None, trial, severity_of_services(node))
 
 
 def _rp_all(node: Node) -> t.Iterator[Suspicion]:
@@ -96,6 +97,36 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
         text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
         remedy = Remedy(operator=text, commands=("sysctl -w net.ipv4.conf.all.rp_filter=0",))
         yield Suspicion("all", what, (setting_line(IPV4, "all", "rp_filter", mode),), remedy)
+
+
+def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
+    """Yield links whose own value is 0 where a new link gets another one, so that a program has written it, in vain."""
+    every = node.setting(IPV4, "all", "rp_filter")
+    if not (every and node.setting(IPV4, "default", "rp_filter")) or node.has_cilium():
+        return
+    pods = sorted(set(node.pods.values()))
+    names = [name for name in (*node.uplinks(IPV4), *pods) if node.setting(IPV4, name, "rp_filter") == 0]
+    if names:
+        what = (
+            f"A program has turned the filter of {', '.join(names[:SHOWN])} off, and rp_filter of all, which is {every}, wins:"
+            f" it is {MODES[min(every, 2)]} there."
+        )
+        lines = [setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter")) for name in ("all", *names[:SHOWN])]
+        text = "Set rp_filter of all to 0, in /etc/sysctl.d too: each link keeps its own value"
+        remedy = Remedy(operator=text, commands=("sysctl -w net.ipv4.conf.all.rp_filter=0",))
+        yield Suspicion("all", what, tuple(lines), remedy)
+
+
+def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    if enis is None or enis.layout != "cilium" or not node.has_cilium():
+        return
+    for name in enis.secondary:
+        value = node.setting(IPV4, name, "rp_filter")
+        if value:
+            what = f"Cilium expects rp_filter of {name} to be 0, as its programs choose the way back, and it is {value}."
+            remedy = Remedy("rp_filter", {"interfaces": [name], "mode": "off"})
+            yield Suspicion(name, what, (setting_line(IPV4, name, "rp_filter", value),), remedy)
 
 
 def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
@@ -215,6 +246,24 @@ CHECKS = (
         "Set all to 0, and each other link by rp_filter.",
         "https://github.com/cilium/cilium/issues/20498",
         _rp_all,
+    ),
+    Check(
+        "rp-all-overrides",
+        RISK,
+        "The CNI turned the filters of links off, and rp_filter of all wins.",
+        "The values of all, of default and of the links.",
+        "Set all to 0.",
+        "https://github.com/kubernetes-sigs/image-builder/issues/536",
+        _rp_overrides,
+    ),
+    Check(
+        "rp-secondary-with-cilium",
+        RISK,
+        "A secondary interface of Cilium got the default of rp_filter at its hotplug.",
+        "The interfaces in Cilium's layout, and their values.",
+        "rp_filter with mode off.",
+        "https://github.com/cilium/cilium/issues/43203",
+        _rp_of_cilium,
     ),
     Check(
         "rp-strict-at-boot",

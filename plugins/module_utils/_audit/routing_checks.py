@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._network_daemons import networkd
+from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
@@ -119,6 +120,16 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, evidence, Remedy(operator=text, commands=(command,)))
 
 
+def _competing(node: Node) -> t.Iterator[Suspicion]:
+    if node.enis is None:
+        return
+    for name, is_active in node.demand("network_daemons")["daemons"].items():
+        agent = AGENTS.get(name)
+        if is_active and agent and agent.verdict in (COMPETING, HOSTILE):
+            what = f"{name} is active on a node whose CNI routes by policy: {agent.reason}."
+            yield Suspicion(name, what, (f"{name}: active",), Remedy(operator=agent.remedy))
+
+
 def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
@@ -175,6 +186,15 @@ CHECKS = (
         "Keep the daemon off the interface, and remove the route.",
         "https://github.com/aws/amazon-vpc-cni-k8s/issues/3524",
         _second_default,
+    ),
+    Check(
+        "daemon-competes",
+        RISK,
+        "A cloud agent gives interfaces of the CNI addresses, routes and rules of its own.",
+        "Which agents are active, on a node whose pods share interfaces.",
+        "Disable the agent; network_daemons names the command.",
+        "https://github.com/rancher/rke2/issues/1053",
+        _competing,
     ),
     Check(
         "neighbor-moved",

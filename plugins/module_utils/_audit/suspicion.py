@@ -47,12 +47,13 @@ class Trial(t.NamedTuple):
     """A packet that is lost if the suspicion is right. packet: as the option of datapath_trace.
 
     pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
-    culprit's text; empty for any.
+    culprit's text; empty for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the packet arrive.
     """
 
     packet: t.Mapping[str, t.Any]
     pod: str = ""
     culprit: str = ""
+    is_shown_by_remedy: bool = False
 
 
 class Suspicion(t.NamedTuple):

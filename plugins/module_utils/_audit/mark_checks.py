@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of packet marks, by which replies find their interface and which several programs share."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.fields import UINT32
+from .._twin.blueprint import Entry
+from .finding import Check
+from .node import FAMILIES, IPV4, MAIN, Node, rule_line, setting_line
+from .reverse_path_checks import STRICT, requests, severity_of_services
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+
+TUNNEL = ("0x3", "101")  # mark and table of azure-vnet's mode transparent-tunnel
+_WHOLE = re.compile(r"-j MARK --set-x?mark (0x[0-9a-f]+)/0xffffffff")
+_CILIUM = "CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
+
+
+def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
+    enis = node.enis
+    if enis is None or node.filter_mode(enis.primary) != STRICT:
+        return
+    values = [node.setting(IPV4, name, "src_valid_mark") for name in ("all", enis.primary)]
+    marked = [entry for entry in node.rules(IPV4) if entry.get("fwmark") and str(entry.get("table")) == MAIN]
+    if any(values) or not marked:
+        return
+    for name, _entry, request in requests(node):
+        trial = request._replace(culprit="rp_filter", is_shown_by_remedy=True)
+        what = (
+            f"The filter of {enis.primary} is strict and looks sources up without the mark, so that the rule that routes marked"
+            f" replies does not count: requests to pods behind {name} are dropped."
+        )
+        key = "net.ipv4.conf.all.src_valid_mark"
+        text = f"Set {key} to 1, which nftables_connmark does with strict"
+        evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), rule_line(marked[0]))
+        remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
+        yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
+        return
+
+
+def _late(node: Node) -> t.Iterator[Suspicion]:
+    tables = node.tables_of_enis()
+    rules = node.rules(IPV4)
+    from_pods = [entry for entry in rules if entry.get("from") and str(entry.get("table")) in tables]
+    marked = [entry for entry in rules if entry.get("fwmark") and str(entry.get("table")) == MAIN]
+    late = [entry for entry in marked if from_pods and int(entry["priority"]) > int(from_pods[0]["priority"])]
+    if not late or len(late) < len(marked):
+        return
+    for _name, entry, request in requests(node):
+        trial = request._replace(is_shown_by_remedy=True)
+        what = "The rule that routes marked replies comes behind the rules of pods, and so never counts for a pod."
+        rule = {"priority": int(from_pods[0]["priority"]) - 1, "fwmark": late[0]["fwmark"], "table": "main"}
+        evidence = (rule_line(entry), rule_line(late[0]))
+        remedy = Remedy("policy_routes", {"rules": [rule]})
+        yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
+        return
+
+
+def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
+    """Yield rules that set all bits of a mark, on a node whose policy rules or kube-proxy test bits that they clear."""
+    for family in FAMILIES:
+        tested = [(str(entry["fwmark"]), _mask(str(entry["fwmark"]))) for entry in node.rules(family) if entry.get("fwmark")]
+        for line in _lines(node, family):
+            match = _WHOLE.search(line)
+            value = int(match[1], 16) if match else 0
+            chain = line.split(" ")[1]
+            cleared = [text for text, mask in tested if mask & ~value] if value else []
+            if cleared and not chain.startswith(_CILIUM):
+                what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
+                text = f"Give the rule a mask with its own bits alone: --set-xmark {value:#x}/{value:#x}"
+                yield Suspicion(f"{family} {chain} {value:#x}", what, (line,), Remedy(operator=text))
+
+
+def _lines(node: Node, family: str) -> list[str]:
+    saves = (save for table in ("mangle", "nat") for save in node.iptables(family, table))
+    return [line for save in saves for line in save.splitlines() if line.startswith("-A ")]
+
+
+def _mask(fwmark: str) -> int:
+    mark, _slash, mask = fwmark.partition("/")
+    return int(mask, 0) if mask else UINT32 if mark else 0
+
+
+def _tunnel(node: Node) -> t.Iterator[Suspicion]:
+    rules = [entry for entry in node.rules(IPV4) if _is_of_tunnel(entry)]
+    links = node.uplinks(IPV4)
+    pods = [pod for pod in node.pods if ":" not in pod]
+    if not rules or not links or len(pods) < 2 or node.filter_mode(links[0]) != STRICT:
+        return
+    what = (
+        "azure-vnet sends packets from pod to pod over the network (transparent-tunnel), and the strict filter of"
+        f" {links[0]} drops them when they come back."
+    )
+    trial = Trial({"source": pods[0], "destination": pods[1], "destination_port": 80, "interface": links[0]}, culprit="rp_filter")
+    remedy = Remedy("rp_filter", {"interfaces": [links[0]], "mode": "loose"})
+    yield Suspicion(links[0], what, tuple(map(rule_line, rules)), remedy, trial)
+
+
+def _is_of_tunnel(entry: Entry) -> bool:
+    return (str(entry.get("fwmark") or "").partition("/")[0], str(entry.get("table"))) == TUNNEL
+
+
+CHECKS = (
+    Check(
+        "valid-mark-missing",
+        ERROR,
+        "A strict filter looks up sources without the mark, so that replies that are routed by the mark count as asymmetric.",
+        "The filter and src_valid_mark of the primary interface, the rule for marks, and a request through the twin.",
+        "nftables_connmark with strict, which sets src_valid_mark.",
+        "https://docs.kernel.org/networking/ip-sysctl.html",
+        _valid_mark,
+    ),
+    Check(
+        "mark-rule-late",
+        ERROR,
+        "The rule that routes marked replies has a later priority than the rules of pods.",
+        "The order of the policy rules, and a request through the twin.",
+        "policy_routes with an earlier priority.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
+        _late,
+    ),
+    Check(
+        "mark-clobbered",
+        RISK,
+        "A rule of iptables sets the whole mark, and so clears bits that policy rules test.",
+        "The rules of the tables mangle and nat, and the marks in policy rules.",
+        "Give the rule a mask.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3872",
+        _whole_mark,
+    ),
+    Check(
+        "tunnel-strict",
+        ERROR,
+        "With azure-vnet's mode transparent-tunnel, a strict filter drops packets between pods of the node.",
+        "The rule for mark 3 and table 101, the filter of the uplink, and a packet of a pod through the twin.",
+        "rp_filter with mode loose.",
+        "https://github.com/Azure/azure-container-networking/pull/4319",
+        _tunnel,
+    ),
+)
