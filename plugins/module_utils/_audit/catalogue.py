@@ -10,13 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Invalid
-from . import firewall_checks, mark_checks, probe_checks, reverse_path_checks, routing_checks, settings_checks
+from . import bridge_checks, firewall_checks, mark_checks, probe_checks, reverse_path_checks, routing_checks, settings_checks
 from .finding import Check
 from .suspicion import SEVERITIES
 
 CHECKS = (
     *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *probe_checks.CHECKS),
-    *(*settings_checks.CHECKS, *firewall_checks.CHECKS),
+    *(*settings_checks.CHECKS, *bridge_checks.CHECKS, *firewall_checks.CHECKS),
 )
 
 

@@ -18,7 +18,7 @@ from .suspicion import PRESENT, Unobserved
 MENDED = {
     "aks_dual_stack": ("probe-untranslated",),
     "eni_policy_routing": ("rp-strict-asymmetric", "reply-by-other-interface", "mark-without-rule", "rp-strict-at-boot"),
-    "cilium_migration": ("neighbor-moved",),
+    "cilium_migration": ("ebtables-stale", "neighbor-moved"),
 }
 
 

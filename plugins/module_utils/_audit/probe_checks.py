@@ -7,32 +7,52 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .finding import Check
-from .node import IPV6, Node
+from .node import IPV6, Node, route_line
+from .reverse_path_checks import severity_of_services
 from .service import PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
+SHOWN = 3  # routes in the evidence
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
 
 def _untranslated(node: Node) -> t.Iterator[Suspicion]:
-    if not node.is_azure():
+    if _translates(node):
         return
-    for link in node.uplinks(IPV6):
-        pods = [address for address in node.pods if ":" in address]
-        addresses = node.addresses(link, IPV6)
-        if not (pods and addresses):
-            continue
+    for link, pod, address, trial in _probes(node):
         what = f"Azure's IPv6 probe comes from {AZURE_SOURCE}, a link-local address, with which no packet is forwarded to a pod."
-        packet = {"source": AZURE_SOURCE, "destination": addresses[0], "destination_port": PORT, "interface": link}
+        evidence = (f"inet6 {address} dev {link}", f"{pod} dev {node.pods[pod]}")
         remedy = Remedy("nftables_probe_snat", {"interface": link})
-        severity = ERROR if node.has_node_ports() else RISK
-        evidence = (f"inet6 {addresses[0]} dev {link}", f"{pods[0]} dev {node.pods[pods[0]]}")
-        yield Suspicion(link, what, evidence, remedy, Trial(packet, pods[0]), severity)
+        yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node))
+
+
+def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
+    tables = _translates(node)
+    for link, _pod, _address, trial in _probes(node) if tables else ():
+        what = f"The table {tables[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
+        routes = tuple(map(route_line, node.routes(IPV6)))
+        yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node))
+
+
+def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
+    """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6."""
+    pod = next((address for address in node.pods if ":" in address), "")
+    for link in node.uplinks(IPV6) if pod and node.is_azure() else ():
+        for address in node.addresses(link, IPV6)[:1]:
+            packet = {"source": AZURE_SOURCE, "destination": address, "destination_port": PORT, "interface": link}
+            yield link, pod, address, Trial(packet, pod)
+
+
+def _translates(node: Node) -> list[str]:
+    """Return the tables of nftables with a rule that names the source of the probe."""
+    rules = (entry["rule"] for entry in node.demand("nftables") if "rule" in entry)
+    return list(dict.fromkeys(f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)))
 
 
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
@@ -60,6 +80,15 @@ CHECKS = (
         "nftables_probe_snat, or the role aks_dual_stack.",
         "https://github.com/Azure/AKS/issues/2919",
         _untranslated,
+    ),
+    Check(
+        "probe-no-way-back",
+        ERROR,
+        "Azure's IPv6 probe is translated, and its reply finds no way: the node has no default route, or does not forward.",
+        "The table that translates the probe, and the probe through the twin.",
+        "What the trace of the packet names.",
+        "https://github.com/microsoft/azurelinux/issues/18633",
+        _no_way_back,
     ),
     Check(
         "own-table-lost",

@@ -17,7 +17,7 @@ from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import IPV4, Node, rule_line, setting_line
-from .service import PORT
+from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
@@ -210,6 +210,28 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
             yield _without_rule(node, pod, link, names[0], table)
 
 
+def _rule_within(node: Node) -> t.Iterator[Suspicion]:
+    """Yield interfaces whose pods have a rule for some destinations alone: replies to others leave by the primary interface."""
+    tables = node.tables_of_enis()
+    seen = set()
+    rules = [entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) in tables]
+    for entry in rules:
+        pod, name = str(entry["from"]).partition("/")[0], tables[str(entry["table"])]
+        whole = any(other["from"] == entry["from"] and not other.get("to") for other in rules)
+        if not entry.get("to") or whole or name in seen or pod not in node.pods:
+            continue
+        seen.add(name)
+        what = (
+            f"The rule of {pod} leads to {name} for packets to {entry['to']} alone: requests from elsewhere that come in by"
+            f" {name} are answered by the primary interface."
+        )
+        packet = {"source": CLIENT, "destination": pod, "destination_port": POD_PORT, "interface": name}
+        text = (
+            f"Let the CNI make rules for all destinations, or mark the connections by {name} (eni_policy_routing_interface_marks)"
+        )
+        yield Suspicion(name, what, (rule_line(entry),), Remedy(operator=text), Trial(packet))
+
+
 def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Suspicion:
     what = f"The pod with {pod} has an address of {name} and no rule to its table: its packets leave by the primary interface."
     like = next((entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) == table), {})
@@ -291,5 +313,14 @@ CHECKS = (
         "Restart the CNI's pod; network_daemons against the cause.",
         "https://github.com/aws/amazon-vpc-cni-k8s/issues/1600",
         _rule_missing,
+    ),
+    Check(
+        "pod-rule-within-network",
+        RISK,
+        "The rules of pods cover the cloud's network alone, and requests from outside by a secondary interface get lost.",
+        "The policy rules, and a request from outside by the interface through the twin.",
+        "A newer CNI, or eni_policy_routing with interface_marks.",
+        "https://github.com/cilium/cilium/issues/20554",
+        _rule_within,
     ),
 )

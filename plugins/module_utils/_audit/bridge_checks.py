@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of rules of ebtables that are left over from azure-vnet."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .finding import Check
+from .node import AZURE_PEER, Node
+from .reverse_path_checks import CLIENT
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+
+_TARGET = re.compile(r"--(?:to-dst|to-destination|arpreply-mac) ([0-9a-f:]+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"--(?:ip-dst|arp-ip-dst|ip-destination) (\d+\.\d+\.\d+\.\d+)(?!\S)")
+
+
+def _stale(node: Node) -> t.Iterator[Suspicion]:
+    chains = node.demand("ebtables")
+    known = {AZURE_PEER, *_macs(node)}
+    for chain in chains:
+        for rule in chain.get("rules") or ():
+            target = _TARGET.search(rule)
+            if not target or _long(target[1]) in known:
+                continue
+            place = f"{chain['table']} {chain['chain']}"
+            what = f"A rule of ebtables ({place}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
+            address = _ADDRESS.search(rule)
+            evidence = (f"ebtables -t {chain['table']} -A {chain['chain']} {rule}",)
+            remedy = Remedy("ebtables_cleanup", {"addresses": [address[1]]} if address else {})
+            trial = _trial(node, address[1]) if address and "-p ARP" not in rule else None
+            yield Suspicion(address[1] if address else target[1], what, evidence, remedy, trial, ERROR if trial else RISK)
+
+
+def _macs(node: Node) -> t.Iterator[str]:
+    for link in node.links():
+        yield str(link.get("mac"))
+        yield str((link.get("peer") or {}).get("mac"))
+    yield from (str(entry.get("mac")) for entry in node.demand("neighbors"))
+
+
+def _long(mac: str) -> str:
+    """Return a MAC address with two digits in each part, which ebtables may print with one."""
+    return ":".join(part.zfill(2) for part in mac.lower().split(":"))
+
+
+def _trial(node: Node, address: str) -> Trial | None:
+    """Return a packet from outside to an address, by the first port of a bridge that leads to no pod."""
+    bridges = {link["name"] for link in node.links() if link.get("kind") == "bridge"}
+    pods = set(node.pods.values())
+    ports = [str(link["name"]) for link in node.links() if link.get("master") in bridges and link["name"] not in pods]
+    if not ports:
+        return None
+    return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit="bridge ")
+
+
+CHECKS = (
+    Check(
+        "ebtables-stale",
+        RISK,
+        "Rules that azure-vnet left send frames to MAC addresses of pods that are gone.",
+        "The rules of ebtables, the MAC addresses of links, pods and neighbours, and a packet through the twin.",
+        "ebtables_cleanup, or the role cilium_migration.",
+        "https://github.com/cilium/cilium/issues/14233",
+        _stale,
+    ),
+)
