@@ -16,8 +16,9 @@ from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
 from .service import PORT
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
+OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
@@ -55,6 +56,20 @@ def _translates(node: Node) -> list[str]:
     return list(dict.fromkeys(f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)))
 
 
+def _useless(node: Node) -> t.Iterator[Suspicion]:
+    programs = [entry for entry in node.demand("bpf") if str(entry.get("name")).startswith(OF_CILIUM)]
+    uplinks = node.uplinks(IPV6)
+    entered = [entry for entry in programs if entry.get("link") in uplinks and entry.get("direction") == "ingress"]
+    tables = _translates(node)
+    if tables and entered:
+        link = str(entered[0]["link"])
+        what = (
+            f"Cilium's programs take packets at {link} before nftables does, so that the table {tables[0]} translates no probe."
+        )
+        text = "Let the load balancer probe the health port of Cilium (shared probe mode), and undo the table"
+        yield Suspicion(link, what, (f"{link} {entered[0]['hook']} ingress {entered[0]['name']}",), Remedy(operator=text))
+
+
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     tables = {(str(entry["table"]["family"]), str(entry["table"]["name"])) for entry in _tables(node)}
     for unit in node.demand("units"):
@@ -89,6 +104,15 @@ CHECKS = (
         "What the trace of the packet names.",
         "https://github.com/microsoft/azurelinux/issues/18633",
         _no_way_back,
+    ),
+    Check(
+        "probe-table-beside-cilium",
+        NOTE,
+        "The table for Azure's probe is of no use on a node where Cilium replaces kube-proxy.",
+        "The BPF programs at the uplink, and the tables of nftables.",
+        "The shared probe mode of Azure's load balancer, with the health port of Cilium.",
+        "https://github.com/cilium/cilium/issues/25242",
+        _useless,
     ),
     Check(
         "own-table-lost",

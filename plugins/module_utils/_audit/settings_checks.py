@@ -7,14 +7,17 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._snapshot import open_facts
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
+KUBELET, MANY = 10250, 500  # a port; a number of rules
+_OF_KUBELET = re.compile(rf"^-A .*--dports? (?:\S*,)?{KUBELET}(?:,\S*)? .*-j (?:DNAT|REDIRECT)\b")
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
@@ -86,6 +89,25 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, evidence, Remedy(operator=text))
 
 
+def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        for save in node.iptables(family, "nat"):
+            for line in save.splitlines():
+                if _OF_KUBELET.search(line):
+                    what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
+                    text = "Give the hostPort or NodePort of the pod or Service another port"
+                    yield Suspicion(f"{family} {KUBELET}", what, (line,), Remedy(operator=text))
+
+
+def _many_rules(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        count = len(node.rules(family))
+        if count > MANY:
+            what = f"The node has {count} {family} rules, and the kernel compares a packet with one after the other."
+            text = "Give pods addresses by prefix delegation, or fewer pods to the node"
+            yield Suspicion(family, what, (f"{count} rules",), Remedy(operator=text))
+
+
 CHECKS = (
     Check(
         "forwarding-off",
@@ -122,5 +144,23 @@ CHECKS = (
         "Flush the backend that is out of use, or reboot.",
         "https://github.com/projectcalico/calico/issues/13579",
         _both_backends,
+    ),
+    Check(
+        "kubelet-port-taken",
+        RISK,
+        "A rule of table nat takes connections to kubelet's port.",
+        "The rules of table nat.",
+        "Another port for the pod or the Service.",
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+        _port_of_kubelet,
+    ),
+    Check(
+        "rules-by-the-hundred",
+        NOTE,
+        f"The node has more than {MANY} policy rules of a family, each of which costs each packet time.",
+        "The number of policy rules.",
+        "Fewer addresses with a rule of their own.",
+        "https://github.com/torvalds/linux/blob/master/net/core/fib_rules.c",
+        _many_rules,
     ),
 )
