@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, bundle, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
+from bench import audit, boot, bundle, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
 from bench.measure import MISSED
 from lab import host
 
@@ -27,6 +27,7 @@ BENCHES = {
     "datapath_info": datapath_info.main,
     "trace": trace.main,
     "bundle": bundle.main,
+    "audit": audit.main,
 }
 
 

@@ -74,6 +74,7 @@ class _Prover:
     def __init__(self, audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> None:
         self._audit, self._run, self._checked = audit, run, checked
         self._end = time.monotonic() + SECONDS
+        self._answers: dict[str, dict[str, t.Any]] = {}  # several checks send the same packet
 
     def tried(self, check: Check, suspicion: Suspicion) -> Finding | None:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
@@ -115,6 +116,14 @@ class _Prover:
         calls: t.Sequence[changes_backend.Change] = (),
         commands: t.Sequence[str] = (),
         is_curable: bool = False,
+    ) -> dict[str, t.Any]:
+        key = repr((trial._replace(culprit="", is_shown_by_remedy=False), calls, commands, is_curable))
+        if key not in self._answers:
+            self._answers[key] = self._in_a_twin(trial, calls, commands, is_curable)
+        return self._answers[key]
+
+    def _in_a_twin(
+        self, trial: Trial, calls: t.Sequence[changes_backend.Change], commands: t.Sequence[str], is_curable: bool
     ) -> dict[str, t.Any]:
         snapshot = self._audit.snapshot
         if trial.pod:
