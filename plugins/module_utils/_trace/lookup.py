@@ -27,6 +27,11 @@ class Query(t.NamedTuple):
     source_port: int = 0
     destination_port: int = 0
 
+    @property
+    def answered(self) -> Query:
+        """Return the lookup for an answer that the node itself sends."""
+        return Query(self.destination, self.source, LOOPBACK, 0, self.protocol, self.destination_port, self.source_port)
+
 
 class Decision(t.NamedTuple):
     """The rule that decides and the route that it leads to; None for none. tables: those that were searched in vain."""

@@ -128,7 +128,7 @@ def judge(observation: Observation, scene: Scene) -> Finding:
     else:
         verdict, reason, culprit = _stopped(observation, events, query, rejected, scene)
         finding = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    lookups = [scene.tables.decide(each) for each in (query, Query(query.destination, query.source)) if each.destination]
+    lookups = [scene.tables.decide(each) for each in (query, query.answered) if each.destination]
     finding = finding._replace(
         searched=tuple(table for decision in lookups for table in _searched(decision)),
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),

@@ -814,6 +814,20 @@ def test_an_address_that_two_tables_lead_to_is_behind_both_links(node: Namespace
     assert trace(node, packet, dump=dump)["verdict"] == "rejected"
 
 
+def test_a_table_that_a_rule_of_the_protocol_leads_the_answer_to_is_open(node: NamespaceNode) -> None:
+    dump = {
+        "ip addr": "2: eth0@if2: <UP,LOWER_UP> mtu 1500\n    inet 10.0.0.4/24 scope global eth0\n"
+        "3: pod1@if3: <UP,LOWER_UP> mtu 1500\n",
+        "ip rule": "0:\tfrom all lookup local\n100:\tfrom all ipproto tcp lookup 100\n32766:\tfrom all lookup main\n",
+        "ip route": "10.1.0.5 dev pod1\n10.0.0.0/24 dev eth0 proto kernel\ndefault via 10.0.0.1 dev eth0\n",
+        "iptables-save; nft list ruleset": "",
+    }
+    packet = {"source": "10.1.0.5", "destination": "10.0.0.4", "destination_port": 80, "interface": "pod1"}
+    for protocol, is_met in (("tcp", True), ("udp", False)):
+        facts = trace(node, {**packet, "protocol": protocol}, dump=dump)["depends_on"]
+        assert ("routes:100" in [fact["fact"] for fact in facts]) is is_met, protocol
+
+
 # Questions in public reports, with new texts in the form of the pasted ones: paste, packet, culprit, words of the reason.
 REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "https://github.com/rancher-archives/rke/issues/485": (
