@@ -95,6 +95,8 @@ def of_pastes(shown: Shown, subsets: Entry, tables: Tables, names: TableNames, w
     for family in FAMILIES:
         facts += (OpenFact(fact, family) for fact in _of_tables(shown, subsets, tables, family))
         facts += _of_routing(shown, subsets, names, family, family in with_kernels)
+        if not any(part.is_whole and part.family in ("", family) for part in shown.of(commands.NEIGHBOUR)):
+            facts.append(OpenFact(open_facts.NEIGHBORS_OPEN, family))
         facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, subsets, tables, family))
     return [*facts, *(OpenFact(fact) for fact in _of_node(shown, subsets)), *_of_nft(shown)]
 
@@ -169,8 +171,6 @@ def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
         known = {entry["table"] for entry in subsets["ebtables"] or ()}
         yield from (open_facts.cut("bridge", name) for name in BRIDGED if name in known)
         yield from (open_facts.table("bridge", name) for name in BRIDGED if not (name in known or has_ruleset))
-    if not shown.is_whole(commands.NEIGHBOUR):
-        yield open_facts.NEIGHBORS_OPEN
     if not shown.is_whole(commands.IPVS) and any(link["name"].startswith("kube-ipvs") for link in links):
         yield open_facts.IPVS_OPEN
 
