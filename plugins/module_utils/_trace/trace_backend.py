@@ -12,7 +12,7 @@ import typing as t
 from functools import partial
 
 from .._core import fields
-from .._core.errors import DatapathError
+from .._core.errors import DatapathError, MissingLibrary
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
 from .._routing.rule import protocol_name
@@ -208,6 +208,8 @@ def _outcome(tracer: _Tracer, cure: Cure, loss: Loss, last: float) -> certainty.
         if after is None or not _is_healthy(after, trial):
             return None
         explored = certainty.explore(after, tracer.opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
+    except MissingLibrary:  # the controller lends it, and runs the module again
+        raise
     except DatapathError:  # a remedy that cannot be applied does not work
         return None
     if not all(answer and _is_healthy(answer, trial) for answer in explored.answers.values()):
