@@ -200,7 +200,10 @@ def is_link_local(address: str) -> bool:
 def rule_line(entry: Entry) -> str:
     """Return a rule as ``ip rule`` prints it."""
     options = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
-    return str(rule.from_options("snapshot.rules", options, rt_names.TABLES)).partition(" rule ")[2]
+    # No option may have the priority 0, which the kernel gives to its rule for table local.
+    parsed = rule.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
+    words = str(parsed._replace(priority=int(entry["priority"]))).partition(" rule ")[2]
+    return " ".join([words, *map(str, entry.get("unread") or ())])
 
 
 def route_line(entry: Entry) -> str:
@@ -208,7 +211,7 @@ def route_line(entry: Entry) -> str:
     words = [str(entry.get("to")), *(f"{name} {entry[name]}" for name in ("via", "dev") if entry.get(name))]
     table = str(entry.get("table") or MAIN)
     words += [f"table {table}"] if table != MAIN else []
-    words += [f"proto {entry['protocol']}"] if entry.get("protocol") else []
+    words += [f"proto {entry['protocol']}"] if entry.get("protocol") not in (None, "", "boot") else []
     return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
 
 
