@@ -16,7 +16,7 @@ from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
 from .service import PORT
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
@@ -73,13 +73,18 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     tables = {(str(entry["table"]["family"]), str(entry["table"]["name"])) for entry in _tables(node)}
     for unit in node.demand("units"):
-        match = _UNIT.fullmatch(str(unit.get("name")))
-        if match and unit.get("is_enabled") and (match[1], match[2]) not in tables:
-            what = f"The unit {unit['name']} loads the table {match[1]} {match[2]} at boot, and the kernel has it no more."
-            command = f"systemctl restart {unit['name']}"
+        name = str(unit.get("name"))
+        match = _UNIT.fullmatch(name)
+        if not match or not unit.get("is_enabled") or (match[1], match[2]) in tables:
+            continue
+        if not unit.get("active"):
+            raise Unobserved(f"Whether {name} has loaded its table is open.", f"systemctl status {name}")
+        if unit["active"] != "inactive":  # the boot condition of an inactive unit said that the node needs no table
+            what = f"The unit {name} loads the table {match[1]} {match[2]} at boot, and the kernel has it no more."
             text = "Load the table again, and find what flushed the ruleset"
-            evidence = (f"{unit['name']}: {unit.get('active')} ({unit.get('sub')})",)
-            yield Suspicion(f"{match[1]} {match[2]}", what, evidence, Remedy(operator=text, commands=(command,)))
+            evidence = (f"{name} enabled", f"Active: {unit['active']} ({unit.get('sub')})")
+            remedy = Remedy(operator=text, commands=(f"systemctl restart {name}",))
+            yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
 
 
 def _tables(node: Node) -> list[t.Mapping[str, t.Any]]:
