@@ -20,6 +20,8 @@ from .node import Node
 from .suspicion import CANNOT_TELL, CONFIGURATION, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
 
 SECONDS = 20.0  # in which the last trial begins
+# Subsets without which a twin would say of a packet what may be false of the node.
+NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
 Answer = t.Mapping[str, t.Any]
 
 
@@ -39,7 +41,7 @@ class Audit(t.NamedTuple):
 def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     node = Node(audit.snapshot, audit.context)
-    prover = _Prover(audit, run, checked) if audit.does_prove else None
+    prover = _Prover(audit, node, run, checked) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
     with_findings = {finding.check.id for finding in findings}
     return {
@@ -71,8 +73,8 @@ def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
 class _Prover:
     """Sends the packets of suspicions through twins of the node."""
 
-    def __init__(self, audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> None:
-        self._audit, self._run, self._checked = audit, run, checked
+    def __init__(self, audit: Audit, node: Node, run: process.Runner, checked: changes_backend.Checked) -> None:
+        self._audit, self._node, self._run, self._checked = audit, node, run, checked
         self._end = time.monotonic() + SECONDS
         self._answers: dict[str, dict[str, t.Any]] = {}  # several checks send the same packet
 
@@ -84,6 +86,9 @@ class _Prover:
         if time.monotonic() > self._end:
             what = f"{finding.what} That was not tried: an audit tries packets for at most {SECONDS:g} s."
             return finding._replace(state=CANNOT_TELL, what=what, proof="", ask=f"datapath_audit with checks: [{check.id}]")
+        if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
+            for subset in NEEDED:
+                self._node.demand(subset)
         answer = self._traced(trial)
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
             asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])

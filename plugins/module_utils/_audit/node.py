@@ -35,7 +35,10 @@ ASK = {
     "settings": "sysctl -a",
     "nftables": "nft list ruleset",
     "iptables": "iptables-save; ip6tables-save",
+    "ipsets": "ipset save",
     "ebtables": "ebtables-save",
+    "bpf": "bpftool net",
+    "ipvs": "ipvsadm -Ln",
     "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
     "cni": "head -n 99 /etc/cni/net.d/*",
@@ -64,19 +67,31 @@ class Node:
         return value
 
     def demand_fact(self, family: str, *kinds: str, subject: str = "") -> None:
-        """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact that is about a part."""
+        """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact about a part; empty for any."""
         for entry in self._open:
-            if entry.family in ("", family) and entry.fact.kind in kinds and entry.fact.subject in ("", subject):
+            is_of_part = not (subject and entry.fact.subject) or entry.fact.subject == subject
+            if entry.family in ("", family) and entry.fact.kind in kinds and is_of_part:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
 
     def links(self) -> list[Entry]:
         """Return the links, with all of their addresses."""
         for family in FAMILIES:
-            self.demand_fact(family, open_facts.ADDRESSES)
+            # Outputs that do not show the ports of bridges, such as routes, name some links only.
+            self.demand_fact(family, open_facts.ADDRESSES, open_facts.BRIDGE_PORTS)
         return list(self.demand("links"))
 
     def link(self, name: str) -> Entry:
         return next((link for link in self.links() if link.get("name") == name), {})
+
+    def neighbors(self) -> list[Entry]:
+        for family in FAMILIES:
+            self.demand_fact(family, open_facts.NEIGHBORS)
+        return list(self.demand("neighbors"))
+
+    def ruleset(self) -> list[Entry]:
+        """Return what nft lists, without the tables of iptables and ebtables."""
+        self.demand_fact("", open_facts.NFT)
+        return list(self.demand("nftables"))
 
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
@@ -175,7 +190,7 @@ class Node:
         if self.context.get("cloud"):
             return str(self.context["cloud"]) == "azure"
         routes = any(str(route.get("to")).startswith(AZURE_SERVER) for route in self.routes(IPV4))
-        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.snapshot.get("neighbors") or ())
+        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.neighbors())
 
 
 def _family(entry: Entry) -> str:

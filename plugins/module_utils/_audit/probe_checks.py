@@ -52,7 +52,7 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    rules = (entry["rule"] for entry in node.demand("nftables") if "rule" in entry)
+    rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
     return list(dict.fromkeys(f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)))
 
 
@@ -71,11 +71,10 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
-    tables = {(str(entry["table"]["family"]), str(entry["table"]["name"])) for entry in _tables(node)}
     for unit in node.demand("units"):
         name = str(unit.get("name"))
         match = _UNIT.fullmatch(name)
-        if not match or not unit.get("is_enabled") or (match[1], match[2]) in tables:
+        if not match or not unit.get("is_enabled") or (match[1], match[2]) in _tables(node):
             continue
         if not unit.get("active"):
             raise Unobserved(f"Whether {name} has loaded its table is open.", f"systemctl status {name}")
@@ -87,8 +86,10 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
 
 
-def _tables(node: Node) -> list[t.Mapping[str, t.Any]]:
-    return [entry for entry in node.demand("nftables") if "table" in entry]
+def _tables(node: Node) -> set[tuple[str, str]]:
+    """Return the families and names of nft's tables."""
+    tables = (entry["table"] for entry in node.ruleset() if "table" in entry)
+    return {(str(table["family"]), str(table["name"])) for table in tables}
 
 
 CHECKS = (

@@ -145,7 +145,7 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
 def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
-    for entry in node.demand("neighbors"):
+    for entry in node.neighbors():
         address, link = str(entry.get("address")), node.pods.get(str(entry.get("address")))
         if entry.get("state") == "PERMANENT" and link and link != entry.get("dev"):
             what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry['dev']}."
