@@ -20,6 +20,7 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
+_TABLE = re.compile(r"^table (\w+ \S+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
 
@@ -53,7 +54,9 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
     rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
-    return list(dict.fromkeys(f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)))
+    names = [f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
+    tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
+    return list(dict.fromkeys([*names, *(name for name, rules in tables if AZURE_SOURCE in rules)]))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
