@@ -89,12 +89,14 @@ class _Prover:
         if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
             for subset in NEEDED:
                 self._node.demand(subset)
-        answer = self._traced(trial)
+        answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
             asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
             sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
             what = f"{finding.what} That is not certain: {sentences[0]}"
-            return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask="; ".join(asks))
+            # Of a program on the path, which a twin lacks, only a real packet tells.
+            ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
+            return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
         if not _is_lost(answer, trial.culprit):
             return None
         remedy = self._cure(trial, suspicion.remedy)
