@@ -121,7 +121,10 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
 
 def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
-    if enis is None or enis.layout != "cilium" or not node.has_cilium():
+    if enis is None or not node.has_cilium():
+        return
+    node.iptables(IPV4, "mangle")  # by whose marks the layout is known
+    if enis.layout != "cilium":
         return
     for name in enis.secondary:
         value = node.setting(IPV4, name, "rp_filter")
