@@ -91,27 +91,28 @@ class _Prover:
                 self._node.demand(subset)
         answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
-            asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
-            sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
-            what = f"{finding.what} That is not certain: {sentences[0]}"
-            # Of a program on the path, which a twin lacks, only a real packet tells.
-            ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
-            return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
+            return _uncertain(finding, trial, answer)
         if not _is_lost(answer, trial.culprit):
             return None
-        remedy = self._cure(trial, suspicion.remedy)
-        if trial.is_shown_by_remedy and remedy is not suspicion.remedy:
+        mended = self._mended(trial, suspicion.remedy)
+        if trial.is_shown_by_remedy and not (mended and mended["certain"]):
+            return _uncertain(finding, trial, mended or answer)
+        is_cured = bool(mended and mended["certain"] and not _is_lost(mended))
+        if trial.is_shown_by_remedy and not is_cured:
             return None
+        remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
         return finding._replace(proof=TWIN, packet=shown, remedy=remedy)
 
-    def _cure(self, trial: Trial, remedy: Remedy | None) -> Remedy | None:
-        """Return the first remedy with which the packet arrives: that of the check, or one that a trace offers."""
-        if remedy and (remedy.commands or remedy.module in changes_backend.MODULES):
-            calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
-            cured = self._traced(trial, calls, remedy.commands)
-            if cured["certain"] and not _is_lost(cured):
-                return remedy
+    def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
+        """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
+        if not remedy or not (remedy.commands or remedy.module in changes_backend.MODULES):
+            return None
+        calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
+        return self._traced(trial, calls, remedy.commands)
+
+    def _offered(self, trial: Trial) -> Remedy | None:
+        """Return the first remedy that a trace offers."""
         if time.monotonic() > self._end:
             return None
         offered = self._traced(trial, is_curable=True)["cures"]
@@ -146,6 +147,15 @@ class _Prover:
             is_compared=False,
         )
         return trace_backend.judged(question, self._run, self._checked)
+
+
+def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
+    asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
+    sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
+    what = f"{finding.what} That is not certain: {sentences[0]}"
+    # Of a program on the path, which a twin lacks, only a real packet tells.
+    ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
+    return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
 def _is_lost(answer: Answer, culprit: str = "") -> bool:
