@@ -56,7 +56,7 @@ def _translates(node: Node) -> list[str]:
     rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
     names = [f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
     tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
-    return list(dict.fromkeys([*names, *(name for name, rules in tables if AZURE_SOURCE in rules)]))
+    return list(dict.fromkeys([*names, *(name for name, text in tables if AZURE_SOURCE in text)]))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:

@@ -21,6 +21,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
 
 from .._trace import random_nodes
+from . import test_healthy_nodes
+from .healthy_nodes import KERNEL, NODES
 from .troubles import TROUBLES, Snapshot, Trouble
 
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
@@ -166,3 +168,13 @@ def test_the_addresses_alone_pass_no_check_but_that_of_links() -> None:
     # Cilium's links are among those that the addresses are of.
     assert result["passed"] == ["rp-all-with-cilium"] and result["profile"]["name"] is None
     assert {(finding["state"], bool(finding["ask"])) for finding in result["findings"]} == {("cannot_tell", True)}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_what_is_missing_is_no_trouble_of_a_healthy_node(name: str) -> None:
+    snapshot = NODES[name](KERNEL).done()
+    alarms = set()
+    for part, lacking in parts(snapshot):
+        result = audit_backend.result(audit_backend.Audit(lacking, catalogue.CHECKS), random_nodes.run, checked)
+        alarms |= {(part, finding["id"]) for finding in result["findings"] if finding["state"] == "present"}
+    assert {check for _part, check in alarms} <= test_healthy_nodes.ALWAYS.get(name, set()), alarms
