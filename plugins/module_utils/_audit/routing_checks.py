@@ -39,7 +39,8 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
 
 def _foreign_rules(node: Node) -> list[str]:
     rules = (entry for family in FAMILIES for entry in node.rules(family))
-    return [rule_line(entry) for entry in rules if entry.get("protocol") not in ("kernel", None)]
+    own = ("kernel", "static", None)  # networkd gives its own rules the protocol static
+    return [rule_line(entry) for entry in rules if entry.get("protocol") not in own]
 
 
 def _foreign_routes(node: Node) -> list[str]:
