@@ -94,14 +94,14 @@ class Node:
             self.route("default", name, via=gateway, protocol="dhcp")
             self.snapshot["neighbors"].append({"address": gateway, "dev": name, "mac": "02:00:00:00:ff:01", "state": "REACHABLE"})
 
-    def eni(self, name: str, address: str, table: str) -> None:
+    def eni(self, name: str, address: str, table: str, protocol: str = "boot") -> None:
         """Add a secondary interface with a table of its own. The CNI has deleted its route in table main."""
         self.link(name, "", [address])
         network = ipaddress.ip_interface(address).network
         self.snapshot["routes"] = [entry for entry in self.snapshot["routes"] if entry["to"] != str(network)]
         gateway = str(network[1])
-        self.route(gateway, name, table=table, scope="link", protocol="boot")
-        self.route("default", name, via=gateway, table=table, protocol="boot")
+        self.route(gateway, name, table=table, scope="link", protocol=protocol)
+        self.route("default", name, via=gateway, table=table, protocol=protocol)
 
     def pod(self, name: str, *addresses: str, master: str = "", kind: str = "veth") -> None:
         """Add the link of a pod, with routes to it unless it is the port of a bridge."""
@@ -353,10 +353,19 @@ def eks_cards(image: Image) -> Node:
     return node
 
 
+def eks_ubuntu(image: Image) -> Node:
+    """An image that leaves systemd-networkd as it is."""
+    node = eks(image)
+    node.networkd("eth0")
+    return node
+
+
 def cilium_eni(image: Image) -> Node:
+    """Cilium protects its rules and routes from systemd-networkd by the protocol kernel."""
     node = Node(image._replace(every=0), {"eth0": 2, "eth1": 0, "lxc1": 0, "lxc2": 0, "cilium_host": 0, "cilium_net": 0})
     node.uplink("eth0", "10.0.0.10/24", "10.0.0.1")
-    node.eni("eth1", "10.0.1.10/24", "11")
+    node.eni("eth1", "10.0.1.10/24", "11", protocol="kernel")
+    node.networkd("eth0", "eth1")
     _cilium(node)
     node.rule(109, fwmark="0x80/0x80", table=MAIN, protocol="kernel")
     for name, address in (("lxc1", "10.0.0.21"), ("lxc2", POD)):
@@ -529,9 +538,14 @@ def gke(image: Image) -> Node:
 
 
 def metallb(image: Image) -> Node:
-    """Bare metal with two networks; MetalLB answers for addresses of the second one. kube-proxy's mode is ipvs."""
+    """Bare metal with two networks; MetalLB answers for addresses of the second one. kube-proxy's mode is ipvs.
+
+    netplan has a rule and a table for the node's address in the second network.
+    """
     node = _on_premises(image, "eth0", "eth1")
     node.uplink("eth1", "192.168.50.11/24")
+    node.rule(100, from_="192.168.50.11", table="50", protocol="static")
+    node.route("default", "eth1", via="192.168.50.1", table="50", protocol="static")
     node.link("kube-ipvs0", "dummy", ["10.96.0.10/32", "192.168.50.200/32"])
     node.link("vxlan.calico", "vxlan", ["10.244.1.0/32"])
     node.route("10.244.2.0/26", "vxlan.calico", via="10.244.2.0", onlink=True)
@@ -546,6 +560,7 @@ NODES: dict[str, Callable[[Image], Node]] = {
     "EKS with the policies of Calico": eks_calico,
     "EKS with security groups for pods": eks_security_groups,
     "EKS with two network cards": eks_cards,
+    "EKS on Ubuntu": eks_ubuntu,
     "Cilium with ENIs": cilium_eni,
     "Terway": terway,
     "AKS": aks,

@@ -24,7 +24,8 @@ FINDINGS: dict[tuple[str, str], set[str]] = {
 }
 # By node, the findings that are right on each image.
 # Google's file of sysctl.d turns forwarding off until a program of the node turns it on again, and whenever sysctl --system runs.
-ALWAYS = {"GKE": {"forwarding-off-at-boot"}}
+# amazon-vpc-cni-k8s loses its rules on Ubuntu when systemd-networkd configures a link again (aws#3309).
+ALWAYS = {"GKE": {"forwarding-off-at-boot"}, "EKS on Ubuntu": {"networkd-removes-foreign"}}
 # By node, the checks that cannot tell: BPF programs of Cilium, which no twin has, decide.
 OPEN = {"Cilium with ENIs": {"reply-by-other-interface"}, "AKS with Cilium": {"probe-untranslated"}}
 
