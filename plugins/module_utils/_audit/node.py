@@ -146,6 +146,8 @@ class Node:
         for link in self.links():
             peer = link.get("peer") or {}
             pods.update((str(address), str(link["name"])) for address in peer.get("addresses") or () if link["name"] in inner)
+            if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
+                raise Unobserved(f"Which address the pod behind {link['name']} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
 
     @functools.cached_property

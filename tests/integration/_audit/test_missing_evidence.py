@@ -22,7 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_f
 
 from .._trace import random_nodes
 from . import test_healthy_nodes
-from .healthy_nodes import KERNEL, NODES
+from .healthy_nodes import KERNEL, NODES, flannel
 from .troubles import TROUBLES, Snapshot, Trouble
 
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
@@ -178,3 +178,17 @@ def test_what_is_missing_is_no_trouble_of_a_healthy_node(name: str) -> None:
         result = audit_backend.result(audit_backend.Audit(lacking, catalogue.CHECKS), random_nodes.run, checked)
         alarms |= {(part, finding["id"]) for finding in result["findings"] if finding["state"] == "present"}
     assert {check for _part, check in alarms} <= test_healthy_nodes.ALWAYS.get(name, set()), alarms
+
+
+def test_pods_behind_a_bridge_are_not_absent_where_their_addresses_are_not_known() -> None:
+    snapshot = flannel(KERNEL).done()
+    snapshot["settings"]["node"]["net.ipv4.ip_forward"] = 0
+    for values in snapshot["settings"]["ipv4"].values():
+        values["forwarding"] = 0
+    check = catalogue.chosen(["forwarding-off"])
+    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run, checked)
+    assert [(finding["state"], finding["proof"]) for finding in result["findings"]] == [("present", "twin")]
+    for link in snapshot["links"]:
+        link["peer"] = None
+    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run, checked)
+    assert [finding["ask"] for finding in result["findings"]] == ["kubectl exec POD -- ip addr"]
