@@ -20,6 +20,8 @@ from .node import Node
 from .suspicion import CANNOT_TELL, CONFIGURATION, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
 
 SECONDS = 20.0  # in which the last trial begins
+# Subsets without which a twin would say of a packet what may be false of the node.
+NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
 Answer = t.Mapping[str, t.Any]
 
 
@@ -39,7 +41,7 @@ class Audit(t.NamedTuple):
 def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     node = Node(audit.snapshot, audit.context)
-    prover = _Prover(audit, run, checked) if audit.does_prove else None
+    prover = _Prover(audit, node, run, checked) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
     with_findings = {finding.check.id for finding in findings}
     return {
@@ -71,8 +73,8 @@ def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
 class _Prover:
     """Sends the packets of suspicions through twins of the node."""
 
-    def __init__(self, audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> None:
-        self._audit, self._run, self._checked = audit, run, checked
+    def __init__(self, audit: Audit, node: Node, run: process.Runner, checked: changes_backend.Checked) -> None:
+        self._audit, self._node, self._run, self._checked = audit, node, run, checked
         self._end = time.monotonic() + SECONDS
         self._answers: dict[str, dict[str, t.Any]] = {}  # several checks send the same packet
 
@@ -84,27 +86,33 @@ class _Prover:
         if time.monotonic() > self._end:
             what = f"{finding.what} That was not tried: an audit tries packets for at most {SECONDS:g} s."
             return finding._replace(state=CANNOT_TELL, what=what, proof="", ask=f"datapath_audit with checks: [{check.id}]")
-        answer = self._traced(trial)
+        if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
+            for subset in NEEDED:
+                self._node.demand(subset)
+        answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
-            asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
-            sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
-            what = f"{finding.what} That is not certain: {sentences[0]}"
-            return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask="; ".join(asks))
+            return _uncertain(finding, trial, answer)
         if not _is_lost(answer, trial.culprit):
             return None
-        remedy = self._cure(trial, suspicion.remedy)
-        if trial.is_shown_by_remedy and remedy is not suspicion.remedy:
+        mended = self._mended(trial, suspicion.remedy)
+        if trial.is_shown_by_remedy and not (mended and mended["certain"]):
+            return _uncertain(finding, trial, mended or answer)
+        is_cured = bool(mended and mended["certain"] and not _is_lost(mended))
+        if trial.is_shown_by_remedy and not is_cured:
             return None
+        remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
         return finding._replace(proof=TWIN, packet=shown, remedy=remedy)
 
-    def _cure(self, trial: Trial, remedy: Remedy | None) -> Remedy | None:
-        """Return the first remedy with which the packet arrives: that of the check, or one that a trace offers."""
-        if remedy and (remedy.commands or remedy.module in changes_backend.MODULES):
-            calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
-            cured = self._traced(trial, calls, remedy.commands)
-            if cured["certain"] and not _is_lost(cured):
-                return remedy
+    def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
+        """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
+        if not remedy or not (remedy.commands or remedy.module in changes_backend.MODULES):
+            return None
+        calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
+        return self._traced(trial, calls, remedy.commands)
+
+    def _offered(self, trial: Trial) -> Remedy | None:
+        """Return the first remedy that a trace offers."""
         if time.monotonic() > self._end:
             return None
         offered = self._traced(trial, is_curable=True)["cures"]
@@ -139,6 +147,15 @@ class _Prover:
             is_compared=False,
         )
         return trace_backend.judged(question, self._run, self._checked)
+
+
+def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
+    asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
+    sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
+    what = f"{finding.what} That is not certain: {sentences[0]}"
+    # Of a program on the path, which a twin lacks, only a real packet tells.
+    ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
+    return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
 def _is_lost(answer: Answer, culprit: str = "") -> bool:

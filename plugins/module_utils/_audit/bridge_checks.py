@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._twin import pod_links
 from .finding import Check
 from .node import AZURE_PEER, Node
 from .reverse_path_checks import CLIENT
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
 _TARGET = re.compile(r"--(?:to-dst|to-destination|arpreply-mac) ([0-9a-f:]+)", re.IGNORECASE)
 _ADDRESS = re.compile(r"--(?:ip-dst|arp-ip-dst|ip-destination) (\d+\.\d+\.\d+\.\d+)(?!\S)")
@@ -27,6 +28,8 @@ def _stale(node: Node) -> t.Iterator[Suspicion]:
             target = _TARGET.search(rule)
             if not target or _long(target[1]) in known:
                 continue
+            if _hides_macs(node):
+                raise Unobserved(f"Whether a pod has the MAC address {target[1]} is open.", "ip -all netns exec ip link")
             place = f"{chain['table']} {chain['chain']}"
             what = f"A rule of ebtables ({place}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
             address = _ADDRESS.search(rule)
@@ -40,7 +43,13 @@ def _macs(node: Node) -> t.Iterator[str]:
     for link in node.links():
         yield str(link.get("mac"))
         yield str((link.get("peer") or {}).get("mac"))
-    yield from (str(entry.get("mac")) for entry in node.demand("neighbors"))
+    yield from (str(entry.get("mac")) for entry in node.neighbors())
+
+
+def _hides_macs(node: Node) -> bool:
+    """Return whether the MAC address of a pod is unknown, as in a report, which shows the node's ends of links."""
+    inner = pod_links.pod_links(node.snapshot)
+    return any(link["name"] in inner and not (link.get("peer") or {}).get("mac") for link in node.links())
 
 
 def _long(mac: str) -> str:

@@ -43,7 +43,7 @@ def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
 
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
-    of_nft = [entry["table"] for entry in node.demand("nftables") if "table" in entry]
+    of_nft = [entry["table"] for entry in node.ruleset() if "table" in entry]
     of_iptables = [entry for entry in node.demand("iptables") if "\n-A " in str(entry.get("save"))]
     names = [f"{entry['family']} {entry['name']}" for entry in of_nft if entry["name"] not in ("firewalld", "filter")]
     return [*names, *(f"{entry['family']} {entry['table']}" for entry in of_iptables if entry.get("backend") == "nft")]

@@ -48,7 +48,10 @@ def of(node: Node, findings: t.Sequence[Finding]) -> Need:
     open_checks = sorted({finding.check.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
     if open_checks:
         return Need("", {}, (f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.",))
-    return Need("", {}, _healthy(node))
+    try:
+        return Need("", {}, _healthy(node))
+    except Unobserved as lack:
+        return Need("", {}, (f"That cannot be told: {lack.what} The output of this would tell: {lack.ask}.",))
 
 
 def _healthy(node: Node) -> tuple[str, ...]:

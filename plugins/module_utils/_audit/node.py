@@ -35,7 +35,10 @@ ASK = {
     "settings": "sysctl -a",
     "nftables": "nft list ruleset",
     "iptables": "iptables-save; ip6tables-save",
+    "ipsets": "ipset save",
     "ebtables": "ebtables-save",
+    "bpf": "bpftool net",
+    "ipvs": "ipvsadm -Ln",
     "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
     "cni": "head -n 99 /etc/cni/net.d/*",
@@ -64,19 +67,31 @@ class Node:
         return value
 
     def demand_fact(self, family: str, *kinds: str, subject: str = "") -> None:
-        """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact that is about a part."""
+        """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact about a part; empty for any."""
         for entry in self._open:
-            if entry.family in ("", family) and entry.fact.kind in kinds and entry.fact.subject in ("", subject):
+            is_of_part = not (subject and entry.fact.subject) or entry.fact.subject == subject
+            if entry.family in ("", family) and entry.fact.kind in kinds and is_of_part:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
 
     def links(self) -> list[Entry]:
         """Return the links, with all of their addresses."""
         for family in FAMILIES:
-            self.demand_fact(family, open_facts.ADDRESSES)
+            # Outputs that do not show the ports of bridges, such as routes, name some links only.
+            self.demand_fact(family, open_facts.ADDRESSES, open_facts.BRIDGE_PORTS)
         return list(self.demand("links"))
 
     def link(self, name: str) -> Entry:
         return next((link for link in self.links() if link.get("name") == name), {})
+
+    def neighbors(self) -> list[Entry]:
+        for family in FAMILIES:
+            self.demand_fact(family, open_facts.NEIGHBORS)
+        return list(self.demand("neighbors"))
+
+    def ruleset(self) -> list[Entry]:
+        """Return what nft lists, without the tables of iptables and ebtables."""
+        self.demand_fact("", open_facts.NFT)
+        return list(self.demand("nftables"))
 
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
@@ -131,6 +146,8 @@ class Node:
         for link in self.links():
             peer = link.get("peer") or {}
             pods.update((str(address), str(link["name"])) for address in peer.get("addresses") or () if link["name"] in inner)
+            if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
+                raise Unobserved(f"Which address the pod behind {link['name']} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
 
     @functools.cached_property
@@ -175,7 +192,7 @@ class Node:
         if self.context.get("cloud"):
             return str(self.context["cloud"]) == "azure"
         routes = any(str(route.get("to")).startswith(AZURE_SERVER) for route in self.routes(IPV4))
-        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.snapshot.get("neighbors") or ())
+        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.neighbors())
 
 
 def _family(entry: Entry) -> str:
@@ -200,7 +217,10 @@ def is_link_local(address: str) -> bool:
 def rule_line(entry: Entry) -> str:
     """Return a rule as ``ip rule`` prints it."""
     options = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
-    return str(rule.from_options("snapshot.rules", options, rt_names.TABLES)).partition(" rule ")[2]
+    # No option may have the priority 0, which the kernel gives to its rule for table local.
+    parsed = rule.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
+    words = str(parsed._replace(priority=int(entry["priority"]))).partition(" rule ")[2]
+    return " ".join([words, *map(str, entry.get("unread") or ())])
 
 
 def route_line(entry: Entry) -> str:
@@ -208,7 +228,7 @@ def route_line(entry: Entry) -> str:
     words = [str(entry.get("to")), *(f"{name} {entry[name]}" for name in ("via", "dev") if entry.get(name))]
     table = str(entry.get("table") or MAIN)
     words += [f"table {table}"] if table != MAIN else []
-    words += [f"proto {entry['protocol']}"] if entry.get("protocol") else []
+    words += [f"proto {entry['protocol']}"] if entry.get("protocol") not in (None, "", "boot") else []
     return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
 
 

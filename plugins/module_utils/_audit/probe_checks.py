@@ -16,10 +16,11 @@ from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
 from .service import PORT
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
+_TABLE = re.compile(r"^table (\w+ \S+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
 
@@ -52,8 +53,10 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    rules = (entry["rule"] for entry in node.demand("nftables") if "rule" in entry)
-    return list(dict.fromkeys(f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)))
+    rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
+    names = [f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
+    tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
+    return list(dict.fromkeys([*names, *(name for name, text in tables if AZURE_SOURCE in text)]))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
@@ -71,19 +74,25 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
-    tables = {(str(entry["table"]["family"]), str(entry["table"]["name"])) for entry in _tables(node)}
     for unit in node.demand("units"):
-        match = _UNIT.fullmatch(str(unit.get("name")))
-        if match and unit.get("is_enabled") and (match[1], match[2]) not in tables:
-            what = f"The unit {unit['name']} loads the table {match[1]} {match[2]} at boot, and the kernel has it no more."
-            command = f"systemctl restart {unit['name']}"
+        name = str(unit.get("name"))
+        match = _UNIT.fullmatch(name)
+        if not match or not unit.get("is_enabled") or (match[1], match[2]) in _tables(node):
+            continue
+        if not unit.get("active"):
+            raise Unobserved(f"Whether {name} has loaded its table is open.", f"systemctl status {name}")
+        if unit["active"] != "inactive":  # the boot condition of an inactive unit said that the node needs no table
+            what = f"The unit {name} loads the table {match[1]} {match[2]} at boot, and the kernel has it no more."
             text = "Load the table again, and find what flushed the ruleset"
-            evidence = (f"{unit['name']}: {unit.get('active')} ({unit.get('sub')})",)
-            yield Suspicion(f"{match[1]} {match[2]}", what, evidence, Remedy(operator=text, commands=(command,)))
+            evidence = (f"{name} enabled", f"Active: {unit['active']} ({unit.get('sub')})")
+            remedy = Remedy(operator=text, commands=(f"systemctl restart {name}",))
+            yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
 
 
-def _tables(node: Node) -> list[t.Mapping[str, t.Any]]:
-    return [entry for entry in node.demand("nftables") if "table" in entry]
+def _tables(node: Node) -> set[tuple[str, str]]:
+    """Return the families and names of nft's tables."""
+    tables = (entry["table"] for entry in node.ruleset() if "table" in entry)
+    return {(str(table["family"]), str(table["name"])) for table in tables}
 
 
 CHECKS = (

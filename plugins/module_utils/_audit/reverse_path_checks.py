@@ -76,8 +76,10 @@ def _filter_line(node: Node, link: str) -> str:
 
 def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
-    for name, entry, trial in requests(node):
-        primary = enis.primary if enis else ""
+    primary = enis.primary if enis else ""
+    loose = ({"rp_filter": {"interfaces": [primary], "mode": "loose"}},)
+    for name, entry, request in requests(node):
+        trial = request._replace(first=loose) if node.filter_mode(primary) == STRICT else request
         what = (
             f"The replies of pods behind {name} to requests that come in by {primary} leave by {name}, under an address of"
             f" {primary}. A cloud that checks the sources of an interface drops them."
@@ -119,7 +121,10 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
 
 def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
-    if enis is None or enis.layout != "cilium" or not node.has_cilium():
+    if enis is None or not node.has_cilium():
+        return
+    node.iptables(IPV4, "mangle")  # by whose marks the layout is known
+    if enis.layout != "cilium":
         return
     for name in enis.secondary:
         value = node.setting(IPV4, name, "rp_filter")
@@ -200,8 +205,9 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
         return
     networks = {name: pod_links.networks(node.link(name)) for name in (enis.primary, *enis.secondary)}
     with_rule = {str(entry.get("from") or "").partition("/")[0] for entry in node.rules(IPV4)}
+    branches = {entry["iif"] for entry in node.rules(IPV4) if entry.get("iif")}  # as of pods with security groups of their own
     for pod, link in node.pods.items():
-        if ":" in pod or pod in with_rule:
+        if ":" in pod or pod in with_rule or link in branches:
             continue
         address = ipaddress.ip_address(pod)
         names = [name for name, prefixes in networks.items() if any(address in prefix for prefix in prefixes)]

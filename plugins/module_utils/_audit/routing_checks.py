@@ -39,7 +39,8 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
 
 def _foreign_rules(node: Node) -> list[str]:
     rules = (entry for family in FAMILIES for entry in node.rules(family))
-    return [rule_line(entry) for entry in rules if entry.get("protocol") not in ("kernel", None)]
+    own = ("kernel", "static", None)  # networkd gives its own rules the protocol static
+    return [rule_line(entry) for entry in rules if entry.get("protocol") not in own]
 
 
 def _foreign_routes(node: Node) -> list[str]:
@@ -68,7 +69,13 @@ def _base_rule(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _selects(entry: Entry) -> bool:
-    return any(entry.get(key) for key in ("from", "to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos"))
+    return bool(entry.get("from")) or _selects_further(entry)
+
+
+def _selects_further(entry: Entry) -> bool:
+    """Return whether a rule selects by more than the source, or uses only some routes of its table."""
+    further = ("to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos", "uidrange", "l3mdev", "unread")
+    return any(entry.get(key) for key in further) or entry.get("suppress_prefixlength") is not None
 
 
 def _nowhere(node: Node) -> t.Iterator[Suspicion]:
@@ -88,11 +95,11 @@ def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         of_source: dict[str, list[Entry]] = {}
         for entry in node.rules(family):
-            if entry.get("from") and not any(entry.get(key) for key in ("to", "fwmark", "iif", "ipproto", "not", "action")):
+            if entry.get("from") and not (_selects_further(entry) or entry.get("action")):
                 of_source.setdefault(str(entry["from"]), []).append(entry)
         for source, rules in of_source.items():
             tables = list(dict.fromkeys(str(entry.get("table")) for entry in rules))
-            if len(tables) > 1:
+            if len({_ways(node, family, table) for table in tables}) > 1:
                 what = f"{source} has rules to the tables {' and '.join(tables)}, of which only the first counts."
                 lines = tuple(map(rule_line, rules))
                 commands = tuple(
@@ -100,6 +107,12 @@ def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
                 )
                 text = "Remove the rules that are left over from an earlier pod with the address"
                 yield Suspicion(source, what, lines, Remedy(operator=text, commands=commands))
+
+
+def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:
+    """Return the gateways and links of a table's default routes. Two programs may each have a table for one interface."""
+    defaults = (entry for entry in node.routes(family, table) if entry.get("to") == "default")
+    return tuple((str(entry.get("via")), str(entry.get("dev"))) for entry in defaults)
 
 
 def _second_default(node: Node) -> t.Iterator[Suspicion]:
@@ -133,12 +146,14 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
 def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
-    for entry in node.demand("neighbors"):
+    for entry in node.neighbors():
         address, link = str(entry.get("address")), node.pods.get(str(entry.get("address")))
         if entry.get("state") == "PERMANENT" and link and link != entry.get("dev"):
             what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry['dev']}."
             line = f"{address} dev {entry['dev']} lladdr {entry.get('mac')} PERMANENT"
-            yield Suspicion(address, what, (line,), Remedy("ebtables_cleanup", {"addresses": [address]}))
+            text = "Remove the entry; ebtables_cleanup removes those of azure-vnet, with the rules that belong to them"
+            remedy = Remedy(operator=text, commands=(f"ip neighbour del {address} dev {entry['dev']}",))
+            yield Suspicion(address, what, (line,), remedy)
 
 
 CHECKS = (
@@ -201,7 +216,7 @@ CHECKS = (
         RISK,
         "A permanent neighbour entry is left over for an address that a pod behind another link has now.",
         "The permanent neighbours, and the routes and links of pods.",
-        "ebtables_cleanup.",
+        "Remove the entry; ebtables_cleanup for what azure-vnet left.",
         "https://github.com/cilium/cilium/issues/12113",
         _moved_neighbour,
     ),

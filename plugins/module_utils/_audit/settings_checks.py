@@ -76,7 +76,6 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
 def _both_backends(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         name = TABLES_OF[family]
-        node.demand_fact(family, open_facts.LEGACY)
         tables = [entry for entry in node.demand("iptables") if entry.get("family") == name]
         with_rules = [entry for entry in tables if "\n-A " in str(entry.get("save"))]
         backends = {str(entry.get("backend")) for entry in with_rules}
@@ -87,6 +86,8 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
             text = f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)"
             evidence = tuple(f"{program}-save -t {table}" for table in legacy)
             yield Suspicion(name, what, evidence, Remedy(operator=text))
+        else:
+            node.demand_fact(family, open_facts.LEGACY, open_facts.TABLE, open_facts.CUT)
 
 
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:

@@ -48,12 +48,14 @@ class Trial(t.NamedTuple):
 
     pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
     culprit's text; empty for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the packet arrive.
+    first: calls of modules before the packet is sent, so that another trouble does not hide this one.
     """
 
     packet: t.Mapping[str, t.Any]
     pod: str = ""
     culprit: str = ""
     is_shown_by_remedy: bool = False
+    first: tuple[t.Mapping[str, t.Any], ...] = ()
 
 
 class Suspicion(t.NamedTuple):

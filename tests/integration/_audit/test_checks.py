@@ -1,0 +1,55 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each check of datapath_audit, on a node with the trouble that it looks for: a finding, which the remedy removes."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+from .._trace import test_cures as scenes
+from .troubles import TROUBLES, Trouble
+
+
+def test_each_check_has_a_trouble() -> None:
+    assert {*TROUBLES} == {check.id for check in catalogue.CHECKS}
+
+
+@pytest.mark.parametrize("check", TROUBLES)
+def test_a_trouble_is_found_and_its_remedy_ends_it(check: str) -> None:
+    trouble = TROUBLES[check]
+    with trouble.scene() as node:
+        healthy = trouble.audit(node, check)
+        trouble.make(node)
+        before = node.snapshot()
+        findings = trouble.audit(node, check)
+        assert node.snapshot() == before
+        finding = next(finding for finding in findings if finding["subject"] == trouble.subject)
+        assert (finding["id"], finding["state"], finding["proof"]) == (check, "present", trouble.proof), finding
+        assert finding["evidence"] == trouble.evidence
+        assert bool(finding["packet"]) == (trouble.proof == "twin")
+        if trouble.commands or trouble.files:
+            assert healthy == []
+        mend(node, finding, trouble)
+        assert (trouble._replace(edit=None) if trouble.is_in_snapshot else trouble).audit(node, check) == []
+
+
+def mend(node: NamespaceNode, finding: dict[str, Any], trouble: Trouble) -> None:
+    """Apply the remedy of a finding."""
+    remedy = finding["remedy"]
+    for command in trouble.undo or (remedy or {}).get("commands", ()):
+        node.run(shlex.split(command))
+    if trouble.undo or trouble.is_in_snapshot:
+        return
+    if remedy.get("module"):
+        Steps(node, remedy["module"].rpartition(".")[2], remedy["options"]).run()
+    elif remedy["task"]:
+        scenes.apply(node, yaml.safe_load(remedy["task"])[0])

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""datapath_audit finds nothing on healthy nodes, but for what is named here with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
+
+from .._trace import random_nodes
+from .healthy_nodes import IMAGES, NODES, Image
+
+# By node and image, the findings that are right.
+FINDINGS: dict[tuple[str, str], set[str]] = {
+    # The image's filter of all makes eth0 strict, although Terway has turned it off: packets are lost (image-builder#536).
+    ("Terway", "CIS"): {"rp-strict-asymmetric", "rp-all-overrides"},
+    # netd sets the filter of eth0 when it starts, which may be after the first requests.
+    ("GKE", "CIS"): {"rp-strict-at-boot"},
+}
+# By node, the findings that are right on each image.
+# Google's file of sysctl.d turns forwarding off until a program of the node turns it on again, and whenever sysctl --system runs.
+# amazon-vpc-cni-k8s loses its rules on Ubuntu when systemd-networkd configures a link again (aws#3309).
+ALWAYS = {"GKE": {"forwarding-off-at-boot"}, "EKS on Ubuntu": {"networkd-removes-foreign"}}
+# By node, the checks that cannot tell: BPF programs of Cilium, which no twin has, decide.
+OPEN = {"Cilium with ENIs": {"reply-by-other-interface"}, "AKS with Cilium": {"probe-untranslated"}}
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+@pytest.mark.parametrize("name", NODES)
+def test_a_healthy_node_has_no_finding(name: str, image: Image) -> None:
+    audit = audit_backend.Audit(NODES[name](image).done(), catalogue.CHECKS)
+    result = audit_backend.result(audit, random_nodes.run, checked)
+    by_state: dict[str, dict[str, Any]] = {"present": {}, "cannot_tell": {}}
+    for finding in result["findings"]:
+        by_state[finding["state"]][finding["id"]] = finding
+    assert {*by_state["present"]} == FINDINGS.get((name, image.name), set()) | ALWAYS.get(name, set()), by_state
+    assert {*by_state["cannot_tell"]} == OPEN.get(name, set()), by_state
+    assert all(finding["ask"] for finding in by_state["cannot_tell"].values())
