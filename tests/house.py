@@ -51,8 +51,9 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
-ROOMS["_answer"] = ("_core", "_trace")
-CONTROLLER = ("_pastes", "_answer")  # rooms that no module imports: only plugins on the controller use them
+ROOMS["_answer"] = ("_core", "_trace", "_audit")
+ROOMS["_report"] = ("_core", "_answer")
+CONTROLLER = ("_pastes", "_answer", "_report")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

@@ -220,6 +220,8 @@ def docs() -> Iterator[Check]:
     """The site in .build/docs/html: the guides as they lie in the repository, and a page for each plugin and role."""
     prepare(installation.PYTHON)
     yield from pictures()
+    tools = installation.main_venv(installation.SITE)
+    yield Check("catalogue of checks", ["python", "tests/check_catalogue.py"], environment(tools))
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")]
@@ -228,7 +230,6 @@ def docs() -> Iterator[Check]:
         shutil.copy2(page, source / page.relative_to(ROOT))
     shutil.copytree(ROOT / "docs/docsite/site", source, dirs_exist_ok=True)
     (source / "collection").mkdir()
-    tools = installation.main_venv(installation.SITE)
     env = {**environment(tools), "HOME": str(BUILD)}  # antsibull-docs logs to its user's home
     options = ["--use-current", "--squash-hierarchy", "--fail-on-error", "--no-add-antsibull-docs-version"]
     command = ["antsibull-docs", "collection", *options, f"--dest-dir={source}/collection", "kubenode.datapath"]

@@ -8,15 +8,23 @@ from __future__ import annotations
 import argparse
 import typing as t
 
-TRACE, SNAPSHOT, COMPLETION = COMMANDS = ("trace", "snapshot", "completion")
+TRACE, AUDIT, SNAPSHOT, COMPLETION = COMMANDS = ("trace", "audit", "snapshot", "completion")
 LIVE, STDIN = "live", "-"
 SHELLS = ("bash", "zsh", "fish")
 COMMAND, PLUGIN = "kubenode-datapath", "kubectl-datapath"  # the names under which the program is started
 ARRIVES, LOST, CANNOT_TELL, ERROR = range(4)  # exit statuses
+CLOUDS = ("azure", "aws", "alibaba", "other")  # as the module datapath_audit has them
 IMAGE = "docker.io/library/busybox:stable"
 
 ABOUT = "Show why a packet does not arrive: rebuild a node in network namespaces, and send the packet and its reply through it."
+ABOUT_AUDIT = (
+    "Say what is wrong with a node's packet path, try it and its remedy in network namespaces, and name the profile that helps."
+)
 STATUSES = "Exit status: 0 if packet and reply arrive, 1 if one is lost, 2 if the evidence does not tell, 3 for an error."
+STATUSES_OF_AUDIT = (
+    "Exit status: 0 if no check finds an error or a risk, 1 if one does, 2 if none does and the evidence leaves a check open,"
+    " 3 for an error."
+)
 PACKET = "such as 'tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0', or a line of tcpdump, conntrack -L or iptables' LOG"
 EVIDENCE = (
     "a support bundle, a folder or a file with outputs of commands, or a snapshot; - reads one from standard input, live reads"
@@ -37,23 +45,31 @@ def parser(is_plugin: bool, version: str) -> Parser:
     whole = Parser(prog=name, description=ABOUT, epilog=STATUSES, allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"{name} {version}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    what = {"description": ABOUT, "epilog": STATUSES, "allow_abbrev": False}
-    trace = commands.add_parser(TRACE, help="show what becomes of a packet, and what decides", **what)  # type: ignore[arg-type]
+    trace = _command(commands, TRACE, "show what becomes of a packet, and what decides", ABOUT, STATUSES)
+    audit = _command(commands, AUDIT, "say what is wrong with a node, and what helps", ABOUT_AUDIT, STATUSES_OF_AUDIT)
     node = "a node of the cluster" if is_plugin else "this node"
-    reads = f"Read {node} as JSON, which trace and the module datapath_trace take as evidence."
-    snapshot = commands.add_parser(SNAPSHOT, help=f"read {node}, for a trace elsewhere", description=reads, allow_abbrev=False)
+    reads = f"Read {node} as JSON, which trace, audit and the modules datapath_trace and datapath_audit take as evidence."
+    snapshot = _command(commands, SNAPSHOT, f"read {node}, for a trace or an audit elsewhere", reads)
     if is_plugin:
-        for each in (trace, snapshot):
+        for each in (trace, audit, snapshot):
             _add_cluster(each)
     else:
-        trace.add_argument("evidence", metavar="EVIDENCE", help=EVIDENCE)
-        trace.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
+        for each in (trace, audit):
+            each.add_argument("evidence", metavar="EVIDENCE", help=EVIDENCE)
+            each.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
         writes = "Print the completion of a shell, which evaluates it: source <(%(prog)s bash)"
         completion = commands.add_parser(COMPLETION, help="print the completion of a shell", description=writes)
         completion.add_argument("shell", choices=SHELLS)
     _add_trace(trace)
+    _add_audit(audit)
     snapshot.add_argument("--output", metavar="FILE", help="write to FILE instead of standard output")
     return whole
+
+
+def _command(
+    commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str, statuses: str | None = None
+) -> Parser:
+    return commands.add_parser(name, help=summary, description=description, epilog=statuses, allow_abbrev=False)
 
 
 def _add_trace(trace: argparse.ArgumentParser) -> None:
@@ -66,6 +82,17 @@ def _add_trace(trace: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print the answer as JSON, as the module datapath_trace returns it")
     form.add_argument("--mermaid", action="store_true", help="print the path as a Mermaid diagram, for an issue")
     trace.add_argument("--html", metavar="FILE", help="write a page with the path, too")
+
+
+def _add_audit(audit: argparse.ArgumentParser) -> None:
+    check = "a check to make, by its id, or error, risk or note for all of that severity; may be repeated (default: all)"
+    audit.add_argument("--check", action="append", default=[], dest="checks", metavar="ID_OR_SEVERITY", help=check)
+    audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
+    audit.add_argument(
+        "--json", action="store_true", help="print the findings as JSON, as the module datapath_audit returns them"
+    )
+    skips = "do not try findings and remedies in a copy of the node: each suspicion is then a finding"
+    audit.add_argument("--no-prove", action="store_false", dest="prove", help=skips)
 
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+
+
+def has_colours() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def show(text: str) -> None:

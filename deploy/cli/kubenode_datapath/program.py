@@ -21,11 +21,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 
 from . import arguments, cluster, completion, output
-from .arguments import COMPLETION, ERROR, PLUGIN, SNAPSHOT
+from .arguments import AUDIT, COMPLETION, ERROR, PLUGIN, SNAPSHOT
 
-# What the command line calls options of the module datapath_trace, in errors.
+# What the command line calls options of the modules datapath_trace and datapath_audit, in errors.
 NAMES = {
     "assume": "--assume",
+    "checks": "--check",
     "commands": "--command",
     "dump": "EVIDENCE",
     "node": "--node",
@@ -76,6 +77,10 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     if options.command == SNAPSHOT:
         return _snapshot(options, is_plugin)
     _refuse_other_systems()
+    if options.command == AUDIT:
+        from . import audit
+
+        return audit.run(options, is_plugin)
     from . import trace
 
     return trace.run(options, arguments.assumptions(parser, options.assume), is_plugin)

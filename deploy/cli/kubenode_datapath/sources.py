@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -15,9 +16,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import p
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes.archive_backend import MOST_BYTES
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH, SUBSETS
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import SUBSETS
 
-from .arguments import STDIN
+from . import cluster
+from .arguments import LIVE, STDIN
 
 
 class Evidence(t.NamedTuple):
@@ -39,12 +41,19 @@ def this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
     return snapshot_backend.read(process.run, subsets)
 
 
-def live() -> Evidence:
-    """Read what decides about packets on this node. Raises Refusal without root."""
-    return Evidence(this_node((*PACKET_PATH, "versions")), [], "this node", is_own=True)
+def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[str], interface: str = "") -> Evidence:
+    """Read what the options of a command name.
+
+    subsets: of a snapshot of this node. interface: by which a packet comes in. Raises DatapathError.
+    """
+    if is_plugin:
+        return Evidence(cluster.snapshot(options), [], "a node of the cluster")
+    if options.evidence == LIVE:
+        return Evidence(this_node((*subsets, "versions")), [], "this node", is_own=True)
+    return _read(options.evidence, options.node, interface)
 
 
-def read(evidence: str, node: str, interface: str) -> Evidence:
+def _read(evidence: str, node: str, interface: str) -> Evidence:
     """Read a file, a folder or standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
     if evidence != STDIN:
         return Evidence(*pastes_backend.read(evidence, node, interface), evidence)

@@ -9,15 +9,13 @@ import argparse
 import datetime
 import json
 import os
-import stat
-import sys
 import typing as t
 from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid, page, terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import rehearsal_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     changes_backend,
     entrance,
@@ -28,22 +26,21 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import UNKNOWN
 
-from . import argument_spec, cluster, output, sources
-from .arguments import ARRIVES, CANNOT_TELL, LIVE, LOST
+from . import argument_spec, installation, output, sources
+from .arguments import ARRIVES, CANNOT_TELL, LOST
 from .sources import Evidence
 
-LIBRARIES = Path(__file__).parent / "_libraries"  # which packing.py adds
 Answer = t.Mapping[str, t.Any]
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the answer. Returns the exit status. Raises DatapathError, OSError."""
-    library.use_packed(library.PYROUTE2, str(LIBRARIES))
-    _import_what_twins_cannot_read()
+    installation.prepare_twins()
     described = packet_text.options(" ".join(options.packet))
     names.check(described)
     lines = tuple(changes_backend.commands(options.changes))
-    evidence = _evidence(options, str(described["interface"] or ""), is_plugin)
+    interface = str(described["interface"] or "")
+    evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
     sent = entrance.packet(described, evidence.snapshot)
     question = trace_backend.Question(evidence.snapshot, sent, assume, lines=lines, is_own=evidence.is_own)
     result = trace_backend.answer(question, process.run, argument_spec.checked)
@@ -52,20 +49,6 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
         Path(options.html).write_text(page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))
     return status(answer)
-
-
-def _import_what_twins_cannot_read() -> None:
-    """Import all code if root installed it for itself, because a twin of root runs as another user and may need more of it."""
-    if os.geteuid() == 0 and os.path.exists(__file__) and not os.stat(__file__).st_mode & stat.S_IROTH:
-        rehearsal_program.import_everything()
-
-
-def _evidence(options: argparse.Namespace, interface: str, is_plugin: bool) -> Evidence:
-    if is_plugin:
-        return Evidence(cluster.snapshot(options), [], "a node of the cluster")
-    if options.evidence == LIVE:
-        return sources.live()
-    return sources.read(options.evidence, options.node, "" if interface == packet.AUTO else interface)
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
@@ -83,7 +66,7 @@ def _shown(answer: Answer, options: argparse.Namespace) -> str:
         return json.dumps(answer, indent=2) + "\n"
     if options.mermaid:
         return mermaid.diagram(answer)
-    return terminal.text(answer, colours=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    return terminal.text(answer, colours=output.has_colours())
 
 
 def status(answer: Answer) -> int:

@@ -12,33 +12,17 @@ import typing as t
 
 from . import result
 from .answer import Answer, Branch, Cure, Dependency, Output, Step, Way, quality
+from .sections import BOLD, FAINT, GREEN, RED, YELLOW, Paint, Section, painter, shown
 
 MOST_LINES = 25  # before the steps, which a terminal shows at once
 FRAME = 2  # lines of a section besides its entries: an empty one and the title
 NOTE = ("", "Below the steps: {}")
-GREEN, RED, YELLOW, BOLD, FAINT = "32", "31", "33", "1", "2"  # of ECMA-48, Select Graphic Rendition
-Paint = t.Callable[[str, str], str]
-
-
-class Section(t.NamedTuple):
-    """entries: lines that belong together."""
-
-    title: str
-    entries: list[list[str]]
 
 
 def text(answer: result.Data, *, colours: bool = False) -> str:
     """Return the answer as text. Raises NoTrace."""
-    lines = _Writer(_paint if colours else _plain).lines(result.read(answer))
+    lines = _Writer(painter(colours)).lines(result.read(answer))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _paint(words: str, colour: str) -> str:
-    return f"\x1b[{colour}m{words}\x1b[0m" if words else ""
-
-
-def _plain(words: str, _colour: str) -> str:
-    return words
 
 
 class _Writer:
@@ -53,7 +37,7 @@ class _Writer:
         rest = ", ".join(f"{section.title} ({_count(section)})" for section in below)
         note = [self._paint(line.format(rest), FAINT) for line in NOTE if rest]
         steps = [line for title, way in _ways(answer) for line in self._path(title, way)]
-        return [*head, *self._shown(above), *note, *steps, *self._shown([*below, *_remarks(answer)])]
+        return [*head, *shown(above, self._paint), *note, *steps, *shown([*below, *_remarks(answer)], self._paint)]
 
     def _head(self, answer: Answer) -> list[str]:
         way = answer.way
@@ -102,12 +86,6 @@ class _Writer:
 
     def _verdicts(self, verdicts: list[str]) -> str:
         return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""
-
-    def _shown(self, sections: t.Iterable[Section]) -> t.Iterator[str]:
-        for section in sections:
-            yield ""
-            yield self._paint(section.title, BOLD)
-            yield from (f"  {line}" for entry in section.entries for line in entry)
 
     def _path(self, title: str, way: Way) -> t.Iterator[str]:
         yield ""

@@ -37,14 +37,21 @@ def _prefixed(role: str, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _task(name: str, action: str, options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any] | None = None) -> str:
-    """Return a task as YAML. Raises Invalid for a text that Ansible would take for a template, or that is not printable ASCII."""
+    """Return a task as YAML. Raises Invalid as flow does."""
     parts = {action: options, **({"vars": variables} if variables else {})}
     lines = [f"- name: {flow(name)}"]
     for key, values in parts.items():
         lines.append(f"  {key}:")
-        for option, value in values.items():
-            lines += [f"    {option}: {flow(value)}"] if not _is_long(value) else [f"    {option}:", *_items(value)]
+        lines += [f"    {line}" for line in block(values)]
     return "\n".join([*lines, ""])
+
+
+def block(values: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the lines of options or variables in YAML's block style. Raises Invalid as flow does."""
+    lines = []
+    for name, value in values.items():
+        lines += [f"{name}: {flow(value)}"] if not _is_long(value) else [f"{name}:", *_items(value)]
+    return lines
 
 
 def _is_long(value: t.Any) -> bool:
@@ -52,11 +59,14 @@ def _is_long(value: t.Any) -> bool:
 
 
 def _items(values: t.Iterable[t.Any]) -> t.Iterator[str]:
-    return (f"      - {flow(value)}" for value in values)
+    return (f"  - {flow(value)}" for value in values)
 
 
 def flow(value: t.Any) -> str:
-    """Return a value in YAML's flow style."""
+    """Return a value in YAML's flow style.
+
+    Raises Invalid for a text that Ansible would take for a template, or that is not printable ASCII.
+    """
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -31,6 +31,7 @@ from lab.waiting import until
 
 from .._pastes import test_bundles
 from .._pastes.test_bundles import BUNDLES, Node, fate
+from .._trace import test_cures as scenes
 
 CLI = collection.CHECKOUT / "deploy/cli"
 USER = 65534  # has no home and no group
@@ -211,6 +212,31 @@ def test_root_reads_a_node_and_an_ordinary_user_traces_its_snapshot(
     for refused in (["snapshot"], ["trace", "live", words["policy"]]):
         done = program.run(*refused)
         assert done.returncode == 3 and b"root is needed to read this node, and this is user 65534. Run it" in done.stderr
+
+
+@pytest.mark.parametrize("installed", ["3.9", "file"])
+def test_root_audits_a_node_and_an_ordinary_user_its_snapshot(programs: dict[str, Program], folder: Path, installed: str) -> None:
+    program, path = programs[installed], folder / "audited.json"
+    with scenes.shared_enis(scenes.STRICT) as (lab, node):
+        node.service(scenes.NODE_PORT, [lab.pod("pod1").address], "Local", backend="iptables")
+        live = node.run([*program.argv, "audit", "--json", "live"], check=False)
+        path.write_text(node.run([*program.argv, "snapshot"]).stdout)
+    assert program.run("audit", "live").returncode == 3
+    elsewhere = program.run("audit", "--json", path)
+    assert (live.returncode, elsewhere.returncode, live.stderr, elsewhere.stderr) == (1, 1, "", b"")
+    result = json.loads(live.stdout)
+    assert result == json.loads(elsewhere.stdout)
+    first = result["findings"][0]
+    assert (first["id"], first["subject"], first["proof"]) == ("rp-strict-asymmetric", "eth0", "twin")
+    text = program.run("audit", path).stdout.decode()
+    assert "\nerror rp-strict-asymmetric eth0\n" in text and "\nProfile: eni_policy_routing\n" in text
+    for options, status in ((["--check=note"], 0), (["--check=rp-strict-asymmetric", "--no-prove"], 1)):
+        assert program.run("audit", *options, path).returncode == status
+
+
+def test_an_audit_asks_for_what_a_bundle_lacks(program: Program, bundles: dict[str, Path]) -> None:
+    done = program.run("audit", "--check=forwarding-off-at-boot", "-", input=bundles["EKS"].read_bytes())
+    assert (done.returncode, done.stderr) == (2, b"") and "\n    ask for: systemd-analyze cat-config" in done.stdout.decode()
 
 
 def test_a_change_and_an_assumption_are_tried(program: Program, node: Node, bundles: dict[str, Path]) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
-from kubenode_datapath import argument_spec, arguments, cluster, completion, program, trace  # noqa: E402
+from kubenode_datapath import argument_spec, arguments, audit, cluster, completion, program, trace  # noqa: E402
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
@@ -29,6 +29,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._parts import ( 
     policy_routes,
     rp_filter,
 )
+from unit import audits  # noqa: E402
 
 PACKET = "tcp 10.0.0.1 > 10.0.0.2:80"
 
@@ -59,6 +60,26 @@ def test_the_exit_status_says_that_chance_decides() -> None:
 
 
 @pytest.mark.parametrize(
+    ("findings", "status"),
+    [
+        ([], 0),
+        ([audits.present("note")], 0),
+        ([audits.present("error")], 1),
+        ([audits.present("risk"), audits.unclear()], 1),
+        ([audits.unclear()], 2),
+        ([audits.present("note"), audits.unclear()], 2),
+    ],
+)
+def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: list[dict[str, Any]], status: int) -> None:
+    assert audit.status(audits.audit(*findings)) == status
+
+
+def test_the_clouds_are_those_of_the_module() -> None:
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
+    assert list(arguments.CLOUDS) == module.CONTEXT["cloud"]["choices"]
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "kubenode-datapath: the following arguments are required: COMMAND. "),
@@ -66,6 +87,8 @@ def test_the_exit_status_says_that_chance_decides() -> None:
         (["trace", "--json", "--mermaid", "x", PACKET], "kubenode-datapath trace: argument --mermaid: not allowed with"),
         (["trace", "--js", "x", PACKET], "kubenode-datapath: unrecognized arguments: --js. "),
         (["trace", "--assume", "rp_filter:eth0", "x", PACKET], "kubenode-datapath: --assume must be FACT=VALUE, such as "),
+        (["audit"], "kubenode-datapath audit: the following arguments are required: EVIDENCE. "),
+        (["audit", "--cloud", "gcp", "x"], "kubenode-datapath audit: argument --cloud: invalid choice: 'gcp'"),
         (["completion", "tcsh"], "kubenode-datapath completion: argument shell: invalid choice: 'tcsh'"),
     ],
 )
@@ -82,6 +105,8 @@ def test_wrong_words_are_an_error_in_one_line(words: list[str], sentence: str, c
         (["trace", "/nowhere", PACKET], "EVIDENCE must be a folder or archive that can be read"),
         (["trace", "/nowhere", "-"], "PACKET must be a line such as tcp"),
         (["trace", "/nowhere", "tcp 10.0.0.1 > 10.0.0.2"], "PACKET.destination_port must be a port"),
+        (["audit", "/nowhere"], "EVIDENCE must be a folder or archive that can be read"),
+        (["audit", "--check", "strict", "/nowhere"], "--check[0] must be a severity or an id: one of error, risk, note, "),
         (["trace", "/dev", "--command", "rm -rf /", PACKET], "--command[0] must be a command of one of ip, "),
     ],
 )
@@ -107,7 +132,7 @@ def test_an_error_has_its_status_where_streams_are_closed_or_full(monkeypatch: p
     assert full.getvalue().startswith("kubenode-datapath: EVIDENCE must be outputs of ip")
 
 
-@pytest.mark.parametrize("words", [["trace", "/nowhere", PACKET], ["trace", "live", PACKET], ["snapshot"]])
+@pytest.mark.parametrize("words", [["trace", "/nowhere", PACKET], ["trace", "live", PACKET], ["audit", "live"], ["snapshot"]])
 def test_another_system_is_told_where_to_run_it(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +155,7 @@ def test_several_words_are_one_packet_and_a_value_may_be_repeated() -> None:
         (["--node", "node1", PACKET], "trace"),
         (["trace", "--node", "node1", PACKET], "trace"),
         ([PACKET, "--node=node1", "--image", "busybox"], "trace"),
+        (["audit", "--node", "node1", "--check", "error"], "audit"),
         (["snapshot", "--node", "node1"], "snapshot"),
     ],
 )
@@ -157,10 +183,11 @@ OPTIONS = ["--assume", "--command", "--help", "--html", "--json", "--mermaid", "
     ("words", "completed"),
     [
         (["tr"], ["trace"]),
-        ([""], ["completion", "snapshot", "trace"]),
+        ([""], ["audit", "completion", "snapshot", "trace"]),
         (["--v"], ["--version"]),
         (["trace", "-"], OPTIONS),
         (["trace", "x", "--js"], ["--json"]),
+        (["audit", "x", "--c"], ["--check", "--cloud"]),
         (["trace", "x"], []),
         (["snapshot", "--o"], ["--output"]),
         (["completion", ""], ["bash", "fish", "zsh"]),

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command audit: evidence about a node becomes findings, a text and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
+
+from . import argument_spec, installation, output, sources
+from .arguments import ARRIVES, CANNOT_TELL, LOST
+
+
+def run(options: argparse.Namespace, is_plugin: bool) -> int:
+    """Print the findings. Returns the exit status. Raises DatapathError, OSError."""
+    checks = catalogue.chosen(options.checks)
+    installation.prepare_twins()
+    evidence = sources.evidence(options, is_plugin, SUBSETS)
+    snapshot_form.check(evidence.snapshot)
+    context = {"cloud": options.cloud} if options.cloud else {}
+    audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own)
+    result = audit_backend.result(audit, process.run, argument_spec.checked)
+    printed = all_printable({**result, "ignored": evidence.ignored})
+    shown = json.dumps(printed, indent=2) + "\n" if options.json else findings_text.text(printed, colours=output.has_colours())
+    output.show(shown)
+    return status(printed)
+
+
+def status(result: t.Mapping[str, t.Any]) -> int:
+    """Return the exit status that tells whether a check found a loss of packets, now or later, or cannot tell."""
+    audit = findings.read(result)
+    if audit.losses:
+        return LOST
+    return CANNOT_TELL if audit.unclear else ARRIVES

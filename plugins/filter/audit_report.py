@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: audit_report
+short_description: Write the audits of many nodes for programs and for CI
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Writes results of M(kubenode.datapath.datapath_audit) as JSON, as JUnit's XML, as Markdown, or as metrics of Prometheus.
+  - The text of a node is escaped as the format demands.
+positional: format
+options:
+  _input:
+    description:
+      - The results of the module by the names of nodes. A result without C(findings) is that of a node that could not be audited,
+        whose C(msg) says why.
+    type: dict
+    required: true
+  format:
+    description:
+      - V(json) is C(format), which is V(1), and C(nodes), the results by node, or C(error) for a node that could not be audited.
+        The file C(docs/schema/audit.json) of the collection is its schema.
+      - V(junit) has a test suite for each node and a test case for each check. A finding is a failure, and a check that cannot
+        tell is skipped.
+      - V(markdown) has a table of errors and risks with their nodes.
+      - V(prometheus) has C(kubenode_datapath_finding) with the labels C(id), C(severity), C(subject) and C(node),
+        C(kubenode_datapath_cannot_tell) with C(id) and C(node), and C(kubenode_datapath_audit_timestamp) with C(node).
+    type: str
+    choices: [json, junit, markdown, prometheus]
+    required: true
+seealso:
+  - plugin: kubenode.datapath.audit_text
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Write metrics for the node exporter
+  ansible.builtin.copy:
+    content: "{{ {inventory_hostname: audit} | kubenode.datapath.audit_report('prometheus') }}"
+    dest: /var/lib/node_exporter/kubenode_datapath.prom
+    mode: "0644"
+"""
+
+RETURN = r"""
+_value:
+  description: The text of a file.
+  type: str
+"""
+
+import time
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, prometheus
+
+FORMATS: dict[str, t.Callable[[object], str]] = {
+    "json": fleet.text,
+    "junit": junit.text,
+    "markdown": markdown.text,
+    "prometheus": lambda results: prometheus.text(results, int(time.time())),
+}
+
+
+def audit_report(results: t.Any, format: str) -> str:
+    if format not in FORMATS:
+        raise AnsibleFilterError(f"audit_report: format must be one of {', '.join(FORMATS)}; {format!r} was given.")
+    try:
+        return FORMATS[format](results)
+    except NoAudit as error:
+        raise AnsibleFilterError(f"audit_report: {error}.") from None
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., str]]:
+        return {"audit_report": audit_report}

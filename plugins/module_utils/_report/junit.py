@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The audits of nodes as JUnit's XML: a test suite for each node, and a test case for each check."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from .._answer.findings import Finding, Findings
+from . import fleet
+
+FAILURE, SKIPPED, ERROR = "failure", "skipped", "error"  # elements of a test case
+COUNTS = {"failures": FAILURE, "skipped": SKIPPED, "errors": ERROR}  # attributes of a test suite
+
+
+def text(results: object) -> str:
+    """Return the document. Raises NoAudit."""
+    audits = fleet.read(results)
+    root = Element("testsuites", name="kubenode.datapath audit")
+    for node, audit in audits.audited.items():
+        _add_audit(_suite(root, node), audit)
+    for node, error in audits.failed.items():
+        _add(_case(_suite(root, node), "audit"), ERROR, error)
+    for suite in root:
+        suite.set("tests", str(len(suite)))
+        for attribute, element in COUNTS.items():
+            suite.set(attribute, str(len(suite.findall(f"*/{element}"))))
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(root: Element, node: str) -> Element:
+    return SubElement(root, "testsuite", name=node)
+
+
+def _case(suite: Element, check: str) -> Element:
+    return SubElement(suite, "testcase", classname=suite.get("name", ""), name=check)
+
+
+def _add_audit(suite: Element, audit: Findings) -> None:
+    present, unclear = _by_check(audit.present), _by_check(audit.unclear)
+    for check, entries in present.items():
+        details = [line for finding in (*entries, *unclear.get(check, ())) for line in _lines(finding)]
+        _add(_case(suite, check), FAILURE, entries[0].what, details, entries[0].severity)
+    for check, entries in unclear.items():
+        if check not in present:
+            _add(_case(suite, check), SKIPPED, " ".join(finding.what for finding in entries))
+    for check in audit.passed:
+        _case(suite, check)
+
+
+def _by_check(entries: t.Iterable[Finding]) -> dict[str, list[Finding]]:
+    checks: dict[str, list[Finding]] = {}
+    for finding in entries:
+        checks.setdefault(finding.id, []).append(finding)
+    return checks
+
+
+def _add(case: Element, name: str, message: str, lines: t.Sequence[str] = (), type: str = "") -> None:
+    element = SubElement(case, name, message=message)
+    element.text = "\n".join(lines) or None
+    if type:
+        element.set("type", type)
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [f"{finding.subject}: {finding.what}".removeprefix(": "), *finding.evidence, finding.packet]
+    if finding.remedy:
+        lines += [f"Remedy: {finding.remedy.change}", *finding.remedy.lines]
+    return [line for line in (*lines, finding.ask, finding.source) if line]

@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The audits of nodes as Markdown, for the summary of a job of CI: which nodes have which errors and risks."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._answer.findings import LOSSES, Findings
+from . import fleet
+
+MOST_NODES = 10  # that a row names
+_SPECIAL = re.compile(r"[^A-Za-z0-9 .,:/()=-]")  # may have a meaning in Markdown, HTML or on GitHub
+Row = t.Sequence[str]
+Nodes = dict[Row, list[str]]  # nodes by the row that they share
+
+
+def text(results: object) -> str:
+    """Return the summary. Raises NoAudit."""
+    audits = fleet.read(results)
+    losses = _grouped(_losses(audits.audited))
+    lines = [f"# {_title(losses)}", "", f"{_count(len(audits.audited), 'node was', 'nodes were')} audited."]
+    lines += _table(("severity", "check", "subject"), losses)
+    lines += _table(("cannot tell", "ask for"), _grouped(_unclear(audits.audited)))
+    lines += _table(
+        ("could not be audited because",), _grouped(((_escaped(error),), node) for node, error in audits.failed.items())
+    )
+    return "\n".join([*lines, ""])
+
+
+def _losses(audited: t.Mapping[str, Findings]) -> t.Iterator[tuple[Row, str]]:
+    for severity in LOSSES:
+        for node, audit in audited.items():
+            for finding in audit.losses:
+                if finding.severity == severity:
+                    yield (severity, _linked(finding.id, finding.source), _code(finding.subject)), node
+
+
+def _unclear(audited: t.Mapping[str, Findings]) -> t.Iterator[tuple[Row, str]]:
+    for node, audit in audited.items():
+        yield from (((_escaped(finding.id), _code(finding.ask)), node) for finding in audit.unclear)
+
+
+def _grouped(entries: t.Iterable[tuple[Row, str]]) -> Nodes:
+    """Return the nodes of each row, each once. entries: a row and one of its nodes."""
+    groups: dict[Row, dict[str, None]] = {}
+    for row, node in entries:
+        groups.setdefault(row, {})[node] = None
+    return {row: [*nodes] for row, nodes in groups.items()}
+
+
+def _title(losses: Nodes) -> str:
+    if not losses:
+        return "No errors and no risks"
+    nodes = {node for nodes in losses.values() for node in nodes}
+    return f"{_count(len(losses), 'error or risk', 'errors and risks')} on {_count(len(nodes), 'node', 'nodes')}"
+
+
+def _table(titles: Row, rows: Nodes) -> list[str]:
+    if not rows:
+        return []
+    cells = [(*titles, "nodes"), ("---",) * (len(titles) + 1), *((*row, _named(nodes)) for row, nodes in rows.items())]
+    return ["", *(f"| {' | '.join(row)} |" for row in cells)]
+
+
+def _named(nodes: t.Sequence[str]) -> str:
+    rest = len(nodes) - MOST_NODES
+    return ", ".join([*map(_code, nodes[:MOST_NODES]), *[f"and {rest} more"] * (rest > 0)])
+
+
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"
+
+
+def _code(text: str) -> str:
+    return f"<code>{_escaped(text)}</code>" if text else ""
+
+
+def _escaped(text: str) -> str:
+    """Return the text with character references, which CommonMark takes for text wherever they are."""
+    return _SPECIAL.sub(lambda sign: f"&#{ord(sign[0])};", text)
+
+
+def _linked(text: str, url: str) -> str:
+    """Return the text, as a link if the URL is one of the web."""
+    safe = re.sub(r"[^A-Za-z0-9:/.?&=#%~-]", lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), url)
+    return f"[{_escaped(text)}]({safe})" if url.startswith("https://") else _escaped(text)

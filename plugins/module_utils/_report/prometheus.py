@@ -1,0 +1,46 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The audits of nodes as metrics, for the textfile collector of Prometheus' node exporter."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import fleet
+
+METRICS = {
+    "kubenode_datapath_finding": "Findings of datapath_audit that are present.",
+    "kubenode_datapath_cannot_tell": "Checks of datapath_audit that cannot tell.",
+    "kubenode_datapath_audit_timestamp": "When the node was audited, in seconds since 1970.",
+}
+Labels = t.Mapping[str, str]
+
+
+def text(results: object, time: int) -> str:
+    """Return the metrics. A node that could not be audited has none. time: of the audit, in seconds. Raises NoAudit."""
+    audits = fleet.read(results).audited
+    findings = [
+        {"id": finding.id, "severity": finding.severity, "subject": finding.subject, "node": node}
+        for node, audit in audits.items()
+        for finding in audit.present
+    ]
+    unclear = [{"id": finding.id, "node": node} for node, audit in audits.items() for finding in audit.unclear]
+    series: list[tuple[list[dict[str, str]], int]] = [(findings, 1), (unclear, 1), ([{"node": node} for node in audits], time)]
+    return "".join(_metric(name, about, labels, value) for (name, about), (labels, value) in zip(METRICS.items(), series))
+
+
+def _metric(name: str, about: str, samples: t.Iterable[Labels], value: int) -> str:
+    lines = dict.fromkeys(f"{name}{{{_labels(labels)}}} {value}" for labels in samples)  # each only once, as the format demands
+    return "\n".join([f"# HELP {name} {about}", f"# TYPE {name} gauge", *lines, ""])
+
+
+def _labels(labels: Labels) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    """Return the value of a label as prometheus.io/docs/instrumenting/exposition_formats demands; it has no line breaks."""
+    return value.replace("\\", "\\\\").replace('"', '\\"')

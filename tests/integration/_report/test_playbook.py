@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook ``audit``, on nodes and on a folder of bundles: the reports, and the nodes that could not be audited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from lab import playbook
+from lab.playbook import Played
+
+from .._trace import test_cures as scenes
+from .._trace.test_playbook import CASE
+
+UNREACHABLE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+FILES = {"audit.json", "audit.xml", "audit.md", "audit.prom"}
+
+
+def play(inventory: Path, **variables: Any) -> Played:
+    return playbook.play(inventory, "kubenode.datapath.audit", variables=variables)
+
+
+def reports(folder: Path) -> dict[str, str]:
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    assert {*texts} == FILES
+    return texts
+
+
+@pytest.mark.each_core
+def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reached_is_no_healthy_one(tmp_path: Path) -> None:
+    """The node's Python lacks pyroute2, and borrows it for the remedy that adds a rule."""
+    with scenes.shared_enis(scenes.STRICT) as (lab, _node):
+        inventory = lab.write_inventory(tmp_path / "inventory.json")
+        hosts = json.loads(inventory.read_text())
+        hosts["all"]["children"]["nodes"]["hosts"]["gone"] = UNREACHABLE
+        inventory.write_text(json.dumps(hosts))
+        written = []
+        for name, more in (("there", {}), ("here", {"audit_on_controller": "true", "audit_print": "false"})):
+            done = play(inventory, **more, audit_folder=f"{tmp_path}/{name}")
+            assert done.failed and "gone was not audited: " in done.output
+            assert ("risk rp-strict-asymmetric eth0" in done.output) is (name == "there")
+            written.append(reports(tmp_path / name))
+    there, here = (json.loads(texts["audit.json"]) for texts in written)
+    assert there["nodes"]["node1"] == here["nodes"]["node1"] and there["nodes"]["node1"]["findings"][0]["remedy"]
+    assert "Failed to connect to the host" in there["nodes"]["gone"]["error"]
+    texts = written[0]
+    sample = 'kubenode_datapath_finding{id="rp-strict-asymmetric",severity="risk",subject="eth0",node="node1"} 1\n'
+    assert sample in texts["audit.prom"] and "gone" not in texts["audit.prom"]
+    suites = {suite.attrib["name"]: suite.attrib for suite in ElementTree.fromstring(texts["audit.xml"])}
+    assert int(suites["node1"]["failures"]) >= 1 and suites["gone"]["errors"] == "1"
+    assert "<code>eth0</code> | <code>node1</code> |" in texts["audit.md"] and "<code>gone</code>" in texts["audit.md"]
+
+
+def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text('{"nodes": {"hosts": {"unreachable.invalid": {}}}}')
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    for name in ("azure-vnet-leftovers", "eni-loadbalancer"):
+        (bundles / name).symlink_to(CASE.parent / name)
+    variables = {"audit_bundles": str(bundles), "audit_folder": f"{tmp_path}/reports", "audit_checks": "error"}
+    done = play(inventory, **variables).well()
+    nodes = json.loads(reports(tmp_path / "reports")["audit.json"])["nodes"]
+    assert {*nodes} == {"azure-vnet-leftovers", "eni-loadbalancer"} and "Cannot tell" in done.output
+    refused = play(inventory, audit_bundles=f"{tmp_path}/nowhere")
+    assert refused.failed and f"audit_bundles must be a folder with bundles; {tmp_path}/nowhere has none" in refused.output
+    (bundles / "broken.tar.gz").write_bytes(b"no archive")
+    done = play(inventory, **variables)
+    assert done.failed and "broken.tar.gz was not audited: datapath_audit: dump must be" in done.output
+    nodes = json.loads(reports(tmp_path / "reports")["audit.json"])["nodes"]
+    assert "error" in nodes["broken.tar.gz"] and "findings" in nodes["eni-loadbalancer"]

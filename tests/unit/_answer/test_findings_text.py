@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings on a terminal: losses come first, and a task and variables can be pasted."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
+from unit.audits import OPERATOR, PROFILE, TASK, Result, audit, present, unclear
+
+
+def lines(result: Result) -> list[str]:
+    return findings_text.text(result).splitlines()
+
+
+def test_a_finding_has_its_evidence_packet_remedy_and_source() -> None:
+    assert lines(audit(present(), profile=PROFILE))[:16] == [
+        "1 error, 1 check passed",
+        "",
+        "error rp-strict-asymmetric eth0",
+        "  Strict filtering drops replies.",
+        "  Evidence net.ipv4.conf.eth0.rp_filter = 1",
+        "           2048: from 10.0.1.11 lookup 1001",
+        "  Packet   tcp 198.51.100.7:40000 > 10.0.0.10:32765",
+        "  Remedy   kubenode.datapath.rp_filter",
+        *(f"    {line}" for line in TASK.splitlines()),
+        "  Source   https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
+        "",
+        "Profile: eni_policy_routing",
+        "# Replies leave by eth1.",
+    ]
+
+
+def test_the_rest_from_the_profile_on_is_yaml_of_its_variables() -> None:
+    shown = findings_text.text(audit(present(), profile=PROFILE))
+    yaml = pytest.importorskip("yaml")
+    assert yaml.safe_load(shown.partition("Profile: eni_policy_routing\n")[2]) == PROFILE["variables"]
+
+
+def test_variables_that_no_yaml_may_hold_are_a_remark() -> None:
+    profile = {**PROFILE, "variables": {"eni_policy_routing_layout": "{{ lookup('pipe', 'reboot') }}"}}
+    assert lines(audit(present(), profile=profile))[-1].startswith("# The variables cannot be written as YAML: ")
+
+
+def test_commands_of_an_operator_and_a_finding_without_remedy() -> None:
+    shown = lines(audit(present(remedy=OPERATOR), present("risk", remedy=None, packet="", evidence=[])))
+    assert shown[shown.index("  Remedy   Remove the rule") + 1] == "    ip rule del priority 99"
+    assert "  Remedy   none of those that were tried helps" in shown
+
+
+def test_what_cannot_be_told_has_what_to_ask_for_and_lines_that_were_not_understood_follow() -> None:
+    assert lines(audit(unclear(), unclear("rp-strict-at-boot", ask=""), ignored=["iprule.txt: line 3"]))[:10] == [
+        "no findings, 2 checks cannot tell, 1 check passed",
+        "",
+        "Cannot tell",
+        "  base-rule-missing: The subset rules was not read.",
+        "    ask for: ip rule",
+        "  rp-strict-at-boot: The subset rules was not read.",
+        "",
+        "Not understood",
+        "  iprule.txt: line 3",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "counted", "colour"),
+    [
+        (audit(), "no findings, 1 check passed", "32"),
+        (audit(present("note")), "1 note, 1 check passed", "2"),
+        (audit(unclear()), "no findings, 1 check cannot tell, 1 check passed", "33"),
+        (audit(present(), present(), present("risk"), unclear()), "2 errors, 1 risk, 1 check cannot tell, 1 check passed", "31"),
+    ],
+)
+def test_the_first_line_counts_and_has_the_colour_of_the_worst(result: Result, counted: str, colour: str) -> None:
+    assert lines(result)[0] == counted and "\x1b" not in findings_text.text(result)
+    assert findings_text.text(result, colours=True).startswith(f"\x1b[{colour}m{counted}\x1b[0m\n")
+
+
+def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
+    hostile = "eth0\x1b[2J\nerror fake\u202e"
+    finding = present(**dict.fromkeys(("subject", "what", "packet", "source"), hostile), evidence=[hostile])
+    shown = findings_text.text(audit(finding, unclear(what=hostile, ask=hostile), passed=[hostile], ignored=[hostile]))
+    assert "\x1b" not in shown and "\u202e" not in shown and "\nerror fake" not in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("clean", "result is str; expected is a dictionary"),
+        ({"msg": "datapath_audit: no"}, "the result has 'datapath_audit: no' in place of findings; expected is a result of"),
+        (audit(present("fatal")), r"result.findings\[0\].severity is 'fatal'; expected is one of error, risk, note"),
+        (audit({**present(), "state": 7}), r"result.findings\[0\].state is '7'; expected is one of present, cannot_tell"),
+        ({"findings": ["x"]}, r"result.findings\[0\] is str"),
+    ],
+)
+def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:
+    with pytest.raises(findings.NoAudit, match=sentence):
+        findings_text.text(value)

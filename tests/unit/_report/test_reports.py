@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The audits of nodes as JSON, JUnit, Markdown and metrics: each format says the same, and no text of a node leaves its place."""
+
+from __future__ import annotations
+
+import html
+import re
+import typing as t
+from xml.etree import ElementTree
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, prometheus
+from unit.audits import audit, present, unclear
+
+RISK = present("risk", id="reply-by-other-interface", subject="eth1")
+NODES = {
+    "node1": audit(present(), RISK, unclear(), passed=["both-backends"]),
+    "node2": audit(RISK, present("note", id="waste"), unclear("reply-by-other-interface")),
+    "node3": {"failed": True, "msg": "datapath_audit: root is needed"},
+    "node4": {"unreachable": True, "msg": "datapath_audit: root is needed"},
+}
+HOSTILE = "]]></failure><x y='\"{}'>|`*_[a](b)\\\n\x1b[2J\u202e\ud800@all<!-- {{ x }}"
+
+
+def metrics(nodes: dict[str, t.Any], time: int = 1_700_000_000) -> list[str]:
+    return [line for line in prometheus.text(nodes, time).splitlines() if not line.startswith("#")]
+
+
+def cases(nodes: dict[str, t.Any]) -> dict[tuple[str, str], str]:
+    """The outcome of each test case: an element's name, or "passed"."""
+    suites = ElementTree.fromstring(junit.text(nodes))
+    return {
+        (suite.attrib["name"], case.attrib["name"]): next((each.tag for each in case), "passed")
+        for suite in suites
+        for case in suite
+    }
+
+
+def test_a_check_is_a_test_case_of_the_nodes_suite() -> None:
+    assert cases(NODES) == {
+        ("node1", "rp-strict-asymmetric"): "failure",
+        ("node1", "reply-by-other-interface"): "failure",
+        ("node1", "base-rule-missing"): "skipped",
+        ("node1", "both-backends"): "passed",
+        ("node2", "reply-by-other-interface"): "failure",
+        ("node2", "waste"): "failure",
+        ("node2", "both-backends"): "passed",
+        ("node3", "audit"): "error",
+        ("node4", "audit"): "error",
+    }
+    first, _second, third, _fourth = ElementTree.fromstring(junit.text(NODES))
+    counts = ("tests", "failures", "skipped", "errors")
+    assert [first.attrib[name] for name in counts] == ["4", "2", "1", "0"]
+    assert [third.attrib[name] for name in counts] == ["1", "0", "0", "1"]
+
+
+def test_a_failure_has_the_evidence_and_the_remedy() -> None:
+    (case,) = ElementTree.fromstring(junit.text({"node1": audit(present(), present(subject="eth9"), passed=[])}))[0]
+    (failure,) = case
+    assert failure.attrib == {"message": "Strict filtering drops replies.", "type": "error"}
+    assert failure.text and failure.text.startswith("eth0: Strict filtering drops replies.\nnet.ipv4.conf.eth0.rp_filter = 1\n")
+    assert "\nRemedy: kubenode.datapath.rp_filter\n- name: " in failure.text and "\neth9: " in failure.text
+
+
+def test_metrics_have_findings_open_checks_and_the_time_of_each_node_that_was_audited() -> None:
+    assert metrics(NODES) == [
+        'kubenode_datapath_finding{id="rp-strict-asymmetric",severity="error",subject="eth0",node="node1"} 1',
+        'kubenode_datapath_finding{id="reply-by-other-interface",severity="risk",subject="eth1",node="node1"} 1',
+        'kubenode_datapath_finding{id="reply-by-other-interface",severity="risk",subject="eth1",node="node2"} 1',
+        'kubenode_datapath_finding{id="waste",severity="note",subject="eth0",node="node2"} 1',
+        'kubenode_datapath_cannot_tell{id="base-rule-missing",node="node1"} 1',
+        'kubenode_datapath_cannot_tell{id="reply-by-other-interface",node="node2"} 1',
+        'kubenode_datapath_audit_timestamp{node="node1"} 1700000000',
+        'kubenode_datapath_audit_timestamp{node="node2"} 1700000000',
+    ]
+    assert len(metrics({"node1": audit(RISK, RISK)})) == 2, "a sample is there once"
+
+
+def test_the_summary_has_errors_and_risks_with_their_nodes() -> None:
+    lines = markdown.text(NODES).splitlines()
+    source = "https://github.com/aws/amazon-vpc-cni-k8s/issues/231"
+    assert lines[:8] == [
+        "# 2 errors and risks on 2 nodes",
+        "",
+        "2 nodes were audited.",
+        "",
+        "| severity | check | subject | nodes |",
+        "| --- | --- | --- | --- |",
+        f"| error | [rp-strict-asymmetric]({source}) | <code>eth0</code> | <code>node1</code> |",
+        f"| risk | [reply-by-other-interface]({source}) | <code>eth1</code> | <code>node1</code>, <code>node2</code> |",
+    ]
+    assert "| base-rule-missing | <code>ip rule</code> | <code>node1</code> |" in lines
+    assert lines[-1] == "| datapath&#95;audit: root is needed | <code>node3</code>, <code>node4</code> |"
+
+
+def test_the_summary_names_ten_nodes_of_a_row() -> None:
+    text = markdown.text({f"node{number}": audit(RISK) for number in range(1000)})
+    assert "<code>node9</code>, and 990 more |" in text and len(text) < 1000
+    assert markdown.text({"node1": audit()}) == "# No errors and no risks\n\n1 node was audited.\n"
+
+
+def test_no_text_of_a_node_leaves_its_place() -> None:
+    finding = present(**dict.fromkeys(("id", "subject", "what", "packet", "source"), HOSTILE), evidence=[HOSTILE])
+    nodes = {HOSTILE: audit(finding, unclear(HOSTILE, what=HOSTILE, ask=HOSTILE), passed=["x"]), "node2": {"msg": HOSTILE}}
+    shown = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").replace("\ud800", "\\ud800")
+    assert cases(nodes) == {(shown, shown): "failure", (shown, "x"): "passed", ("node2", "audit"): "error"}
+    for line in metrics(nodes):
+        labels = re.fullmatch(r"\w+\{((?:\w+=\"(?:[^\"\\]|\\[\"\\])*\",?)+)\} \d+", line)
+        assert labels and shown in labels[1].replace(r"\"", '"').replace("\\\\", "\\")
+    for line in markdown.text(nodes).splitlines():
+        assert not re.search(r"[`*_{}@]|<(?!/?code>)|\\", line)
+        assert line.count("|") in (0, 3, 4, 5) and (shown in html.unescape(line) or not line.startswith("| <code>"))
+    assert fleet.text(nodes).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("source", ["javascript:alert(1)", "https://example.com/)|_<x>"])
+def test_a_source_is_a_link_of_the_web_or_none(source: str) -> None:
+    line = markdown.text({"node1": audit(present(source=source))}).splitlines()[6]
+    link = "[rp-strict-asymmetric](https://example.com/%29%7C%5F%3Cx%3E)" if "example" in source else "rp-strict-asymmetric"
+    assert line == f"| error | {link} | <code>eth0</code> | <code>node1</code> |"
+
+
+@pytest.mark.parametrize(
+    ("results", "sentence"),
+    [
+        ([], "the value is list; expected is a dictionary of results by node"),
+        ({"node1": "x"}, "node1 has str; expected is a result of datapath_audit"),
+        ({"node1": {"findings": [{}]}}, r"node1: result.findings\[0\].state is ''; expected is one of"),
+    ],
+)
+@pytest.mark.parametrize("write", [fleet.text, junit.text, markdown.text, lambda results: prometheus.text(results, 0)])
+def test_what_is_no_audit_is_an_error(write: t.Callable[[t.Any], str], results: t.Any, sentence: str) -> None:
+    with pytest.raises(NoAudit, match=sentence):
+        write(results)

@@ -1,0 +1,76 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schema of audit.json: results fit it, and it has what the module documents."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+from unit.audits import OPERATOR, PROFILE, audit, present, unclear
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/audit.json").read_text())
+TYPES: dict[str, type[t.Any]] = {"object": dict, "array": list, "string": str, "null": type(None)}
+NODES = {
+    "node1": {**audit(present(), present(remedy=OPERATOR), unclear(), profile=PROFILE), "changed": False},
+    "node2": audit(),
+    "node3": {"failed": True, "msg": "no root"},
+}
+
+
+def errors(value: t.Any, schema: dict[str, t.Any] = SCHEMA, place: str = "") -> t.Iterator[str]:
+    """Yield what does not fit, for the words of JSON Schema that the schema uses."""
+    if "$ref" in schema:
+        yield from errors(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], place)
+    elif "oneOf" in schema:
+        if sum(not [*errors(value, each, place)] for each in schema["oneOf"]) != 1:
+            yield f"{place} fits not exactly one schema"
+    elif "enum" in schema:
+        if value not in schema["enum"]:
+            yield f"{place} is {value!r}"
+    elif type(value) is not TYPES[schema["type"]]:
+        yield f"{place} is {value!r}"
+    elif schema["type"] == "array":
+        for number, entry in enumerate(value):
+            yield from errors(entry, schema["items"], f"{place}[{number}]")
+    elif schema["type"] == "object":
+        yield from (f"{place}.{key} is missing" for key in schema.get("required", ()) if key not in value)
+        for key, entry in value.items():
+            inner = schema.get("properties", {}).get(key, schema.get("additionalProperties", True))
+            if inner is False:
+                yield f"{place}.{key} is unknown"
+            elif inner is not True:
+                yield from errors(entry, inner, f"{place}.{key}")
+
+
+def test_results_fit_the_schema_without_what_ansible_adds() -> None:
+    written = json.loads(fleet.text(NODES))
+    assert [*errors(written)] == []
+    assert written["nodes"]["node2"] == audit() and written["nodes"]["node3"] == {"error": "no root"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": 2, "nodes": {}},
+        {"format": 1},
+        {"format": 1, "nodes": {"node1": {}}},
+        {"format": 1, "nodes": {"node1": audit(present("fatal"))}},
+        {"format": 1, "nodes": {"node1": audit(present(remedy={"operator": "x"}))}},
+        {"format": 1, "nodes": {"node1": audit(present(evidence=[1]))}},
+    ],
+)
+def test_what_is_wrong_does_not_fit(wrong: dict[str, t.Any]) -> None:
+    assert [*errors(wrong)]
+
+
+def test_the_schema_has_what_the_module_documents() -> None:
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
+    documented = pytest.importorskip("yaml").safe_load(module.RETURN)
+    assert {*SCHEMA["$defs"]["result"]["properties"]} == {*documented}
+    assert {*SCHEMA["$defs"]["finding"]["properties"]} == {*documented["findings"]["contains"]}

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filters that write audits."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+
+pytest.importorskip("ansible")
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.datapath.plugins.filter.audit_report import audit_report
+from ansible_collections.kubenode.datapath.plugins.filter.audit_text import audit_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown
+from unit.audits import audit, present
+
+RESULT = audit(present())
+
+
+def test_a_filter_writes_what_its_room_writes() -> None:
+    nodes = {"node1": RESULT}
+    assert audit_text(RESULT) == findings_text.text(RESULT)
+    assert audit_text(RESULT, True) == findings_text.text(RESULT, colours=True)
+    for format, room in (("json", fleet), ("junit", junit), ("markdown", markdown)):
+        assert audit_report(nodes, format) == room.text(nodes)
+    assert re.search(r'timestamp{node="node1"} \d{10}\n', audit_report(nodes, "prometheus"))
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (lambda: audit_text("clean"), "audit_text: result is str; expected is a dictionary"),
+        (lambda: audit_report(RESULT["findings"], "json"), "audit_report: the value is list; expected is"),
+        (
+            lambda: audit_report({}, "html"),
+            "audit_report: format must be one of json, junit, markdown, prometheus; 'html' was given",
+        ),
+    ],
+)
+def test_wrong_input_is_an_error_of_the_filter(write: t.Callable[[], str], sentence: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=sentence):
+        write()

@@ -1,0 +1,24 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The catalogue of checks in docs/audit.md."""
+
+from __future__ import annotations
+
+import check_catalogue
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+
+
+def test_the_catalogue_is_that_of_the_checks() -> None:
+    page = check_catalogue.PAGE.read_text()
+    assert page == check_catalogue.renewed(page), (
+        "run `make docs`, or `python3 tests/toolchain.py run python tests/check_catalogue.py`"
+    )
+
+
+def test_each_check_has_an_entry_and_a_renewal_changes_nothing_else() -> None:
+    page = check_catalogue.PAGE.read_text()
+    emptied = page[: page.index(check_catalogue.BEGIN)] + check_catalogue.BEGIN + "old\n" + check_catalogue.END + "after\n"
+    assert check_catalogue.renewed(emptied) == f"{page}after\n"
+    assert [line[4:] for line in page.splitlines() if line.startswith("### ")] == [check.id for check in catalogue.CHECKS]
