@@ -23,6 +23,8 @@ options:
     required: true
   format:
     description:
+      - V(html) is a page that loads nothing. Findings are grouped by check and subject, with their nodes, and can be filtered and
+        sorted. With O(earlier), it says what is new, still there, and gone.
       - V(json) is C(format), which is V(1), and C(nodes), the results by node, or C(error) for a node that could not be audited.
         The file C(docs/schema/audit.json) of the collection is its schema.
       - V(junit) has a test suite for each node and a test case for each check. A finding is a failure, and a check that cannot
@@ -31,8 +33,11 @@ options:
       - V(prometheus) has C(kubenode_datapath_finding) with the labels C(id), C(severity), C(subject) and C(node),
         C(kubenode_datapath_cannot_tell) with C(id) and C(node), and C(kubenode_datapath_audit_timestamp) with C(node).
     type: str
-    choices: [json, junit, markdown, prometheus]
+    choices: [html, json, junit, markdown, prometheus]
     required: true
+  earlier:
+    description: The results of an earlier run, in the form of the input, or C(nodes) of its JSON. For V(html) only.
+    type: dict
 seealso:
   - plugin: kubenode.datapath.audit_text
     plugin_type: filter
@@ -58,9 +63,10 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, prometheus
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, page, prometheus
 
 FORMATS: dict[str, t.Callable[[object], str]] = {
+    "html": page.text,
     "json": fleet.text,
     "junit": junit.text,
     "markdown": markdown.text,
@@ -68,11 +74,13 @@ FORMATS: dict[str, t.Callable[[object], str]] = {
 }
 
 
-def audit_report(results: t.Any, format: str) -> str:
+def audit_report(results: t.Any, format: str, earlier: t.Any = None) -> str:
     if format not in FORMATS:
         raise AnsibleFilterError(f"audit_report: format must be one of {', '.join(FORMATS)}; {format!r} was given.")
+    if earlier is not None and format != "html":
+        raise AnsibleFilterError(f"audit_report: earlier must be left out for the format {format}: only html compares runs.")
     try:
-        return FORMATS[format](results)
+        return page.text(results, earlier) if earlier is not None else FORMATS[format](results)
     except NoAudit as error:
         raise AnsibleFilterError(f"audit_report: {error}.") from None
 

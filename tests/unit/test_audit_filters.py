@@ -38,8 +38,8 @@ def test_a_filter_writes_what_its_room_writes() -> None:
         (lambda: audit_text("clean"), "audit_text: result is str; expected is a dictionary"),
         (lambda: audit_report(RESULT["findings"], "json"), "audit_report: the value is list; expected is"),
         (
-            lambda: audit_report({}, "html"),
-            "audit_report: format must be one of json, junit, markdown, prometheus; 'html' was given",
+            lambda: audit_report({}, "pdf"),
+            "audit_report: format must be one of html, json, junit, markdown, prometheus; 'pdf' was given",
         ),
     ],
 )

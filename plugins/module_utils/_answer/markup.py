@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import html
+import typing as t
+from types import MappingProxyType
 
 
 class Markup(str):
@@ -16,10 +18,13 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(name: str, *content: str, classes: str = "", is_open: bool = False) -> Markup:
-    """Return an element with this content. classes, is_open: its attributes ``class`` and ``open``."""
-    attributes = f' class="{html.escape(classes)}"' * bool(classes) + " open" * is_open
-    return Markup(f"<{name}{attributes}>{joined(*content)}</{name}>")
+def element(
+    name: str, *content: str, classes: str = "", is_open: bool = False, attributes: t.Mapping[str, str] = MappingProxyType({})
+) -> Markup:
+    """Return an element with this content. classes, is_open: its attributes ``class`` and ``open``. attributes: further ones."""
+    values = {**({"class": classes} if classes else {}), **attributes}
+    written = "".join(f' {key}="{html.escape(value)}"' for key, value in values.items()) + " open" * is_open
+    return Markup(f"<{name}{written}>{joined(*content)}</{name}>")
 
 
 def joined(*content: str) -> Markup:

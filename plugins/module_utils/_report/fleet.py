@@ -38,6 +38,10 @@ def read(results: object) -> Fleet:
     return fleet
 
 
+def count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"
+
+
 def text(results: object) -> str:
     """Return the results as JSON, in the format of the schema. Raises NoAudit."""
     read(results)

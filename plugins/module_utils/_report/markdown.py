@@ -23,7 +23,7 @@ def text(results: object) -> str:
     """Return the summary. Raises NoAudit."""
     audits = fleet.read(results)
     losses = _grouped(_losses(audits.audited))
-    lines = [f"# {_title(losses)}", "", f"{_count(len(audits.audited), 'node was', 'nodes were')} audited."]
+    lines = [f"# {_title(losses)}", "", f"{fleet.count(len(audits.audited), 'node was', 'nodes were')} audited."]
     lines += _table(("severity", "check", "subject"), losses)
     lines += _table(("cannot tell", "ask for"), _grouped(_unclear(audits.audited)))
     lines += _table(
@@ -57,7 +57,7 @@ def _title(losses: Nodes) -> str:
     if not losses:
         return "No errors and no risks"
     nodes = {node for nodes in losses.values() for node in nodes}
-    return f"{_count(len(losses), 'error or risk', 'errors and risks')} on {_count(len(nodes), 'node', 'nodes')}"
+    return f"{fleet.count(len(losses), 'error or risk', 'errors and risks')} on {fleet.count(len(nodes), 'node', 'nodes')}"
 
 
 def _table(titles: Row, rows: Nodes) -> list[str]:
@@ -70,10 +70,6 @@ def _table(titles: Row, rows: Nodes) -> list[str]:
 def _named(nodes: t.Sequence[str]) -> str:
     rest = len(nodes) - MOST_NODES
     return ", ".join([*map(_code, nodes[:MOST_NODES]), *[f"and {rest} more"] * (rest > 0)])
-
-
-def _count(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular if number == 1 else plural}"
 
 
 def _code(text: str) -> str:

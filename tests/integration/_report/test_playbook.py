@@ -19,7 +19,7 @@ from .._trace import test_cures as scenes
 from .._trace.test_playbook import CASE
 
 UNREACHABLE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
-FILES = {"audit.json", "audit.xml", "audit.md", "audit.prom"}
+FILES = {"audit.html", "audit.json", "audit.xml", "audit.md", "audit.prom"}
 
 
 def play(inventory: Path, **variables: Any) -> Played:
@@ -50,6 +50,7 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
     assert there["nodes"]["node1"] == here["nodes"]["node1"] and there["nodes"]["node1"]["findings"][0]["remedy"]
     assert "Failed to connect to the host" in there["nodes"]["gone"]["error"]
     texts = written[0]
+    assert "<h1>" in texts["audit.html"] and "gone</b>: " in texts["audit.html"]
     sample = 'kubenode_datapath_finding{id="rp-strict-asymmetric",severity="risk",subject="eth0",node="node1"} 1\n'
     assert sample in texts["audit.prom"] and "gone" not in texts["audit.prom"]
     suites = {suite.attrib["name"]: suite.attrib for suite in ElementTree.fromstring(texts["audit.xml"])}
@@ -71,7 +72,8 @@ def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:
     refused = play(inventory, audit_bundles=f"{tmp_path}/nowhere")
     assert refused.failed and f"audit_bundles must be a folder with bundles; {tmp_path}/nowhere has none" in refused.output
     (bundles / "broken.tar.gz").write_bytes(b"no archive")
-    done = play(inventory, **variables)
+    before = f"{tmp_path}/reports/audit.json"
+    done = play(inventory, **{**variables, "audit_folder": f"{tmp_path}/later"}, audit_earlier=before)
     assert done.failed and "broken.tar.gz was not audited: datapath_audit: dump must be" in done.output
-    nodes = json.loads(reports(tmp_path / "reports")["audit.json"])["nodes"]
+    nodes = json.loads(reports(tmp_path / "later")["audit.json"])["nodes"]
     assert "error" in nodes["broken.tar.gz"] and "findings" in nodes["eni-loadbalancer"]

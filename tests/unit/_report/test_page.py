@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of many nodes: findings in groups, two runs compared, and no text of a node that becomes an element."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import page
+from unit.audits import PROFILE, Result, audit, present, unclear
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[2J"
+MOST_BYTES = 3_000_000
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.groups: list[dict[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        values = dict(attrs)
+        if "group" in str(values.get("class")).split():
+            self.groups.append(values)
+
+
+def groups(text: str) -> list[tuple[str | None, ...]]:
+    return [tuple(group[f"data-{name}"] for name in ("severity", "check", "subject", "nodes")) for group in Elements(text).groups]
+
+
+def test_findings_are_grouped_by_check_and_kind_of_subject_errors_first() -> None:
+    risk = [present("risk", "pod-rule-missing", f"10.0.0.{number}") for number in range(3)]
+    text = page.text({"node1": audit(*risk, present()), "node2": audit(risk[0]), "node3": audit()})
+    assert groups(text) == [("error", "rp-strict-asymmetric", "eth0", "1"), ("risk", "pod-rule-missing", "addresses", "2")]
+    assert "<h1>1 error, 1 risk on 2 of 3 nodes</h1>" in text
+
+
+def test_two_runs_are_compared_and_what_cannot_be_told_is_not_gone() -> None:
+    earlier = {"node1": audit(present(), present("risk", "waste")), "node2": audit(present()), "node3": audit(present())}
+    now: dict[str, Result] = {
+        "node1": audit(present()),
+        "node2": audit(unclear("rp-strict-asymmetric")),
+        "node3": {"msg": "root is needed"},
+        "node4": audit(present(), present("risk", "fresh")),
+    }
+    text = page.text(now, earlier)
+    assert re.findall(r'<span class="tag open">(new|still)</span>', text) == ["still", "new"]
+    assert "node4 (new)" in text and "node1 (new)" not in text
+    assert re.findall(r"gone</span> <code>([\w-]+)</code> eth0: ([\w, ]+)", text) == [("waste", "node1")]
+    assert 'tag open">still' not in page.text(now)
+
+
+@pytest.mark.parametrize("place", ["id", "subject", "what", "packet", "ask", "source"])
+def test_no_text_of_a_node_becomes_an_element(place: str) -> None:
+    usual = Elements(page.text({"node1": audit(present(), profile=PROFILE)})).names
+    text = page.text({"node1": audit(present(**{place: HOSTILE}), profile=PROFILE)})
+    assert [name for name in Elements(text).names if name != "a"] == [name for name in usual if name != "a"]
+    assert "\x1b" not in text and text.count("<script>") == 1
+
+
+def test_a_thousand_nodes_fit_a_page() -> None:
+    nodes = {}
+    for number in range(1000):
+        address = f"10.0.{number // 250}.{number % 250}"
+        findings = [present(id=f"check-{each}", packet=f"tcp 198.51.100.7:40000 > {address}:80") for each in range(5)]
+        nodes[f"ip-{address.replace('.', '-')}.eu-west-1.compute.internal"] = audit(*findings, unclear(), profile=PROFILE)
+    text = page.text(nodes)
+    assert len(text) < MOST_BYTES and len(Elements(text).groups) == 5
