@@ -42,11 +42,12 @@ def show(lab: Lab, inventory: Path) -> None:
     print(MAP.format(source=PROBE_SOURCE, node=node.address, pod=lab.pod("pod1").address))
     bare = node.snapshot()
     probe(lab, expected=False)
-    trace(lab, inventory)
+    audit(lab, inventory, finds=True)
 
     play(lab, inventory, "--check", "--diff", changes=True)
     play(lab, inventory, changes=True)
     probe(lab, expected=True)
+    audit(lab, inventory, finds=False)
     play(lab, inventory, changes=False)
 
     say("The node reboots")
@@ -69,18 +70,17 @@ def probe(lab: Lab, expected: bool) -> None:
     expect(f"the probe was {'' if expected else 'not '}to be answered", answers == expected)
 
 
-def trace(lab: Lab, inventory: Path) -> None:
-    """Ask the node's twin why the probe gets no answer, and for remedies. The twin is built here: the node has no nft."""
-    packet = {"source": PROBE_SOURCE, "destination": lab.pod("pod1").address, "destination_port": 8080, "interface": "eth0"}
-    command = ["ansible-playbook", "-i", str(inventory), "kubenode.datapath.trace", "-e", "trace_on_controller=true"]
-    say("$ ansible-playbook -i inventory kubenode.datapath.trace -e ...    # rebuilds the node, and sends the probe through it")
-    variables = json.dumps({"trace_packet": packet})
+def audit(lab: Lab, inventory: Path, finds: bool) -> None:
+    """Ask the node what is wrong with it. Its twin is built here: the node has no nft. The lab has no mark of Azure's network."""
+    command = ["ansible-playbook", "-i", str(inventory), "kubenode.datapath.audit", "-e", "audit_on_controller=true"]
+    say("$ ansible-playbook -i inventory kubenode.datapath.audit -e ...    # asks the node what is wrong with it")
+    variables = json.dumps({"audit_context": {"cloud": "azure"}})
     environment = {**os.environ, **lab.ansible_environment()}
     done = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    lines = re.findall(r"^(?:rejected: A router|Culprit  |  aks_dual_stack: ).*", done.stdout, re.MULTILINE)
-    is_named = any("link-local" in line for line in lines) and any("aks_dual_stack: " in line for line in lines)
-    print("\n".join(f"    {line}" for line in lines) if is_named else done.stdout)
-    expect("the twin was to name the link-local source, and its profile as a remedy", is_named)
+    printed = re.search(r'"msg": (\[.*?^    \])', done.stdout, re.MULTILINE | re.DOTALL)
+    print("\n".join(f"    {line}" for line in json.loads(printed[1])) if printed else done.stdout)
+    is_there = "probe-untranslated eth0" in done.stdout and "nftables_probe_snat" in done.stdout
+    expect(f"the audit was {'' if finds else 'not '}to find that the probe is not translated", is_there is finds)
 
 
 def play(lab: Lab, inventory: Path, *arguments: str, changes: bool, playbook: str = PLAYBOOK) -> None:
