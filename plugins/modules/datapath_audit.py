@@ -110,7 +110,10 @@ findings:
       type: list
       elements: str
     proof:
-      description: V(twin) if a packet was lost in a twin, V(configuration) if no packet shows it; V("") for V(cannot_tell).
+      description:
+        - V(twin) if a packet was lost in a twin, V(counter) if the kernel counted it, V(configuration) if the configuration alone
+          shows it; V("") for V(cannot_tell).
+        - Without O(prove), what a packet would show is V(configuration).
       type: str
     packet:
       description: The packet that is lost in the twin, as text; V("") without one.

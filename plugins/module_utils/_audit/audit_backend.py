@@ -17,7 +17,7 @@ from .._twin.blueprint import Entry
 from . import need, service
 from .finding import Check, Finding
 from .node import Node
-from .suspicion import CANNOT_TELL, CONFIGURATION, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
@@ -66,8 +66,8 @@ def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Fi
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
-    subject, what, evidence, remedy, _trial, severity = suspicion
-    return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, CONFIGURATION, remedy=remedy)
+    subject, what, evidence, remedy, _trial, severity, proof = suspicion
+    return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, proof, remedy=remedy)
 
 
 class _Prover:

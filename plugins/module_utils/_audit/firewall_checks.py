@@ -12,7 +12,7 @@ import typing as t
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .finding import Check
 from .node import Node
-from .suspicion import ERROR, RISK, Remedy, Suspicion
+from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
 FULL = 0.9  # of the connections that the kernel tracks at most
@@ -59,7 +59,7 @@ def _tracking(node: Node) -> t.Iterator[Suspicion]:
         evidence = (f"net.netfilter.nf_conntrack_count = {count}", f"{key} = {most}")
         severity = ERROR if count >= most else RISK
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}={2 * most}",))
-        yield Suspicion(key, what, evidence, remedy, severity=severity)
+        yield Suspicion(key, what, evidence, remedy, severity=severity, proof=COUNTER)
 
 
 CHECKS = (

@@ -304,7 +304,7 @@ CHECKS = (
     ),
     Check(
         "mark-without-rule",
-        ERROR,
+        RISK,
         "The CNI marks connections, and the rule that routes their replies by the mark is lost.",
         "The rules of iptables that set the mark, and the policy rules.",
         "policy_routes with the rule; network_daemons keeps it from being removed.",
@@ -313,7 +313,7 @@ CHECKS = (
     ),
     Check(
         "pod-rule-missing",
-        ERROR,
+        RISK,
         "A pod with an address of a secondary interface has no rule to that interface's table.",
         "The addresses of pods, the networks of the interfaces, and the policy rules. Interfaces in one network do not tell.",
         "Restart the CNI's pod; network_daemons against the cause.",

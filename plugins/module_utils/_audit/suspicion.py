@@ -13,7 +13,7 @@ from .._trace import playbook_task
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
 PRESENT, CANNOT_TELL = "present", "cannot_tell"
-TWIN, CONFIGURATION = "twin", "configuration"
+TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 
 
 class Unobserved(Exception):
@@ -59,10 +59,11 @@ class Trial(t.NamedTuple):
 
 
 class Suspicion(t.NamedTuple):
-    """What a check concludes from the configuration alone.
+    """What a check concludes from a snapshot alone.
 
     subject: a link, an address or a rule, the same after each boot. evidence: lines as their tools print them.
-    severity: that of the check if it is empty. trial: None if no packet can show it.
+    severity: that of the check if it is empty. trial: None if no packet can show it. proof: without a trial, COUNTER if the
+    kernel counted what is wrong.
     """
 
     subject: str
@@ -71,3 +72,4 @@ class Suspicion(t.NamedTuple):
     remedy: Remedy | None = None
     trial: Trial | None = None
     severity: str = ""
+    proof: str = CONFIGURATION

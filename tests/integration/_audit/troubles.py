@@ -315,6 +315,7 @@ TROUBLES = {
         ["net.netfilter.nf_conntrack_count = 95", "net.netfilter.nf_conntrack_max = 100"],
         edit=with_many_connections,
         is_in_snapshot=True,
+        proof="counter",
     ),
     "own-table-lost": Trouble(
         "inet lost",
