@@ -13,6 +13,7 @@ LIVE, STDIN = "live", "-"
 SHELLS = ("bash", "zsh", "fish")
 COMMAND, PLUGIN = "kubenode-datapath", "kubectl-datapath"  # the names under which the program is started
 ARRIVES, LOST, CANNOT_TELL, ERROR = range(4)  # exit statuses
+SEVERITIES = ("error", "risk", "note")
 CLOUDS = ("azure", "aws", "alibaba", "other")  # as the module datapath_audit has them
 IMAGE = "docker.io/library/busybox:stable"
 
@@ -88,9 +89,12 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
     check = "a check to make, by its id, or error, risk or note for all of that severity; may be repeated (default: all)"
     audit.add_argument("--check", action="append", default=[], dest="checks", metavar="ID_OR_SEVERITY", help=check)
     audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
-    audit.add_argument(
-        "--json", action="store_true", help="print the findings as JSON, as the module datapath_audit returns them"
+    form = audit.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the findings as JSON, as the module datapath_audit returns them")
+    lines = (
+        "print one line of at most 80 characters for a monitor, and let findings of this severity alone decide the exit status"
     )
+    form.add_argument("--line", choices=SEVERITIES, metavar="SEVERITY", help=lines)
     skips = "do not try findings and remedies in a copy of the node: each suspicion is then a finding"
     audit.add_argument("--no-prove", action="store_false", dest="prove", help=skips)
 

@@ -30,14 +30,27 @@ def run(options: argparse.Namespace, is_plugin: bool) -> int:
     audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own)
     result = audit_backend.result(audit, process.run, argument_spec.checked)
     printed = all_printable({**result, "ignored": evidence.ignored})
-    shown = json.dumps(printed, indent=2) + "\n" if options.json else findings_text.text(printed, colours=output.has_colours())
-    output.show(shown)
-    return status(printed)
+    output.show(_shown(printed, options))
+    return status(printed, options.line)
 
 
-def status(result: t.Mapping[str, t.Any]) -> int:
-    """Return the exit status that tells whether a check found a loss of packets, now or later, or cannot tell."""
+def _shown(result: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
+    if options.json:
+        return json.dumps(result, indent=2) + "\n"
+    if options.line:
+        return findings_text.line(findings.read(result), options.line) + "\n"
+    return findings_text.text(result, colours=output.has_colours())
+
+
+def status(result: t.Mapping[str, t.Any], severity: str | None = None) -> int:
+    """Return the exit status that tells whether a check found a loss of packets, now or later, or cannot tell.
+
+    severity: of the findings that count; errors and risks if it is left out.
+    """
     audit = findings.read(result)
-    if audit.losses:
-        return LOST
-    return CANNOT_TELL if audit.unclear else ARRIVES
+    if severity:
+        is_lost = any(finding.severity == severity for finding in audit.present)
+        is_open = bool(findings_text.open_checks(audit, severity))
+    else:
+        is_lost, is_open = bool(audit.losses), bool(audit.unclear)
+    return LOST if is_lost else CANNOT_TELL if is_open else ARRIVES

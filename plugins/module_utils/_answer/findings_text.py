@@ -14,6 +14,7 @@ from . import findings
 from .findings import Finding, Findings, Profile
 from .sections import BOLD, FAINT, GREEN, RED, YELLOW, Paint, Section, painter, shown
 
+LINE = 80  # characters; node-problem-detector's max_output_length is 80 by default
 COLOURS = {ERROR: RED, RISK: YELLOW, NOTE: FAINT}
 
 
@@ -21,6 +22,19 @@ def text(result: findings.Data, *, colours: bool = False) -> str:
     """Return the findings as text. Raises NoAudit."""
     lines = _lines(findings.read(result), painter(colours))
     return "".join(f"{line}\n" for line in lines)
+
+
+def line(audit: Findings, severity: str) -> str:
+    """Return the findings of a severity in one line of at most LINE characters, for a monitor."""
+    titles = [finding.title for finding in audit.present if finding.severity == severity]
+    unclear = len(open_checks(audit, severity))
+    words = "; ".join(titles) or (f"{_count(unclear, 'check')} cannot tell" if unclear else f"no {severity} found")
+    return words if len(words) <= LINE else f"{_count(len(titles), severity)}: {words}"[: LINE - 3] + "..."
+
+
+def open_checks(audit: Findings, severity: str) -> set[str]:
+    """Return the ids of the checks of a severity that cannot tell."""
+    return {finding.id for finding in audit.unclear if finding.severity == severity}
 
 
 def counts(audit: Findings) -> str:

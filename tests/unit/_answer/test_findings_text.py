@@ -101,3 +101,24 @@ def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
 def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:
     with pytest.raises(findings.NoAudit, match=sentence):
         findings_text.text(value)
+
+
+@pytest.mark.parametrize(
+    ("result", "severity", "line"),
+    [
+        (audit(), "error", "no error found"),
+        (audit(present("risk")), "error", "no error found"),
+        (audit(unclear()), "error", "1 check cannot tell"),
+        (audit(present(), present(subject="eth1"), unclear()), "error", "rp-strict-asymmetric eth0; rp-strict-asymmetric eth1"),
+    ],
+)
+def test_a_monitor_gets_a_line_about_one_severity(result: Result, severity: str, line: str) -> None:
+    assert findings_text.line(findings.read(result), severity) == line
+
+
+def test_the_line_of_a_monitor_is_short() -> None:
+    many = audit(*(present(subject=f"eth{number}\n") for number in range(9)))
+    line = findings_text.line(findings.read(many), "error")
+    assert (
+        len(line) == 80 and line.startswith("9 errors: rp-strict-asymmetric eth0") and line.endswith("...") and "\n" not in line
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
 from kubenode_datapath import argument_spec, arguments, audit, cluster, completion, program, trace  # noqa: E402
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
     ebtables_cleanup,
@@ -238,3 +240,30 @@ def test_options_that_ansible_refuses_are_refused(part: Any, options: dict[str, 
     for checked in (argument_spec.checked, module.checked):
         with pytest.raises(Failure, match="Nothing was changed"):
             checked(part.OPTIONS, options)
+
+
+@pytest.mark.parametrize(
+    ("findings", "severity", "status"),
+    [
+        ([], "error", 0),
+        ([audits.present("risk")], "error", 0),
+        ([audits.present("risk")], "risk", 1),
+        ([audits.present(), audits.unclear()], "error", 1),
+        ([audits.unclear()], "error", 2),
+        ([audits.unclear(severity="risk")], "error", 0),
+    ],
+)
+def test_a_monitor_gets_the_status_of_one_severity(findings: list[dict[str, Any]], severity: str, status: int) -> None:
+    assert audit.status(audits.audit(*findings), severity) == status
+
+
+def test_node_problem_detector_starts_the_command_as_it_is() -> None:
+    """The custom plugin of node-problem-detector: docs/custom_plugin_monitor.md there."""
+    folder = Path(__file__).resolve().parents[3] / "deploy/node-problem-detector"
+    monitor = json.loads((folder / "kubenode-datapath.json").read_text())
+    assert monitor["plugin"] == "custom" and monitor["pluginConfig"]["max_output_length"] == findings_text.LINE
+    parser = arguments.parser(False, "0.1.0")
+    severities = {rule["type"]: parser.parse_args(rule["args"]).line for rule in monitor["rules"]}
+    assert severities == {"permanent": "error", "temporary": "risk"}
+    conditions = {condition["type"] for condition in monitor["conditions"]}
+    assert [rule["condition"] for rule in monitor["rules"] if rule["type"] == "permanent"] == [*conditions]
