@@ -212,7 +212,7 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
         address = ipaddress.ip_address(pod)
         names = [name for name, prefixes in networks.items() if any(address in prefix for prefix in prefixes)]
         if len(names) == 1 and names[0] != enis.primary:
-            table = next(number for number, name in tables.items() if name == names[0])
+            (table,) = (number for number, name in tables.items() if name == names[0])
             yield _without_rule(node, pod, link, names[0], table)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 Entry = dict[str, Any]
@@ -48,7 +49,7 @@ STRICT_DEFAULT = Image("strict for new links", 0, 1, "/etc/sysctl.d/60-hard.conf
 class Node:
     """A snapshot in the making. filters: that a program of the node sets, by link."""
 
-    def __init__(self, image: Image, filters: Mapping[str, int] = {}) -> None:
+    def __init__(self, image: Image, filters: Mapping[str, int] = MappingProxyType({})) -> None:
         self._image, self.filters = image, dict(filters)
         self._saves: dict[tuple[str, str], list[str]] = {}
         self.boot = dict(image.boot)

@@ -33,7 +33,7 @@ def errors(value: t.Any, schema: dict[str, t.Any] = SCHEMA, place: str = "") -> 
     elif "enum" in schema:
         if value not in schema["enum"]:
             yield f"{place} is {value!r}"
-    elif type(value) is not TYPES[schema["type"]]:
+    elif not isinstance(value, TYPES[schema["type"]]):
         yield f"{place} is {value!r}"
     elif schema["type"] == "array":
         for number, entry in enumerate(value):
