@@ -14,6 +14,7 @@ from .._core.fields import Prefix
 from .._routing.route import THROW, Route
 from .._routing.rule import GOTO, LOOKUP, Rule
 from .._twin.blueprint import LOOPBACK
+from .packet import ICMP, ICMPV6
 
 
 class Query(t.NamedTuple):
@@ -31,6 +32,11 @@ class Query(t.NamedTuple):
     def answered(self) -> Query:
         """Return the lookup for an answer that the node itself sends."""
         return Query(self.destination, self.source, LOOPBACK, 0, self.protocol, self.destination_port, self.source_port)
+
+    @property
+    def refused(self) -> Query:
+        """Return the lookup for an error that the node sends back."""
+        return Query(b"", self.source, protocol=ICMPV6 if len(self.source) == 16 else ICMP)
 
 
 class Decision(t.NamedTuple):

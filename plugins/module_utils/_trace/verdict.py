@@ -128,12 +128,13 @@ def judge(observation: Observation, scene: Scene) -> Finding:
     else:
         verdict, reason, culprit = _stopped(observation, events, query, rejected, scene)
         finding = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    lookups = [scene.tables.decide(each) for each in (query, query.answered) if each.destination]
+    ways = (query, query.answered) if departure else (query, query.answered, query.refused)
+    lookups = [scene.tables.decide(each) for each in ways if each.destination]
     finding = finding._replace(
         searched=tuple(table for decision in lookups for table in _searched(decision)),
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         query=query,
-        rules=tuple(map(_added_rule, lookups)),
+        rules=tuple(map(_added_rule, lookups[:2])),
     )
     return _with_programs(packet, _with_queue(finding), scene)
 

@@ -828,6 +828,17 @@ def test_a_table_that_a_rule_of_the_protocol_leads_the_answer_to_is_open(node: N
         assert ("routes:100" in [fact["fact"] for fact in facts]) is is_met, protocol
 
 
+def test_the_error_of_an_unreachable_rule_takes_a_way_that_may_be_open(node: NamespaceNode) -> None:
+    dump = {
+        "ip addr": "2: eth0@if2: <UP,LOWER_UP> mtu 1500\n    inet 10.0.0.4/24 scope global eth0\n",
+        "ip rule": "0:\tfrom all lookup local\n100:\tfrom all ipproto tcp unreachable\n32766:\tfrom all lookup main\n",
+        "ip route show table 100": "10.1.0.0/24 dev eth0\n",
+    }
+    packet = {"source": "192.0.2.9", "destination": "10.1.0.7", "destination_port": 80, "interface": "eth0"}
+    answer = trace(node, packet, dump=dump)
+    assert not answer["certain"] and "routes:main" in [fact["fact"] for fact in answer["depends_on"]], answer["depends_on"]
+
+
 # Questions in public reports, with new texts in the form of the pasted ones: paste, packet, culprit, words of the reason.
 REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "https://github.com/rancher-archives/rke/issues/485": (
