@@ -22,7 +22,6 @@ from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
 CLIENT = "198.51.100.7"  # TEST-NET-2 (RFC 5737)
-MODES = ("off", "strict", "loose")
 SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
@@ -63,6 +62,11 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         return
 
 
+def mode_name(value: int) -> str:
+    """Return the mode of a filter. The kernel accepts any number, and is strict with 1 alone (net/ipv4/fib_frontend.c)."""
+    return {0: "off", STRICT: "strict"}.get(value, "loose")
+
+
 def severity_of_services(node: Node) -> str:
     """Return that of a loss of packets to a Service's node port: the node may have no such Service yet."""
     return ERROR if node.has_node_ports() else RISK
@@ -93,7 +97,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     mode = node.setting(IPV4, "all", "rp_filter")
     if mode:
         what = (
-            f"rp_filter of all is {mode}, so that it is {MODES[min(mode, 2)]} on each link: the 0 that Cilium writes on its own"
+            f"rp_filter of all is {mode}, so that it is {mode_name(mode)} on each link: the 0 that Cilium writes on its own"
             " links is without effect."
         )
         text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
@@ -111,7 +115,7 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
     if names:
         what = (
             f"A program has turned the filter of {', '.join(names[:SHOWN])} off, and rp_filter of all, which is {every}, wins:"
-            f" it is {MODES[min(every, 2)]} there."
+            f" it is {mode_name(every)} there."
         )
         lines = [setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter")) for name in ("all", *names[:SHOWN])]
         text = "Set rp_filter of all to 0, in /etc/sysctl.d too: each link keeps its own value"
@@ -151,8 +155,8 @@ def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
         if now == STRICT or later != STRICT:
             continue
         key, entry = line if line and _number(line[1]) == later else (_key("all"), settings[_key("all")])
-        what = f"The reverse-path filter of {name} is {MODES[now]} now, and {entry['file']} makes it strict at the next boot."
-        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": MODES[now]})
+        what = f"The reverse-path filter of {name} is {mode_name(now)} now, and {entry['file']} makes it strict at the next boot."
+        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": mode_name(now)})
         yield Suspicion(name, what, (_filter_line(node, name), f"{entry['file']}: {key} = {entry['value']}"), remedy)
 
 
