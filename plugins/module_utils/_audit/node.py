@@ -109,7 +109,7 @@ class Node:
 
     def setting(self, family: str, link: str, key: str) -> int:
         """Return a setting of a link, of ``all`` or of ``default``."""
-        value = (self.demand("settings").get(family) or {}).get(link, {}).get(key)
+        value = ((self.demand("settings").get(family) or {}).get(link) or {}).get(key)
         if value is None:
             setting = f"net.{family}.conf.{link.replace('.', '/')}.{key}"
             raise Unobserved(f"The setting {setting} is open.", f"sysctl {setting}")
@@ -124,7 +124,9 @@ class Node:
         place = f"{TABLES_OF[family]} {table}"
         self.demand_fact(family, open_facts.TABLE, open_facts.CUT, open_facts.LEGACY, subject=place)
         tables: list[Entry] = self.demand("iptables")
-        return [str(entry["save"]) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)]
+        return [
+            str(entry.get("save")) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)
+        ]
 
     def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""

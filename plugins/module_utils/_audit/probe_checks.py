@@ -54,7 +54,7 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
     rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
-    names = [f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
+    names = [f"{rule.get('family')} {rule.get('table')}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
     tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
     return list(dict.fromkeys([*names, *(name for name, text in tables if AZURE_SOURCE in text)]))
 
@@ -92,7 +92,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
 def _tables(node: Node) -> set[tuple[str, str]]:
     """Return the families and names of nft's tables."""
     tables = (entry["table"] for entry in node.ruleset() if "table" in entry)
-    return {(str(table["family"]), str(table["name"])) for table in tables}
+    return {(str(table.get("family")), str(table.get("name"))) for table in tables}
 
 
 CHECKS = (

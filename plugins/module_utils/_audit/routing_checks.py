@@ -26,7 +26,7 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
     if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
         return
     for key, setting in node.boot("networkd").items():
-        if not setting["value"]:
+        if not setting.get("value"):
             continue
         objects = _foreign_rules(node) if key == networkd.RULES else _foreign_routes(node)
         if objects:

@@ -47,7 +47,7 @@ def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         has_pods = any((":" in address) == (family == IPV6) for address in node.pods)
         entry = node.boot("settings").get(FORWARD[family])
-        if has_pods and entry and entry["value"] == 0 and _forwards(node, family):
+        if has_pods and entry and entry.get("value") == 0 and _forwards(node, family):
             key = FORWARD[family]
             what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
             text = f"Take the line out of {entry['file']}"
