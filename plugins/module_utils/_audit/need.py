@@ -64,7 +64,7 @@ def _healthy(node: Node) -> tuple[str, ...]:
 
 
 def _of_probe(node: Node) -> dict[str, t.Any] | None:
-    return {"interface": node.uplinks(IPV6)[0]}
+    return {"interface": node.probed_links()[0]}
 
 
 def _of_enis(node: Node) -> dict[str, t.Any] | None:

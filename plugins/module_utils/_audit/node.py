@@ -176,6 +176,10 @@ class Node:
         defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
         return list(dict.fromkeys(str(route["dev"]) for route in defaults))
 
+    def probed_links(self) -> list[str]:
+        """Return the links by which Azure's IPv6 probe comes in, which a node without a default route of IPv6 has too."""
+        return self.uplinks(IPV6) or self.uplinks(IPV4)
+
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy's rules have a node port."""
         saves = (save for family in FAMILIES for save in self.iptables(family, "nat"))

@@ -45,7 +45,7 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
     """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6."""
     pod = next((address for address in node.pods if ":" in address), "")
-    for link in node.uplinks(IPV6) if pod and node.is_azure() else ():
+    for link in node.probed_links() if pod and node.is_azure() else ():
         for address in node.addresses(link, IPV6)[:1]:
             packet = {"source": AZURE_SOURCE, "destination": address, "destination_port": PORT, "interface": link}
             yield link, pod, address, Trial(packet, pod)
@@ -61,7 +61,7 @@ def _translates(node: Node) -> list[str]:
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
     programs = [entry for entry in node.demand("bpf") if str(entry.get("name")).startswith(OF_CILIUM)]
-    uplinks = node.uplinks(IPV6)
+    uplinks = node.probed_links()
     entered = [entry for entry in programs if entry.get("link") in uplinks and entry.get("direction") == "ingress"]
     tables = _translates(node)
     if tables and entered:
