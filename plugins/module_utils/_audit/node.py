@@ -12,7 +12,7 @@ import ipaddress
 import typing as t
 
 from .._cni import cni
-from .._routing import rt_names, rule
+from .._routing import policy, rt_names, rule
 from .._snapshot import open_facts
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
@@ -236,6 +236,17 @@ def route_line(entry: Entry) -> str:
     words += [f"table {table}"] if table != MAIN else []
     words += [f"proto {entry['protocol']}"] if entry.get("protocol") not in (None, "", "boot") else []
     return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
+
+
+def protocol_for_rules(node: Node) -> dict[str, int]:
+    """Return the option ``protocol`` of policy_routes with which it removes no rule; empty if the default does.
+
+    policy_routes removes the rules of its protocol that it does not list, such as those of the role eni_policy_routing.
+    """
+    used = {str(entry.get("protocol")) for family in FAMILIES for entry in node.rules(family)}
+    numbers = (number for number in range(policy.PROTOCOL, 256) if number not in rt_names.PROTOCOLS and str(number) not in used)
+    number = next(numbers, policy.PROTOCOL)
+    return {} if number == policy.PROTOCOL else {"protocol": number}
 
 
 def setting_line(family: str, link: str, key: str, value: object) -> str:

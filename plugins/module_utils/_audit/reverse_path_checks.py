@@ -16,7 +16,7 @@ from .._core.names import DOTTED
 from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
-from .node import IPV4, Node, rule_line, setting_line
+from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
@@ -189,8 +189,8 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
                 f"Rules of {each.owner} mark connections with {each.text}, and no policy rule leads the replies with this mark:"
                 " they leave by the interface of the pod."
             )
-            table = {"priority": 1024, "fwmark": each.text, "table": "main"}
-            yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", {"rules": [table]}))
+            options = {"rules": [{"priority": 1024, "fwmark": each.text, "table": "main"}], **protocol_for_rules(node)}
+            yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", options))
 
 
 def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
