@@ -108,14 +108,14 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
 def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
     """Yield links whose own value is 0 where a new link gets another one, so that a program has written it, in vain."""
     every = node.setting(IPV4, "all", "rp_filter")
-    if not (every and node.setting(IPV4, "default", "rp_filter")) or node.has_cilium():
+    if every != STRICT or not node.setting(IPV4, "default", "rp_filter") or node.has_cilium():
         return
     pods = sorted(set(node.pods.values()))
     names = [name for name in (*node.uplinks(IPV4), *pods) if node.setting(IPV4, name, "rp_filter") == 0]
     if names:
         what = (
             f"A program has turned the filter of {', '.join(names[:SHOWN])} off, and rp_filter of all, which is {every}, wins:"
-            f" it is {mode_name(every)} there."
+            " it is strict there."
         )
         lines = [setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter")) for name in ("all", *names[:SHOWN])]
         text = "Set rp_filter of all to 0, in /etc/sysctl.d too: each link keeps its own value"
