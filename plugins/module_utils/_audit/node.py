@@ -104,8 +104,15 @@ class Node:
             is_of_table = not entry.fact.subject or entry.table == table
             if entry.family in ("", family) and entry.fact.kind == open_facts.ROUTES and is_of_table:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
-        routes: list[Entry] = self.demand("routes")
-        return [entry for entry in routes if _family(entry) == family and str(entry.get("table") or MAIN) == table]
+        return self._routes.get((family, table), [])
+
+    @functools.cached_property
+    def _routes(self) -> dict[tuple[str, str], list[Entry]]:
+        """Return the routes by family and table."""
+        routes: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.demand("routes"):
+            routes.setdefault((_family(entry), str(entry.get("table") or MAIN)), []).append(entry)
+        return routes
 
     def setting(self, family: str, link: str, key: str) -> int:
         """Return a setting of a link, of ``all`` or of ``default``."""

@@ -225,10 +225,10 @@ def _rule_within(node: Node) -> t.Iterator[Suspicion]:
     tables = node.tables_of_enis()
     seen = set()
     rules = [entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) in tables]
+    whole = {entry["from"] for entry in rules if not entry.get("to")}
     for entry in rules:
         pod, name = str(entry["from"]).partition("/")[0], tables[str(entry["table"])]
-        whole = any(other["from"] == entry["from"] and not other.get("to") for other in rules)
-        if not entry.get("to") or whole or name in seen or pod not in node.pods:
+        if not entry.get("to") or entry["from"] in whole or name in seen or pod not in node.pods:
             continue
         seen.add(name)
         what = (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,3 +70,15 @@ def test_a_part_of_another_type_is_named_or_does_not_matter() -> None:
             except Exception as error:  # an exception of any other kind is what the test looks for
                 escaped.add((path, repr(value), repr(error)))
     assert escaped == set()
+
+
+def test_the_time_of_an_audit_grows_with_the_rules_and_not_with_their_square() -> None:
+    node = eks_ubuntu(CIS)
+    for number in range(6000):
+        address = f"10.50.{number >> 8}.{number & 255}"
+        node.snapshot["rules"].append({"priority": 1536, "family": "ipv4", "from": address, "table": "2"})
+        node.route(address, "eni1", scope="link")
+    begin = time.monotonic()
+    audit = audit_backend.Audit(node.done(), catalogue.CHECKS, does_prove=False)
+    audit_backend.result(audit, random_nodes.run, checked)
+    assert time.monotonic() - begin < 10  # it takes 0.3 s, and took 33 s when each rule looked through all routes
