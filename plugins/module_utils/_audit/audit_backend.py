@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 import typing as t
 
+from .._core.errors import Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
 from .._twin.blueprint import Entry
 from . import need, service
 from .finding import Check, Finding
-from .node import Node
+from .node import ASK, Node
 from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
 
 SECONDS = 20.0  # in which the last trial begins
@@ -63,6 +64,20 @@ def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Fi
                 yield finding
     except Unobserved as lack:
         yield Finding(check, CANNOT_TELL, "", lack.what, ask=lack.ask)
+    except Invalid as error:
+        yield _unknown(check, error)
+
+
+def _unknown(check: Check, error: Invalid) -> Finding:
+    """Return the finding for a node with what this version does not know, such as a policy rule with the action nop.
+
+    Raises the error if it is not about an entry of the snapshot.
+    """
+    place, _dot, entry = error.option.partition(".")
+    subset = entry.partition(".")[0].partition("[")[0]
+    if place != "snapshot" or subset not in ASK:
+        raise error
+    return Finding(check, CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:

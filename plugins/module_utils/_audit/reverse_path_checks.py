@@ -62,7 +62,7 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         return
 
 
-def mode_name(value: int) -> str:
+def _mode_name(value: int) -> str:
     """Return the mode of a filter. The kernel accepts any number, and is strict with 1 alone (net/ipv4/fib_frontend.c)."""
     return {0: "off", STRICT: "strict"}.get(value, "loose")
 
@@ -97,7 +97,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     mode = node.setting(IPV4, "all", "rp_filter")
     if mode:
         what = (
-            f"rp_filter of all is {mode}, so that it is {mode_name(mode)} on each link: the 0 that Cilium writes on its own"
+            f"rp_filter of all is {mode}, so that it is {_mode_name(mode)} on each link: the 0 that Cilium writes on its own"
             " links is without effect."
         )
         text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
@@ -155,8 +155,10 @@ def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
         if now == STRICT or later != STRICT:
             continue
         key, entry = line if line and _number(line[1]) == later else (_key("all"), settings[_key("all")])
-        what = f"The reverse-path filter of {name} is {mode_name(now)} now, and {entry['file']} makes it strict at the next boot."
-        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": mode_name(now)})
+        what = (
+            f"The reverse-path filter of {name} is {_mode_name(now)} now, and {entry['file']} makes it strict at the next boot."
+        )
+        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": _mode_name(now)})
         yield Suspicion(name, what, (_filter_line(node, name), f"{entry['file']}: {key} = {entry['value']}"), remedy)
 
 

@@ -76,3 +76,13 @@ def test_a_filter_with_a_number_of_no_mode_is_loose() -> None:
         node.write("/etc/sysctl.d/60-hard.conf", "net.ipv4.conf.eth0.rp_filter = 1\n")
         (finding,) = audit(node, "rp-strict-at-boot")["findings"]
         assert finding["remedy"]["options"] == {"interfaces": ["eth0"], "mode": "loose"}
+
+
+def test_a_rule_that_no_twin_can_have_leaves_the_other_checks() -> None:
+    with shared_enis(STRICT) as node:
+        node.run(["ip", "rule", "add", "nop", "priority", "900"])
+        result = audit(node, "rp-strict-asymmetric", "rp-strict-at-boot")
+        (finding,) = result["findings"]
+        assert (finding["id"], finding["state"], finding["ask"]) == ("rp-strict-asymmetric", "cannot_tell", "ip rule; ip -6 rule")
+        assert "snapshot.rules[3].action must be one of lookup, " in finding["what"]
+        assert result["passed"] == ["rp-strict-at-boot"]
