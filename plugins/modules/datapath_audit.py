@@ -52,7 +52,9 @@ options:
         type: str
         choices: [azure, aws, alibaba, other]
   prove:
-    description: Whether to try findings and remedies in a twin. Without it, each suspicion is a finding.
+    description:
+      - Whether to try findings and remedies in a twin.
+      - Without it, the state of a suspicion that a packet would decide is V(cannot_tell).
     type: bool
     default: true
 seealso:

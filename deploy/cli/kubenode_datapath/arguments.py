@@ -95,7 +95,7 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
         "print one line of at most 80 characters for a monitor, and let findings of this severity alone decide the exit status"
     )
     form.add_argument("--line", choices=SEVERITIES, metavar="SEVERITY", help=lines)
-    skips = "do not try findings and remedies in a copy of the node: each suspicion is then a finding"
+    skips = "do not try findings and remedies in a copy of the node: what a packet decides cannot be told then"
     audit.add_argument("--no-prove", action="store_false", dest="prove", help=skips)
 
 

@@ -119,7 +119,10 @@ def _yaml(variables: Data) -> list[str]:
 
 
 def _texts(data: Data, key: str) -> list[str]:
-    return [_line(text) for text in data.get(key) or ()]
+    texts = data.get(key) or ()
+    if not isinstance(texts, (list, tuple)):
+        raise NoAudit(f"{key} is {_line(texts)!r}; expected is a list of texts")
+    return [_line(text) for text in texts]
 
 
 def _line(value: object) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 import typing as t
 
+from .._core.errors import Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
 from .._twin.blueprint import Entry
 from . import need, service
 from .finding import Check, Finding
-from .node import Node
+from .node import ASK, Node
 from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
 
 SECONDS = 20.0  # in which the last trial begins
@@ -47,7 +48,7 @@ def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) 
     return {
         "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
-        "profile": need.of(node, findings).plain(),
+        "profile": need.of(node, findings, [check.id for check in audit.checks]).plain(),
     }
 
 
@@ -58,16 +59,41 @@ def _rank(finding: Finding) -> tuple[bool, int]:
 def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
     try:
         for suspicion in check.look(node):
-            finding = prover.tried(check, suspicion) if prover else _by_configuration(check, suspicion)
+            finding = prover.tried(check, suspicion) if prover else _untried(check, suspicion)
             if finding:
                 yield finding
     except Unobserved as lack:
         yield Finding(check, CANNOT_TELL, "", lack.what, ask=lack.ask)
+    except Invalid as error:
+        yield _unknown(check, error)
+
+
+def _unknown(check: Check, error: Invalid) -> Finding:
+    """Return the finding for a node with what this version does not know, such as a policy rule with the action nop.
+
+    Raises the error if it is not about an entry of the snapshot.
+    """
+    place, _dot, entry = error.option.partition(".")
+    subset = entry.partition(".")[0].partition("[")[0]
+    if place != "snapshot" or subset not in ASK:
+        raise error
+    return Finding(check, CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
     subject, what, evidence, remedy, _trial, severity, proof = suspicion
     return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, proof, remedy=remedy)
+
+
+def _untried(check: Check, suspicion: Suspicion) -> Finding:
+    """Return the finding of an audit without twins, which cannot tell what a packet decides."""
+    finding = _by_configuration(check, suspicion)
+    return _not_tried(finding, "as prove is false", "datapath_audit with prove: true") if suspicion.trial else finding
+
+
+def _not_tried(finding: Finding, reason: str, ask: str) -> Finding:
+    what = f"{finding.what} That was not tried, {reason}."
+    return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
 class _Prover:
@@ -84,8 +110,8 @@ class _Prover:
         if trial is None:
             return finding
         if time.monotonic() > self._end:
-            what = f"{finding.what} That was not tried: an audit tries packets for at most {SECONDS:g} s."
-            return finding._replace(state=CANNOT_TELL, what=what, proof="", ask=f"datapath_audit with checks: [{check.id}]")
+            reason = f"as an audit tries packets for at most {SECONDS:g} s"
+            return _not_tried(finding, reason, f"datapath_audit with checks: [{check.id}]")
         if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
             for subset in NEEDED:
                 self._node.demand(subset)

@@ -24,16 +24,18 @@ def _stale(node: Node) -> t.Iterator[Suspicion]:
     chains = node.demand("ebtables")
     known = {AZURE_PEER, *_macs(node)}
     for chain in chains:
-        for rule in chain.get("rules") or ():
+        for rule in map(str, chain.get("rules") or ()):
             target = _TARGET.search(rule)
             if not target or _long(target[1]) in known:
                 continue
             if _hides_macs(node):
                 raise Unobserved(f"Whether a pod has the MAC address {target[1]} is open.", "ip -all netns exec ip link")
-            place = f"{chain['table']} {chain['chain']}"
-            what = f"A rule of ebtables ({place}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
+            table, name = chain.get("table"), chain.get("chain")
+            what = (
+                f"A rule of ebtables ({table} {name}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
+            )
             address = _ADDRESS.search(rule)
-            evidence = (f"ebtables -t {chain['table']} -A {chain['chain']} {rule}",)
+            evidence = (f"ebtables -t {table} -A {name} {rule}",)
             remedy = Remedy("ebtables_cleanup", {"addresses": [address[1]]} if address else {})
             trial = _trial(node, address[1]) if address and "-p ARP" not in rule else None
             yield Suspicion(address[1] if address else target[1], what, evidence, remedy, trial, ERROR if trial else RISK)

@@ -38,15 +38,15 @@ def _flush(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
-    return [f"{service['file']}: flush ruleset"] if service.get("flushes") else []
+    return [f"{service.get('file')}: flush ruleset"] if service.get("flushes") else []
 
 
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
     of_nft = [entry["table"] for entry in node.ruleset() if "table" in entry]
     of_iptables = [entry for entry in node.demand("iptables") if "\n-A " in str(entry.get("save"))]
-    names = [f"{entry['family']} {entry['name']}" for entry in of_nft if entry["name"] not in ("firewalld", "filter")]
-    return [*names, *(f"{entry['family']} {entry['table']}" for entry in of_iptables if entry.get("backend") == "nft")]
+    names = [f"{entry.get('family')} {entry.get('name')}" for entry in of_nft if entry.get("name") not in ("firewalld", "filter")]
+    return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
 
 
 def _tracking(node: Node) -> t.Iterator[Suspicion]:

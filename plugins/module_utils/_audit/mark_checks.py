@@ -13,7 +13,7 @@ import typing as t
 from .._core.fields import UINT32
 from .._twin.blueprint import Entry
 from .finding import Check
-from .node import FAMILIES, IPV4, MAIN, Node, rule_line, setting_line
+from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
@@ -57,7 +57,7 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         what = "The rule that routes marked replies comes behind the rules of pods, and so never counts for a pod."
         rule = {"priority": int(from_pods[0]["priority"]) - 1, "fwmark": late[0]["fwmark"], "table": "main"}
         evidence = (rule_line(entry), rule_line(late[0]))
-        remedy = Remedy("policy_routes", {"rules": [rule]})
+        remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})
         yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
         return
 

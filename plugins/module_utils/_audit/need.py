@@ -11,7 +11,7 @@ import typing as t
 
 from .._cni import cni
 from .finding import Finding
-from .node import IPV6, Node
+from .node import Node
 from .suspicion import PRESENT, Unobserved
 
 # By profile, the checks whose findings it mends.
@@ -34,10 +34,13 @@ class Need(t.NamedTuple):
         return {"name": self.name or None, "variables": variables, "reasons": [*self.reasons]}
 
 
-def of(node: Node, findings: t.Sequence[Finding]) -> Need:
-    """Return what a node needs, by what an audit found. A profile is needed for what it mends, and for nothing else."""
-    for name, checks in MENDED.items():
-        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.check.id in checks)
+def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> Need:
+    """Return what a node needs, by what an audit found. A profile is needed for what it mends, and for nothing else.
+
+    checks: the ids of those that the audit made.
+    """
+    for name, mended in MENDED.items():
+        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.check.id in mended)
         if reasons:
             try:
                 variables = _VARIABLES[name](node)
@@ -45,6 +48,9 @@ def of(node: Node, findings: t.Sequence[Finding]) -> Need:
                 return Need(name, {}, (*reasons, f"The variables are open: {lack.what}"))
             if variables is not None:
                 return Need(name, variables, reasons)
+    left_out = sorted({*sum(MENDED.values(), ())} - {*checks})
+    if left_out:
+        return Need("", {}, (f"That cannot be told without these checks, which the audit left out: {', '.join(left_out)}.",))
     open_checks = sorted({finding.check.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
     if open_checks:
         return Need("", {}, (f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.",))
@@ -64,7 +70,7 @@ def _healthy(node: Node) -> tuple[str, ...]:
 
 
 def _of_probe(node: Node) -> dict[str, t.Any] | None:
-    return {"interface": node.uplinks(IPV6)[0]}
+    return {"interface": node.probed_links()[0]}
 
 
 def _of_enis(node: Node) -> dict[str, t.Any] | None:

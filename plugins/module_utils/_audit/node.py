@@ -12,7 +12,7 @@ import ipaddress
 import typing as t
 
 from .._cni import cni
-from .._routing import rt_names, rule
+from .._routing import policy, rt_names, rule
 from .._snapshot import open_facts
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
@@ -104,12 +104,19 @@ class Node:
             is_of_table = not entry.fact.subject or entry.table == table
             if entry.family in ("", family) and entry.fact.kind == open_facts.ROUTES and is_of_table:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
-        routes: list[Entry] = self.demand("routes")
-        return [entry for entry in routes if _family(entry) == family and str(entry.get("table") or MAIN) == table]
+        return self._routes.get((family, table), [])
+
+    @functools.cached_property
+    def _routes(self) -> dict[tuple[str, str], list[Entry]]:
+        """Return the routes by family and table."""
+        routes: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.demand("routes"):
+            routes.setdefault((_family(entry), str(entry.get("table") or MAIN)), []).append(entry)
+        return routes
 
     def setting(self, family: str, link: str, key: str) -> int:
         """Return a setting of a link, of ``all`` or of ``default``."""
-        value = (self.demand("settings").get(family) or {}).get(link, {}).get(key)
+        value = ((self.demand("settings").get(family) or {}).get(link) or {}).get(key)
         if value is None:
             setting = f"net.{family}.conf.{link.replace('.', '/')}.{key}"
             raise Unobserved(f"The setting {setting} is open.", f"sysctl {setting}")
@@ -124,7 +131,9 @@ class Node:
         place = f"{TABLES_OF[family]} {table}"
         self.demand_fact(family, open_facts.TABLE, open_facts.CUT, open_facts.LEGACY, subject=place)
         tables: list[Entry] = self.demand("iptables")
-        return [str(entry["save"]) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)]
+        return [
+            str(entry.get("save")) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)
+        ]
 
     def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""
@@ -173,6 +182,10 @@ class Node:
         """Return the links by which the default routes of table main lead."""
         defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
         return list(dict.fromkeys(str(route["dev"]) for route in defaults))
+
+    def probed_links(self) -> list[str]:
+        """Return the links by which Azure's IPv6 probe comes in, which a node without a default route of IPv6 has too."""
+        return self.uplinks(IPV6) or self.uplinks(IPV4)
 
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy's rules have a node port."""
@@ -230,6 +243,17 @@ def route_line(entry: Entry) -> str:
     words += [f"table {table}"] if table != MAIN else []
     words += [f"proto {entry['protocol']}"] if entry.get("protocol") not in (None, "", "boot") else []
     return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
+
+
+def protocol_for_rules(node: Node) -> dict[str, int]:
+    """Return the option ``protocol`` of policy_routes with which it removes no rule; empty if the default does.
+
+    policy_routes removes the rules of its protocol that it does not list, such as those of the role eni_policy_routing.
+    """
+    used = {str(entry.get("protocol")) for family in FAMILIES for entry in node.rules(family)}
+    numbers = (number for number in range(policy.PROTOCOL, 256) if number not in rt_names.PROTOCOLS and str(number) not in used)
+    number = next(numbers, policy.PROTOCOL)
+    return {} if number == policy.PROTOCOL else {"protocol": number}
 
 
 def setting_line(family: str, link: str, key: str, value: object) -> str:

@@ -45,7 +45,7 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
     """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6."""
     pod = next((address for address in node.pods if ":" in address), "")
-    for link in node.uplinks(IPV6) if pod and node.is_azure() else ():
+    for link in node.probed_links() if pod and node.is_azure() else ():
         for address in node.addresses(link, IPV6)[:1]:
             packet = {"source": AZURE_SOURCE, "destination": address, "destination_port": PORT, "interface": link}
             yield link, pod, address, Trial(packet, pod)
@@ -54,14 +54,14 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
     rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
-    names = [f"{rule['family']} {rule['table']}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
+    names = [f"{rule.get('family')} {rule.get('table')}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
     tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
     return list(dict.fromkeys([*names, *(name for name, text in tables if AZURE_SOURCE in text)]))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
     programs = [entry for entry in node.demand("bpf") if str(entry.get("name")).startswith(OF_CILIUM)]
-    uplinks = node.uplinks(IPV6)
+    uplinks = node.probed_links()
     entered = [entry for entry in programs if entry.get("link") in uplinks and entry.get("direction") == "ingress"]
     tables = _translates(node)
     if tables and entered:
@@ -92,7 +92,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
 def _tables(node: Node) -> set[tuple[str, str]]:
     """Return the families and names of nft's tables."""
     tables = (entry["table"] for entry in node.ruleset() if "table" in entry)
-    return {(str(table["family"]), str(table["name"])) for table in tables}
+    return {(str(table.get("family")), str(table.get("name"))) for table in tables}
 
 
 CHECKS = (

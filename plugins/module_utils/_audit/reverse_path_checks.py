@@ -16,13 +16,12 @@ from .._core.names import DOTTED
 from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
-from .node import IPV4, Node, rule_line, setting_line
+from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
 CLIENT = "198.51.100.7"  # TEST-NET-2 (RFC 5737)
-MODES = ("off", "strict", "loose")
 SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
@@ -63,6 +62,11 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         return
 
 
+def _mode_name(value: int) -> str:
+    """Return the mode of a filter. The kernel accepts any number, and is strict with 1 alone (net/ipv4/fib_frontend.c)."""
+    return {0: "off", STRICT: "strict"}.get(value, "loose")
+
+
 def severity_of_services(node: Node) -> str:
     """Return that of a loss of packets to a Service's node port: the node may have no such Service yet."""
     return ERROR if node.has_node_ports() else RISK
@@ -93,7 +97,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     mode = node.setting(IPV4, "all", "rp_filter")
     if mode:
         what = (
-            f"rp_filter of all is {mode}, so that it is {MODES[min(mode, 2)]} on each link: the 0 that Cilium writes on its own"
+            f"rp_filter of all is {mode}, so that it is {_mode_name(mode)} on each link: the 0 that Cilium writes on its own"
             " links is without effect."
         )
         text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
@@ -104,14 +108,14 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
 def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
     """Yield links whose own value is 0 where a new link gets another one, so that a program has written it, in vain."""
     every = node.setting(IPV4, "all", "rp_filter")
-    if not (every and node.setting(IPV4, "default", "rp_filter")) or node.has_cilium():
+    if every != STRICT or not node.setting(IPV4, "default", "rp_filter") or node.has_cilium():
         return
     pods = sorted(set(node.pods.values()))
     names = [name for name in (*node.uplinks(IPV4), *pods) if node.setting(IPV4, name, "rp_filter") == 0]
     if names:
         what = (
             f"A program has turned the filter of {', '.join(names[:SHOWN])} off, and rp_filter of all, which is {every}, wins:"
-            f" it is {MODES[min(every, 2)]} there."
+            " it is strict there."
         )
         lines = [setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter")) for name in ("all", *names[:SHOWN])]
         text = "Set rp_filter of all to 0, in /etc/sysctl.d too: each link keeps its own value"
@@ -151,8 +155,10 @@ def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
         if now == STRICT or later != STRICT:
             continue
         key, entry = line if line and _number(line[1]) == later else (_key("all"), settings[_key("all")])
-        what = f"The reverse-path filter of {name} is {MODES[now]} now, and {entry['file']} makes it strict at the next boot."
-        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": MODES[now]})
+        what = (
+            f"The reverse-path filter of {name} is {_mode_name(now)} now, and {entry['file']} makes it strict at the next boot."
+        )
+        remedy = Remedy("rp_filter", {"interfaces": [name], "mode": _mode_name(now)})
         yield Suspicion(name, what, (_filter_line(node, name), f"{entry['file']}: {key} = {entry['value']}"), remedy)
 
 
@@ -185,8 +191,8 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
                 f"Rules of {each.owner} mark connections with {each.text}, and no policy rule leads the replies with this mark:"
                 " they leave by the interface of the pod."
             )
-            table = {"priority": 1024, "fwmark": each.text, "table": "main"}
-            yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", {"rules": [table]}))
+            options = {"rules": [{"priority": 1024, "fwmark": each.text, "table": "main"}], **protocol_for_rules(node)}
+            yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", options))
 
 
 def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
@@ -221,10 +227,10 @@ def _rule_within(node: Node) -> t.Iterator[Suspicion]:
     tables = node.tables_of_enis()
     seen = set()
     rules = [entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) in tables]
+    whole = {entry["from"] for entry in rules if not entry.get("to")}
     for entry in rules:
         pod, name = str(entry["from"]).partition("/")[0], tables[str(entry["table"])]
-        whole = any(other["from"] == entry["from"] and not other.get("to") for other in rules)
-        if not entry.get("to") or whole or name in seen or pod not in node.pods:
+        if not entry.get("to") or entry["from"] in whole or name in seen or pod not in node.pods:
             continue
         seen.add(name)
         what = (

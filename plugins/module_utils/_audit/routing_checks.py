@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
 from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
+from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
@@ -26,7 +28,7 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
     if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
         return
     for key, setting in node.boot("networkd").items():
-        if not setting["value"]:
+        if not setting.get("value"):
             continue
         objects = _foreign_rules(node) if key == networkd.RULES else _foreign_routes(node)
         if objects:
@@ -98,15 +100,27 @@ def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
             if entry.get("from") and not (_selects_further(entry) or entry.get("action")):
                 of_source.setdefault(str(entry["from"]), []).append(entry)
         for source, rules in of_source.items():
+            # A packet goes on from a table in which it finds no route.
+            rules = [entry for entry in rules if _ways(node, family, str(entry.get("table")))]
             tables = list(dict.fromkeys(str(entry.get("table")) for entry in rules))
             if len({_ways(node, family, table) for table in tables}) > 1:
                 what = f"{source} has rules to the tables {' and '.join(tables)}, of which only the first counts."
                 lines = tuple(map(rule_line, rules))
                 commands = tuple(
-                    f"ip {'-6 ' * (family == IPV6)}rule del priority {entry['priority']} from {source}" for entry in rules[1:]
+                    f"ip {'-6 ' * (family == IPV6)}rule del priority {entry['priority']} from {source} lookup {entry['table']}"
+                    for entry in _left_over(node, source, rules)
                 )
-                text = "Remove the rules that are left over from an earlier pod with the address"
+                text = "Remove the rules that do not lead to the interface to which the cloud has given the address"
                 yield Suspicion(source, what, lines, Remedy(operator=text, commands=commands))
+
+
+def _left_over(node: Node, source: str, rules: t.Sequence[Entry]) -> list[Entry]:
+    """Return the rules to other interfaces than the only one in whose network the source is; none if that does not tell."""
+    tables = node.tables_of_enis()
+    address = ipaddress.ip_network(source).network_address
+    links = [tables.get(str(entry.get("table")), "") for entry in rules]
+    names = {name for name in links if any(address in prefix for prefix in pod_links.networks(node.link(name)))}
+    return [entry for entry, name in zip(rules, links) if name and name not in names] if len(names) == 1 else []
 
 
 def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:

@@ -42,16 +42,17 @@ def _forwards(node: Node, family: str) -> int:
 
 
 def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
-    if not node.pods:
-        return
-    for family in FAMILIES:
-        has_pods = any((":" in address) == (family == IPV6) for address in node.pods)
-        entry = node.boot("settings").get(FORWARD[family])
-        if has_pods and entry and entry["value"] == 0 and _forwards(node, family):
-            key = FORWARD[family]
+    settings = node.boot("settings")
+    for family, key in FORWARD.items():
+        entry = settings.get(key)
+        if entry and entry.get("value") == 0 and _has_pods(node, family) and _forwards(node, family):
             what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
             text = f"Take the line out of {entry['file']}"
             yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
+
+
+def _has_pods(node: Node, family: str) -> bool:
+    return any((":" in address) == (family == IPV6) for address in node.pods)
 
 
 def _route_expires(node: Node) -> t.Iterator[Suspicion]:

@@ -15,7 +15,7 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
@@ -24,10 +24,13 @@ DICTIONARIES = {
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
-    "iptables": ("lacking",),
+    "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
-NUMBERS = {"links": ("mtu",), "evidence": ("destination_port",)}
+NUMBERS = {"links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",)}
+REQUIRED = {"links": ("name",), "rules": ("priority",)}
+OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units")  # else of one word
+PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 
 
 def check(snapshot: Entry) -> None:
@@ -40,6 +43,25 @@ def check(snapshot: Entry) -> None:
     for family in ("ipv4", "ipv6"):
         for link, values in _dictionary(f"snapshot.settings.{family}", settings.get(family)).items():
             _numbers(f"snapshot.settings.{family}.{link}", values)
+    _check_programs(snapshot)
+
+
+def _check_programs(snapshot: Entry) -> None:
+    """Check what the programs of the node are and set."""
+    for subset, names in PARTS.items():
+        if snapshot.get(subset) is not None:
+            parts = _dictionary(f"snapshot.{subset}", snapshot[subset])
+            for name in names:
+                _words(f"snapshot.{subset}.{name}", parts.get(name))
+    _numbers("snapshot.counters.connections", (snapshot.get("counters") or {}).get("connections"))
+    for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
+        _words(f"snapshot.firewalls.{service}", values)
+    for part, settings in _dictionary("snapshot.boot", snapshot.get("boot")).items():
+        for key, setting in _dictionary(f"snapshot.boot.{part}", settings).items():
+            option = f"snapshot.boot.{part}.{key}"
+            _words(option, setting)
+            _number(f"{option}.value", setting.get("value") or 0)
+            _present(f"{option}.file", setting.get("file"))
 
 
 def _check_entry(option: str, subset: str, entry: Entry) -> None:
@@ -47,13 +69,23 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         raise Invalid(option, entry, "an entry as datapath_info returns it")
     for name in DICTIONARIES.get(subset, ()):
         for part in _list(f"{option}.{name}", entry.get(name)):
-            _dictionary(f"{option}.{name}", part)
+            _dictionary(f"{option}.{name}", _present(f"{option}.{name}", part))
     for name in WORDS.get(subset, ()):
-        _list(f"{option}.{name}", entry.get(name))
+        for word in _list(f"{option}.{name}", entry.get(name)):
+            _word(f"{option}.{name}", _present(f"{option}.{name}", word))
+    for name in REQUIRED.get(subset, ()):
+        _present(f"{option}.{name}", entry.get(name))
+    if subset == "nftables":
+        for name, value in entry.items():
+            _dictionary(f"{option}.{name}", _present(f"{option}.{name}", value))
+    if subset in OF_WORDS:
+        named = {*DICTIONARIES.get(subset, ()), *WORDS.get(subset, ()), *FIELDS.get(subset, ())}
+        _words(option, {name: value for name, value in entry.items() if name not in named})
     for name in FIELDS.get(subset, ()):
         _dictionary(f"{option}.{name}", entry.get(name))
     for name in NUMBERS.get(subset, ()):
-        _number(f"{option}.{name}", entry.get(name) or 0)
+        value = entry.get(name)
+        _number(f"{option}.{name}", 0 if value is None else value)
     if subset == "evidence":
         if entry.get("kind") not in evidence.KINDS:
             raise Invalid(f"{option}.kind", entry.get("kind"), f"one of {', '.join(evidence.KINDS)}")
@@ -68,6 +100,22 @@ def _dictionary(option: str, value: t.Any) -> Entry:
     if value is not None and not isinstance(value, dict):
         raise Invalid(option, value, "a dictionary")
     return value or {}
+
+
+def _present(option: str, value: t.Any) -> t.Any:
+    if value is None:
+        raise Invalid(option, value, "given, as datapath_info returns it")
+    return value
+
+
+def _words(option: str, values: t.Any) -> None:
+    for key, value in _dictionary(option, _present(option, values)).items():
+        _word(f"{option}.{key}", value)
+
+
+def _word(option: str, value: t.Any) -> None:
+    if isinstance(value, (dict, list, tuple)):
+        raise Invalid(option, value, "a text or a number")
 
 
 def _list(option: str, value: t.Any) -> t.Sequence[t.Any]:

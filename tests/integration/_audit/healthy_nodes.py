@@ -42,6 +42,7 @@ class Image(NamedTuple):
 
 KERNEL = Image("kernel's defaults", 0, 0)
 SYSTEMD = Image("systemd's defaults", 0, 2, "/usr/lib/sysctl.d/50-default.conf", 2)
+UBUNTU = Image("Ubuntu", 2, 2, "/etc/sysctl.d/10-network-security.conf")
 CIS = Image("CIS", 1, 1, "/etc/sysctl.d/60-CIS.conf")
 STRICT_DEFAULT = Image("strict for new links", 0, 1, "/etc/sysctl.d/60-hard.conf")
 
@@ -573,4 +574,4 @@ NODES: dict[str, Callable[[Image], Node]] = {
     "GKE": gke,
     "bare metal with MetalLB": metallb,
 }
-IMAGES = (KERNEL, SYSTEMD, CIS, STRICT_DEFAULT)
+IMAGES = (KERNEL, SYSTEMD, UBUNTU, CIS, STRICT_DEFAULT)

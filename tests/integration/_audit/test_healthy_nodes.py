@@ -13,7 +13,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import au
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 
 from .._trace import random_nodes
-from .healthy_nodes import IMAGES, NODES, Image
+from .healthy_nodes import IMAGES, NODES, SYSTEMD, Image
 
 # By node and image, the findings that are right.
 FINDINGS: dict[tuple[str, str], set[str]] = {
@@ -41,3 +41,12 @@ def test_a_healthy_node_has_no_finding(name: str, image: Image) -> None:
     assert {*by_state["present"]} == FINDINGS.get((name, image.name), set()) | ALWAYS.get(name, set()), by_state
     assert {*by_state["cannot_tell"]} == OPEN.get(name, set()), by_state
     assert all(finding["ask"] for finding in by_state["cannot_tell"].values())
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_healthy_node_has_no_finding_if_no_packet_is_tried(name: str) -> None:
+    audit = audit_backend.Audit(NODES[name](SYSTEMD).done(), catalogue.CHECKS, does_prove=False)
+    result = audit_backend.result(audit, random_nodes.run, checked)
+    assert {finding["id"] for finding in result["findings"] if finding["state"] == "present"} == ALWAYS.get(name, set())
+    assert result["profile"]["name"] is None
+    assert all(finding["ask"] for finding in result["findings"] if finding["state"] == "cannot_tell")

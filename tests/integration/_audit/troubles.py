@@ -191,10 +191,10 @@ TROUBLES = {
     "rp-all-overrides": Trouble(
         "all",
         [
-            "net.ipv4.conf.all.rp_filter = 2",
+            "net.ipv4.conf.all.rp_filter = 1",
             *(f"net.ipv4.conf.{name}.rp_filter = 0" for name in ("eth0", "veth-pod1", "veth-pod2")),
         ],
-        ["sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.default.rp_filter=2"],
+        ["sysctl -w net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1"],
     ),
     "rp-secondary-with-cilium": Trouble(
         "eth1",

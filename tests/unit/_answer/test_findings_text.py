@@ -96,6 +96,8 @@ def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
         (audit(present("fatal")), r"result.findings\[0\].severity is 'fatal'; expected is one of error, risk, note"),
         (audit({**present(), "state": 7}), r"result.findings\[0\].state is '7'; expected is one of present, cannot_tell"),
         ({"findings": ["x"]}, r"result.findings\[0\] is str"),
+        ({"findings": [], "passed": 5}, "passed is '5'; expected is a list of texts"),
+        (audit(present(evidence="a line")), "evidence is 'a line'; expected is a list of texts"),
     ],
 )
 def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:

@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remedies of datapath_audit leave alone what is right on the node, and conclusions hold for the checks that were made."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+from .healthy_nodes import PROBE_TABLE
+from .troubles import ENI, MARKS, POD, STRICT, dual_stack, shared_enis
+
+KEPT = {"priority": 700, "to": "192.0.2.0/24", "table": "main"}
+
+
+def audit(node: NamespaceNode, *checks: str, **options: Any) -> dict[str, Any]:
+    return Steps(node, "datapath_audit", {"checks": [*checks], **options}).run()
+
+
+def rules(node: NamespaceNode) -> list[str]:
+    return [" ".join(line.split()) for line in node.run(["ip", "rule"]).stdout.splitlines()]
+
+
+def test_of_two_rules_of_a_pod_that_of_its_interface_stays_though_the_other_comes_first() -> None:
+    with shared_enis() as node:
+        node.run(["ip", "rule", "add", "from", POD, "lookup", "1002", "priority", "2047"])
+        (finding,) = audit(node, "rules-of-one-source")["findings"]
+        for command in finding["remedy"]["commands"]:
+            node.run(shlex.split(command))
+        assert [rule for rule in rules(node) if f"from {POD} " in rule] == [f"2048: from {POD} lookup {ENI.table}"]
+        assert audit(node, "rules-of-one-source")["findings"] == []
+
+
+def test_a_rule_to_a_table_without_a_default_route_leaves_the_packets_to_the_next_rule() -> None:
+    with shared_enis() as node:
+        node.run(["ip", "route", "add", "192.0.2.0/24", "dev", "eth1", "table", "77"])
+        node.run(["ip", "rule", "add", "from", POD, "lookup", "77", "priority", "2000"])
+        assert audit(node, "rules-of-one-source")["findings"] == []
+
+
+def test_the_remedy_for_a_lost_rule_keeps_the_rules_of_a_role() -> None:
+    with shared_enis() as node:
+        Steps(node, "policy_routes", {"rules": [KEPT]}).run()
+        node.run(shlex.split(f"iptables -t mangle -A PREROUTING {MARKS}"))
+        (finding,) = audit(node, "mark-without-rule")["findings"]
+        Steps(node, "policy_routes", finding["remedy"]["options"]).run()
+        now = rules(node)
+        assert [rule for rule in now if rule.startswith("700:")] and [rule for rule in now if "fwmark 0x80/0x80" in rule]
+        assert audit(node, "mark-without-rule")["findings"] == []
+
+
+def test_a_probe_has_no_way_back_without_a_default_route() -> None:
+    with dual_stack() as node:
+        node.write("/etc/probe.nft", PROBE_TABLE)
+        node.run(["nft", "-f", "/etc/probe.nft"])
+        azure = {"context": {"cloud": "azure"}}
+        assert audit(node, "probe-no-way-back", **azure)["findings"] == []
+        node.run(["ip", "-6", "route", "del", "default"])
+        (finding,) = audit(node, "probe-no-way-back", **azure)["findings"]
+        assert (finding["state"], finding["subject"], finding["proof"]) == ("present", "eth0", "twin")
+
+
+def test_no_profile_is_ruled_out_by_checks_that_were_left_out() -> None:
+    with shared_enis(STRICT) as node:
+        (reason,) = audit(node, "note")["profile"]["reasons"]
+        assert reason.startswith("That cannot be told without these checks, which the audit left out: ebtables-stale, ")
+
+
+def test_a_filter_with_a_number_of_no_mode_is_loose() -> None:
+    with shared_enis() as node:
+        node.run(["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=7"])
+        node.write("/etc/sysctl.d/60-hard.conf", "net.ipv4.conf.eth0.rp_filter = 1\n")
+        (finding,) = audit(node, "rp-strict-at-boot")["findings"]
+        assert finding["remedy"]["options"] == {"interfaces": ["eth0"], "mode": "loose"}
+
+
+def test_a_rule_that_no_twin_can_have_leaves_the_other_checks() -> None:
+    with shared_enis(STRICT) as node:
+        node.run(["ip", "rule", "add", "nop", "priority", "900"])
+        result = audit(node, "rp-strict-asymmetric", "rp-strict-at-boot")
+        (finding,) = result["findings"]
+        assert (finding["id"], finding["state"], finding["ask"]) == ("rp-strict-asymmetric", "cannot_tell", "ip rule; ip -6 rule")
+        assert "snapshot.rules[3].action must be one of lookup, " in finding["what"]
+        assert result["passed"] == ["rp-strict-at-boot"]
