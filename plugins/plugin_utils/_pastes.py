@@ -41,15 +41,15 @@ def execute(module: str, arguments: dict[str, t.Any], run: Run, interface: str =
     """
     if arguments.get("dump") is None:
         return run(arguments)
-    given = {**arguments}
-    dump, node = given.pop("dump"), given.pop("node", None)
+    options = {**arguments}
+    dump, node = options.pop("dump"), options.pop("node", None)
     try:
-        if given.get("snapshot") is not None:
+        if options.get("snapshot") is not None:
             raise Invalid("dump", dump, "left out if snapshot is given")
         pasted = pastes_backend.read(dump, str(node or ""), interface)
     except DatapathError as error:
         return _failed(module, error)
-    result = run({**given, "snapshot": pasted.snapshot})
+    result = run({**options, "snapshot": pasted.snapshot})
     if result.get("failed"):
         return result
     return {**result, **all_printable({"ignored": pasted.ignored})}

@@ -35,13 +35,13 @@ def requests(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
     if enis is None:
         return
     addresses = node.addresses(enis.primary, IPV4)
-    seen = set()
+    covered = set()
     for entry in node.rules(IPV4):
         pod = str(entry.get("from") or "").partition("/")[0]
         name = tables.get(str(entry.get("table")), "")
-        if name in seen or not name or pod not in node.pods or not addresses:
+        if name in covered or not name or pod not in node.pods or not addresses:
             continue
-        seen.add(name)
+        covered.add(name)
         packet = {"source": CLIENT, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
         yield name, entry, Trial(packet, pod)
 
@@ -225,14 +225,14 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
 def _rule_within(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces whose pods have a rule for some destinations alone: replies to others leave by the primary interface."""
     tables = node.tables_of_enis()
-    seen = set()
+    covered = set()
     rules = [entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) in tables]
     whole = {entry["from"] for entry in rules if not entry.get("to")}
     for entry in rules:
         pod, name = str(entry["from"]).partition("/")[0], tables[str(entry["table"])]
-        if not entry.get("to") or entry["from"] in whole or name in seen or pod not in node.pods:
+        if not entry.get("to") or entry["from"] in whole or name in covered or pod not in node.pods:
             continue
-        seen.add(name)
+        covered.add(name)
         what = (
             f"The rule of {pod} leads to {name} for packets to {entry['to']} alone: requests from elsewhere that come in by"
             f" {name} are answered by the primary interface."
