@@ -29,3 +29,18 @@ def element(
 
 def joined(*content: str) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else html.escape(part) for part in content))
+
+
+def section(title: str, *content: str) -> Markup:
+    """Return a section with its heading; nothing without content."""
+    return element("section", element("h2", title), *content) if any(content) else Markup()
+
+
+def document(title: str, style: str, *content: str, policy: str = "") -> str:
+    """Return a page that loads nothing. content: of its body. policy: what its Content-Security-Policy permits beside styles."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'{policy}\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        f"{element('title', title)}\n<style>{style}</style>\n</head>\n{element('body', *content)}\n</html>\n"
+    )

@@ -12,27 +12,19 @@ import typing as t
 from .._trace.verdict import Culprit
 from . import drawing, result
 from .answer import Answer, Branch, Cure, Dependency, Outcome, Way, quality
-from .markup import Markup, element, joined
+from .markup import Markup, document, element, joined, section
 from .stylesheet import CSS
 
 ABOUT = {"node": "Node", "time": "Time", "versions": "Versions", "source": "Source"}
-HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-"""
 
 
 def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str:
     """Return the answer as a page. about: node, time, versions and source of the evidence. Raises NoTrace."""
     value = result.read(answer)
     facts = {key: _fact((about or {}).get(key)) for key in ABOUT}
-    title = element("title", ": ".join(filter(None, (value.summary, value.packet))))
-    body = element("body", element("header", _head(value), _about(facts)), element("main", *_sections(value, facts["node"])))
-    return f"{HEAD}{title}\n<style>{CSS}</style>\n</head>\n{body}\n</html>\n"
+    title = ": ".join(filter(None, (value.summary, value.packet)))
+    header = element("header", _head(value), _about(facts))
+    return document(title, CSS, header, element("main", *_sections(value, facts["node"])))
 
 
 def _fact(value: t.Any) -> str:
@@ -67,19 +59,15 @@ def _about(facts: t.Mapping[str, str]) -> Markup:
 
 
 def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
-    yield _section("Ask for, because it decides", *map(_dependency, answer.questions))
-    yield _section("Not certain, because", *map(_dependency, answer.doubts))
-    yield _section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
-    yield _section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
+    yield section("Ask for, because it decides", *map(_dependency, answer.questions))
+    yield section("Not certain, because", *map(_dependency, answer.doubts))
+    yield section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
+    yield section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:
         outcome = element("p", drawing.tag(answer.before.summary, answer.before.worst))
-        yield _section("Before the changes", element("div", outcome, *_way(answer.before, node), classes="card"))
-    yield _section("Chance decides", *(_branch(branch, node) for branch in answer.branches))
-    yield _section("What the evidence lacks", *_lacks(answer))
-
-
-def _section(title: str, *content: str) -> Markup:
-    return element("section", element("h2", title), *content) if any(content) else Markup()
+        yield section("Before the changes", element("div", outcome, *_way(answer.before, node), classes="card"))
+    yield section("Chance decides", *(_branch(branch, node) for branch in answer.branches))
+    yield section("What the evidence lacks", *_lacks(answer))
 
 
 def _dependency(fact: Dependency) -> Markup:

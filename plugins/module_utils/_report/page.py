@@ -10,21 +10,13 @@ import ipaddress
 import typing as t
 
 from .._answer.findings import ERROR, RISK, SEVERITIES, Finding, Findings
-from .._answer.markup import Markup, element, joined
+from .._answer.markup import Markup, document, element, joined, section
 from .._answer.stylesheet import CSS
 from . import fleet
 
 TONES = {ERROR: "bad", RISK: "open"}  # classes of the stylesheet
 NEW, GONE, STILL = "new", "gone", "still"  # since an earlier run
 MOST_REMEDIES = 20  # of a group, which are printed in full; those of further nodes are in the JSON
-HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-"""
 STYLE = """
 .controls { display: flex; flex-wrap: wrap; gap: .5rem 1.2rem; align-items: center; margin: 1.2rem 0 .8rem; }
 .controls input[type=search] { flex: 1 1 14rem; max-width: 100%; }
@@ -94,7 +86,7 @@ def text(results: object, earlier: object = None) -> str:
         element("main", *_sections(groups, now, before)),
     ]
     script = Markup(f"<script>{SCRIPT}</script>")
-    return f"{HEAD}{element('title', title)}\n<style>{CSS}{STYLE}</style>\n</head>\n{element('body', *parts, script)}\n</html>\n"
+    return document(title, CSS + STYLE, *parts, script, policy="; script-src 'unsafe-inline'")
 
 
 def _title(groups: t.Sequence[Group], now: fleet.Fleet) -> str:
@@ -144,14 +136,10 @@ def _keys(audit: Findings | None) -> set[Key]:
 def _sections(groups: t.Sequence[Group], now: fleet.Fleet, before: fleet.Fleet | None) -> t.Iterator[Markup]:
     yield _controls() if groups else Markup()
     yield element("div", *(_group(group, before is not None) for group in groups), attributes={"id": "groups"})
-    yield _section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
-    yield _section("What cannot be told", *_unclear(now.audited))
-    yield _section("Which profile the nodes need", *_profiles(now.audited))
-    yield _section("Not audited", *(element("p", element("b", node), f": {error}") for node, error in now.failed.items()))
-
-
-def _section(title: str, *content: str) -> Markup:
-    return element("section", element("h2", title), *content) if any(content) else Markup()
+    yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
+    yield section("What cannot be told", *_unclear(now.audited))
+    yield section("Which profile the nodes need", *_profiles(now.audited))
+    yield section("Not audited", *(element("p", element("b", node), f": {error}") for node, error in now.failed.items()))
 
 
 def _controls() -> Markup:
