@@ -157,8 +157,8 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
 CONTEXT: dict[str, t.Any] = {"cloud": {"type": "str", "choices": ["azure", "aws", "alibaba", "other"]}}
@@ -177,16 +177,13 @@ def main() -> None:
     with module.reporting() as result:
         options = module.params
         checks = catalogue.chosen(options["checks"])
-        if options["dump"] is not None:
-            raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
-        if options["node"] is not None:
-            raise Invalid("node", options["node"], "left out without dump, as it names a node of a bundle of many")
+        snapshot.refuse_dump(options)
         is_own = options["snapshot"] is None
         if is_own:
             require_root()
-        snapshot = _of_this_node(module) if is_own else options["snapshot"]
-        snapshot_form.check(snapshot)
-        audit = audit_backend.Audit(snapshot, checks, options["context"] or {}, options["prove"], is_own)
+        node = _of_this_node(module) if is_own else options["snapshot"]
+        snapshot_form.check(node)
+        audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own)
         result.update(changed=False, **audit_backend.result(audit, module.run, checked), ignored=[])
 
 

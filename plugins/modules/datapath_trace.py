@@ -391,8 +391,8 @@ unknown:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, names, trace_backend
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -414,10 +414,7 @@ def main() -> None:
         options = module.params
         names.check(options["packet"])
         calls = changes_backend.module_calls(options["changes"])
-        if options["dump"] is not None:
-            raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
-        if options["node"] is not None:
-            raise Invalid("node", options["node"], "left out without dump, as it names a node of a bundle of many")
+        snapshot.refuse_dump(options)
         is_own = options["snapshot"] is None
         if is_own:
             require_root()
@@ -435,7 +432,7 @@ def main() -> None:
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:
     # Imported where needed: a trace of another node's snapshot does not read this one.
-    from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+    from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
 
     return snapshot_backend.read(module.run, snapshot.PACKET_PATH)
 

@@ -63,3 +63,11 @@ def of_this_format(option: str, value: dict[str, t.Any]) -> dict[str, t.Any]:
         expected = f"a snapshot of format {FORMAT}. Read the node again, with this version of the collection"
         raise Invalid(option, f"format {value['format']}", expected)
     return value
+
+
+def refuse_dump(options: t.Mapping[str, t.Any]) -> None:
+    """Raise Invalid for the options ``dump`` and ``node`` of a module, which the controller replaces by ``snapshot``."""
+    if options["dump"] is not None:
+        raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
+    if options["node"] is not None:
+        raise Invalid("node", options["node"], "left out without dump, as it names a node of a bundle of many")
