@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._snapshot import saved
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .finding import Check
 from .node import Node
@@ -44,7 +45,7 @@ def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
     of_nft = [entry["table"] for entry in node.ruleset() if "table" in entry]
-    of_iptables = [entry for entry in node.demand("iptables") if "\n-A " in str(entry.get("save"))]
+    of_iptables = filter(saved.has_rules, node.demand("iptables"))
     names = [f"{entry.get('family')} {entry.get('name')}" for entry in of_nft if entry.get("name") not in ("firewalld", "filter")]
     return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
 

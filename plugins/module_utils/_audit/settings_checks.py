@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._snapshot import open_facts
+from .._snapshot import open_facts, saved
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
@@ -78,7 +78,7 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         name = TABLES_OF[family]
         tables = [entry for entry in node.demand("iptables") if entry.get("family") == name]
-        with_rules = [entry for entry in tables if "\n-A " in str(entry.get("save"))]
+        with_rules = list(filter(saved.has_rules, tables))
         backends = {str(entry.get("backend")) for entry in with_rules}
         if {"legacy", "nft"} <= backends:
             legacy = [str(entry["table"]) for entry in with_rules if entry.get("backend") == "legacy"]
