@@ -41,8 +41,8 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
 
 def _foreign_rules(node: Node) -> list[str]:
     rules = (entry for family in FAMILIES for entry in node.rules(family))
-    own = ("kernel", "static", None)  # networkd gives its own rules the protocol static
-    return [rule_line(entry) for entry in rules if entry.get("protocol") not in own]
+    protocols = ("kernel", "static", None)  # networkd gives its own rules the protocol static
+    return [rule_line(entry) for entry in rules if entry.get("protocol") not in protocols]
 
 
 def _foreign_routes(node: Node) -> list[str]:
@@ -50,8 +50,8 @@ def _foreign_routes(node: Node) -> list[str]:
     managed = node.demand("network_daemons")["networkd_files"]
     tables = {str(entry.get("table") or MAIN) for entry in node.demand("routes")} - {LOCAL}
     routes = (entry for family in FAMILIES for table in sorted(tables) for entry in node.routes(family, table))
-    own = ("kernel", "dhcp", "ra", "static", None)  # of networkd's own configuration, or of the kernel
-    return [route_line(entry) for entry in routes if entry.get("dev") in managed and entry.get("protocol") not in own]
+    protocols = ("kernel", "dhcp", "ra", "static", None)  # of networkd's own configuration, or of the kernel
+    return [route_line(entry) for entry in routes if entry.get("dev") in managed and entry.get("protocol") not in protocols]
 
 
 def _base_rule(node: Node) -> t.Iterator[Suspicion]:
