@@ -168,6 +168,7 @@ class Examination:
             self._succeed(operation.before)
         self._former = self._site.state()
         done = self._succeed(operation.after)
+        self._undisturbed = done.points
         self._changes = (done.result or {})["changed"]
         self._desired = self._site.state()
         self._good = [self._former, self._desired]
@@ -182,7 +183,7 @@ class Examination:
         """Raises Broken."""
         outcome = self._struck(fault)
         if point is not None and outcome.points[fault.number - 1 : fault.number] != [point]:
-            raise Broken(f"the run takes another way than undisturbed: {_shown(outcome.points)}")
+            raise Broken(f"the run takes another way than undisturbed: {_parting(outcome.points, self._undisturbed)}")
         if fault.kind == kinds.KILL_MODULE:
             self._mend()  # while the child is held
             for back in self._operation.backs:
@@ -321,6 +322,14 @@ def _entries(part: Any) -> set[str]:
     if isinstance(part, Mapping):
         return {f"{name}: {value}" for name, value in part.items()}
     return set(part.splitlines() if isinstance(part, str) else part or ())
+
+
+def _parting(points: Sequence[Point], undisturbed: Sequence[Point]) -> str:
+    """Where two runs part, and what each does there."""
+    number = next(
+        (n for n, pair in enumerate(zip(points, undisturbed)) if pair[0] != pair[1]), min(len(points), len(undisturbed))
+    )
+    return f"from point {number + 1} on {_shown(points[number:]) or 'nothing'}, not {_shown(undisturbed[number:]) or 'nothing'}"
 
 
 def _shown(points: Sequence[Point]) -> str:
