@@ -68,6 +68,11 @@ class Way(t.NamedTuple):
         return f"{self.outcome}, reply {self.reply.outcome}" if self.reply else self.outcome
 
     @property
+    def verdicts(self) -> str:
+        """The summary without links."""
+        return f"{self.verdict}, reply {self.reply.verdict}" if self.reply else self.verdict
+
+    @property
     def decider(self) -> Culprit | None:
         """The object that stopped the packet, or its reply."""
         return self.culprit or (self.reply.culprit if self.reply else None)
@@ -163,10 +168,22 @@ class Answer(t.NamedTuple):
         return [fact for fact in self.depends_on if not fact.ask]
 
     @property
+    def ways(self) -> list[Way]:
+        """Return the ways that the packet may take by chance, the most frequent first."""
+        return [branch.way for branch in self.branches] or [self.way]
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict of all ways."""
+        return next((way.worst for way in self.ways if way.worst in LOST), self.way.worst)
+
+    @property
     def summary(self) -> str:
-        """The outcome of the packet and of its reply, and whether missing outputs may change it."""
+        """The outcome of the packet and of its reply, and whether chance or missing outputs may change it."""
+        outcomes = [*dict.fromkeys(way.verdicts for way in self.ways)]
+        outcome = f"{' or '.join(outcomes)}, by chance" if len(outcomes) > 1 else self.way.summary
         is_doubtful = not self.is_certain and self.way.verdict != UNKNOWN
-        return f"{self.way.summary}, not certain" if is_doubtful else self.way.summary
+        return f"{outcome}, not certain" if is_doubtful else outcome
 
 
 def quality(verdict: str) -> str:

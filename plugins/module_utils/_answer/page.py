@@ -43,7 +43,7 @@ def _head(answer: Answer) -> Markup:
         element("p", element("code", answer.packet), classes="packet") if answer.packet else "",
         *(element("p", reason, classes="reason") for reason in way.reasons),
         _culprit(way.decider),
-        classes=f"answer {quality(way.worst)}",
+        classes=f"answer {quality(answer.worst)}",
     )
 
 

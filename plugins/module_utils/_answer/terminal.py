@@ -41,7 +41,7 @@ class _Writer:
 
     def _head(self, answer: Answer) -> list[str]:
         way = answer.way
-        outcome = self._paint(f"{answer.summary}:", _colour(way.worst))
+        outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
         lines += [f"Packet   {answer.packet}"] if answer.packet else []

@@ -38,6 +38,16 @@ def test_a_verdict_that_depends_on_missing_outputs_is_not_certain() -> None:
     assert lines(lost(None, certain=False, verdict="unknown"))[0] == "unknown: The packet is lost."
 
 
+def test_the_first_line_has_each_outcome_that_chance_may_bring() -> None:
+    branches = [{**arrived(), "share": 2 / 3}, {**lost(FILTER), "share": 1 / 3}]
+    assert (
+        lines(arrived(branches=branches))[0] == "delivered or dropped, by chance: The packet leaves by veth1, to the pod there."
+    )
+    assert terminal.text(arrived(branches=branches), colours=True).startswith(f"\x1b[{COLOURS['bad']}m")
+    same = [{**arrived(interface=f"veth{number}"), "share": 0.5} for number in (1, 2)]
+    assert lines(arrived(branches=same))[0].startswith("delivered by veth1: ")
+
+
 def test_packet_and_culprit_follow_the_sentence() -> None:
     reply = lost(FILTER, reason="Strict filtering drops it.")
     reason = "The packet leaves. Its reply is lost: Strict filtering drops it."
