@@ -26,7 +26,7 @@ def _stale(node: Node) -> t.Iterator[Suspicion]:
     for chain in chains:
         for rule in map(str, chain.get("rules") or ()):
             target = _TARGET.search(rule)
-            if not target or _long(target[1]) in known:
+            if not target or _is_group(target[1]) or _long(target[1]) in known:
                 continue
             if _hides_macs(node):
                 raise Unobserved(f"Whether a pod has the MAC address {target[1]} is open.", "ip -all netns exec ip link")
@@ -52,6 +52,11 @@ def _hides_macs(node: Node) -> bool:
     """Return whether the MAC address of a pod is unknown, as in a report, which shows the node's ends of links."""
     inner = pod_links.pod_links(node.snapshot)
     return any(link["name"] in inner and not (link.get("peer") or {}).get("mac") for link in node.links())
+
+
+def _is_group(mac: str) -> bool:
+    """Return whether frames to a MAC address are for several stations (IEEE 802): azure-vnet broadcasts replies of ARP."""
+    return bool(int(mac.partition(":")[0], 16) & 1)
 
 
 def _long(mac: str) -> str:

@@ -162,12 +162,19 @@ def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
         return
     for entry in node.neighbors():
         address, link = str(entry.get("address")), node.pods.get(str(entry.get("address")))
-        if entry.get("state") == "PERMANENT" and link and link != entry.get("dev"):
+        if entry.get("state") == "PERMANENT" and link and not _leads_to(node.link(link), entry):
             what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry['dev']}."
             line = f"{address} dev {entry['dev']} lladdr {entry.get('mac')} PERMANENT"
             text = "Remove the entry; ebtables_cleanup removes those of azure-vnet, with the rules that belong to them"
             remedy = Remedy(operator=text, commands=(f"ip neighbour del {address} dev {entry['dev']}",))
             yield Suspicion(address, what, (line,), remedy)
+
+
+def _leads_to(link: Entry, neighbor: Entry) -> bool:
+    """Return whether a neighbour entry leads to a pod. link: of the pod, which may be a port of the entry's bridge."""
+    mac = (link.get("peer") or {}).get("mac") or neighbor.get("mac")
+    is_behind = neighbor.get("dev") == link.get("master") and neighbor.get("mac") == mac
+    return is_behind or neighbor.get("dev") == link.get("name")
 
 
 CHECKS = (

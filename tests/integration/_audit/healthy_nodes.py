@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lab import azure_vnet
+
 Entry = dict[str, Any]
 MAIN, LOCAL = "254", "255"
 AZURE_PEER = "12:34:56:78:9a:bc"
+EXTERNAL_MAC = "00:0d:3a:00:00:11"  # of eth0 in Azure
 HAS_FLAGS = ["UP", "BROADCAST", "RUNNING", "MULTICAST", "LOWER_UP"]
 KEEPING = {
     key: {"value": False, "file": "/etc/systemd/networkd.conf.d/80-release.conf"} for key in ("Routes", "RoutingPolicyRules")
@@ -89,9 +92,9 @@ class Node:
             if interface.network.num_addresses > 1 and name != "lo":
                 self.route(str(interface.network), name, scope="link", protocol="kernel", family=family)
 
-    def uplink(self, name: str, address: str, gateway: str = "", **more: Any) -> None:
+    def uplink(self, name: str, address: str, gateway: str = "", kind: str = "", **more: Any) -> None:
         """Add a network interface, with the default route if it has a gateway."""
-        self.link(name, "", [address], **more)
+        self.link(name, kind, [address], **more)
         if gateway:
             self.route("default", name, via=gateway, protocol="dhcp")
             self.snapshot["neighbors"].append({"address": gateway, "dev": name, "mac": "02:00:00:00:ff:01", "state": "REACHABLE"})
@@ -105,10 +108,11 @@ class Node:
         self.route(gateway, name, table=table, scope="link", protocol=protocol)
         self.route("default", name, via=gateway, table=table, protocol=protocol)
 
-    def pod(self, name: str, *addresses: str, master: str = "", kind: str = "veth") -> None:
-        """Add the link of a pod, with routes to it unless it is the port of a bridge."""
+    def pod(self, name: str, *addresses: str, master: str = "", kind: str = "veth", mac: str = "") -> None:
+        """Add the link of a pod, with routes to it unless it is the port of a bridge. mac: of the pod."""
         number = len(self.snapshot["links"])
-        peer = {"namespace": f"pod{number}", "name": "eth0", "mac": f"02:00:00:00:02:{number:02x}", "addresses": [*addresses]}
+        mac = mac or f"02:00:00:00:02:{number:02x}"
+        peer = {"namespace": f"pod{number}", "name": "eth0", "mac": mac, "addresses": [*addresses]}
         self.link(name, kind, master=master, peer=peer)
         for address in addresses if not master else ():
             self.route(address, name, scope="link", protocol="boot")
@@ -127,6 +131,17 @@ class Node:
     def iptables(self, family: str, table: str, *lines: str) -> None:
         """Add lines of iptables-save, without its head: ``:CHAIN`` or ``-A CHAIN ...``."""
         self._saves.setdefault((family, table), []).extend(lines)
+
+    def ebtables(self, rules: Iterable[str]) -> None:
+        """Add rules, as arguments of ebtables: ``-t TABLE -A CHAIN RULE``."""
+        chains: dict[tuple[str, str], list[str]] = {}
+        for rule in rules:
+            _table, table, _append, chain, text = rule.split(" ", 4)
+            chains.setdefault((table, chain), []).append(text)
+        self.snapshot["ebtables"] = [
+            {"backend": "nft", "table": table, "chain": chain, "policy": "ACCEPT", "rules": texts}
+            for (table, chain), texts in chains.items()
+        ]
 
     def networkd(self, *links: str, is_keeping: bool = False) -> None:
         self.snapshot["network_daemons"] = {
@@ -444,6 +459,21 @@ def aks(image: Image) -> Node:
     return node
 
 
+def azure_bridge(image: Image) -> Node:
+    """azure-vnet in bridge mode: eth0 is a port of the bridge, which has the node's address, and rules of ebtables serve the pods."""
+    node = Node(image)
+    node.link("eth0", master="azure2", mac=EXTERNAL_MAC)
+    node.uplink("azure2", f"{azure_vnet.NODE_ADDRESS}/16", "10.240.0.1", kind="bridge", mac=EXTERNAL_MAC)
+    rules = azure_vnet.node_rules(EXTERNAL_MAC)
+    for pod in (azure_vnet.AzurePod(1), azure_vnet.AzurePod(2)):
+        node.pod(pod.host_link, pod.address, master="azure2", mac=pod.mac)
+        node.snapshot["neighbors"].append({"address": pod.address, "dev": "azure2", "mac": pod.mac, "state": "PERMANENT"})
+        rules += pod.rules
+    node.ebtables(rules)
+    kube_proxy(node, azure_vnet.AzurePod(1).address)
+    return node
+
+
 def aks_cilium(image: Image) -> Node:
     node = _aks(image._replace(every=0))
     _cilium(node)
@@ -493,6 +523,34 @@ def k3s(image: Image) -> Node:
         "-A FORWARD -j KUBE-ROUTER-FORWARD",
         "-A KUBE-ROUTER-FORWARD -j MARK --set-xmark 0x20000/0x20000",
     )
+    return node
+
+
+def kube_router(image: Image) -> Node:
+    """kube-router with its service proxy (IPVS), its firewall of pods, and a tunnel to nodes of other subnets."""
+    node = _on_premises(image)
+    node.link("kube-bridge", "bridge", ["10.244.1.1/24"])
+    node.link("kube-dummy-if", "dummy", ["10.96.0.10/32"])
+    node.route("10.244.2.0/24", "eth0", via="192.168.0.12", protocol="17")
+    node.link("tun-192168112", "ipip", type=768)
+    node.route("10.244.3.0/24", "tun-192168112", table="77", scope="link", protocol="17")
+    node.rule(32765, from_="10.244.1.0/24", table="77")
+    for number in (1, 2):
+        node.pod(f"veth{number}a", f"10.244.1.{number + 1}", master="kube-bridge")
+    server = {"protocol": "tcp", "address": "10.96.0.10", "port": 80, "scheduler": "rr", "flags": ""}
+    destination = {"address": "10.244.1.2", "port": 8080, "method": "Masq", "weight": 1}
+    node.snapshot["ipvs"] = [{**server, "destinations": [destination]}]
+    node.iptables(
+        "ip",
+        "filter",
+        ":KUBE-ROUTER-FORWARD",
+        ":KUBE-POD-FW-A",
+        "-A FORWARD -j KUBE-ROUTER-FORWARD",
+        "-A KUBE-ROUTER-FORWARD -d 10.244.1.2/32 -j KUBE-POD-FW-A",
+        "-A KUBE-POD-FW-A -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        "-A KUBE-POD-FW-A -j MARK --set-xmark 0x20000/0x20000",
+    )
+    node.iptables("ip", "nat", "-A POSTROUTING -s 10.244.1.0/24 ! -d 10.244.0.0/16 -j MASQUERADE --random-fully")
     return node
 
 
@@ -567,8 +625,10 @@ NODES: dict[str, Callable[[Image], Node]] = {
     "Terway": terway,
     "AKS": aks,
     "AKS with Cilium": aks_cilium,
+    "azure-vnet in bridge mode": azure_bridge,
     "kubeadm with flannel": flannel,
     "kubeadm with Calico": calico,
+    "kube-router": kube_router,
     "k3s": k3s,
     "RKE2": rke2,
     "GKE": gke,

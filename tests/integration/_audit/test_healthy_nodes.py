@@ -43,6 +43,16 @@ def test_a_healthy_node_has_no_finding(name: str, image: Image) -> None:
     assert all(finding["ask"] for finding in by_state["cannot_tell"].values())
 
 
+def test_a_pod_of_a_bridge_has_moved_if_its_permanent_neighbour_has_another_mac() -> None:
+    snapshot = NODES["azure-vnet in bridge mode"](SYSTEMD).done()
+    pod = next(entry for entry in snapshot["neighbors"] if entry["state"] == "PERMANENT")
+    pod["mac"] = "02:00:00:00:00:99"
+    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=False), random_nodes.run, checked)
+    assert [(finding["id"], finding["subject"]) for finding in result["findings"] if finding["state"] == "present"] == [
+        ("neighbor-moved", pod["address"])
+    ]
+
+
 @pytest.mark.parametrize("name", NODES)
 def test_a_healthy_node_has_no_finding_if_no_packet_is_tried(name: str) -> None:
     audit = audit_backend.Audit(NODES[name](SYSTEMD).done(), catalogue.CHECKS, does_prove=False)
