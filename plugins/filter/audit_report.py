@@ -24,7 +24,7 @@ options:
   format:
     description:
       - V(html) is a page that loads nothing. Findings are grouped by check and subject, with their nodes, and can be filtered and
-        sorted. With O(earlier), it says what is new, still there, and gone.
+        sorted. The way of a packet that is lost is drawn. With O(earlier), it says what is new, still there, and gone.
       - V(json) is C(format), which is V(1), and C(nodes), the results by node, or C(error) for a node that could not be audited.
         The file C(docs/schema/audit.json) of the collection is its schema.
       - V(junit) has a test suite for each node and a test case for each check. A finding is a failure, and a check that cannot

@@ -121,6 +121,13 @@ findings:
       description: The packet that is lost in the twin, as text; V("") without one.
       type: str
       sample: tcp 198.51.100.7:40000 > 10.0.0.4:32765
+    trace:
+      description:
+        - What became of that packet, as M(kubenode.datapath.datapath_trace) returns it. C(verdict), C(interface), C(packet),
+          C(reason), C(culprit), C(steps) and C(reply), which has the same of the reply. Null without a packet.
+        - The filters P(kubenode.datapath.trace_text#filter), P(kubenode.datapath.trace_html#filter) and
+          P(kubenode.datapath.trace_mermaid#filter) show it.
+      type: dict
     remedy:
       description:
         - C(module) and C(options) of a module of this collection, or C(operator), what an operator has to do, and C(commands).

@@ -13,6 +13,18 @@ SOURCE = "https://github.com/aws/amazon-vpc-cni-k8s/issues/231"
 TASK = "- name: Mend it by rp_filter\n  kubenode.datapath.rp_filter:\n    interfaces: [eth0]\n    mode: loose\n"
 MODULE: Result = {"module": "kubenode.datapath.rp_filter", "options": {"interfaces": ["eth0"], "mode": "loose"}, "task": TASK}
 OPERATOR: Result = {"operator": "Remove the rule", "commands": ["ip rule del priority 99"], "task": ""}
+TRACE: Result = {
+    "verdict": "dropped",
+    "interface": "",
+    "packet": None,
+    "reason": "Strict reverse-path filtering drops it.",
+    "culprit": {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"},
+    "steps": [
+        {"kind": "in", "where": "link eth0", "text": "tcp 198.51.100.7:40000 > 10.0.0.10:32765", "verdict": "", "packet": ""},
+        {"kind": "counter", "where": "TcpExt.IPReversePathFilter", "text": "+1", "verdict": "", "packet": ""},
+    ],
+    "reply": None,
+}
 NO_PROFILE: Result = {"name": None, "variables": {}, "reasons": ["No check found what a profile mends."]}
 PROFILE: Result = {
     "name": "eni_policy_routing",
@@ -29,7 +41,7 @@ def present(severity: str = "error", id: str = "rp-strict-asymmetric", subject: 
     finding: Result = {
         "id": id, "subject": subject, "state": "present", "severity": severity, "what": "Strict filtering drops replies.",
         "evidence": ["net.ipv4.conf.eth0.rp_filter = 1", "2048: from 10.0.1.11 lookup 1001"], "proof": "twin",
-        "packet": "tcp 198.51.100.7:40000 > 10.0.0.10:32765", "remedy": MODULE, "ask": "", "source": SOURCE,
+        "packet": "tcp 198.51.100.7:40000 > 10.0.0.10:32765", "trace": TRACE, "remedy": MODULE, "ask": "", "source": SOURCE,
     }  # fmt: skip
     return {**finding, **changes}
 
@@ -41,6 +53,7 @@ def unclear(id: str = "base-rule-missing", **changes: t.Any) -> Result:
         "evidence": [],
         "proof": "",
         "packet": "",
+        "trace": None,
         "remedy": None,
     }
     return present(id=id, subject="", state="cannot_tell", **{**lacks, **changes})

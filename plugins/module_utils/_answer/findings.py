@@ -13,6 +13,8 @@ from .._audit.suspicion import CANNOT_TELL, ERROR, PRESENT, RISK, SEVERITIES
 from .._core.errors import Invalid
 from .._core.printable import all_printable, in_one_line
 from .._trace import playbook_task
+from . import result as traces
+from .answer import Way
 
 STATES = (PRESENT, CANNOT_TELL)
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later
@@ -31,7 +33,7 @@ class Remedy(t.NamedTuple):
 
 
 class Finding(t.NamedTuple):
-    """The fields are those of the module."""
+    """The fields are those of the module. way: of the packet, None without one."""
 
     id: str
     subject: str
@@ -40,6 +42,7 @@ class Finding(t.NamedTuple):
     what: str
     evidence: list[str]
     packet: str
+    way: Way | None
     remedy: Remedy | None
     ask: str
     source: str
@@ -97,8 +100,16 @@ def _finding(value: object, place: str) -> Finding:
     id, subject, state, severity, what, packet, ask, source = (
         _line(data.get(key)) for key in ("id", "subject", "state", "severity", "what", "packet", "ask", "source")
     )
+    way = _way(data["trace"], f"{place}.trace") if data.get("trace") else None
     remedy = _remedy(_dictionary(data["remedy"], f"{place}.remedy")) if data.get("remedy") else None
-    return Finding(id, subject, state, severity, what, _texts(data, "evidence"), packet, remedy, ask, source)
+    return Finding(id, subject, state, severity, what, _texts(data, "evidence"), packet, way, remedy, ask, source)
+
+
+def _way(value: object, place: str) -> Way:
+    try:
+        return traces.read(value).way
+    except traces.NoTrace as error:
+        raise NoAudit(f"{place}: {error}") from None
 
 
 def _remedy(data: Data) -> Remedy:

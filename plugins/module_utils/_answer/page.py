@@ -15,6 +15,7 @@ from .answer import Answer, Branch, Cure, Dependency, Outcome, Way, quality
 from .markup import Markup, document, element, joined, section
 from .stylesheet import CSS
 
+STYLE = "@media print { details::details-content { content-visibility: visible; } }\n"  # paper cannot be unfolded
 ABOUT = {"node": "Node", "time": "Time", "versions": "Versions", "source": "Source"}
 
 
@@ -24,7 +25,7 @@ def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str
     facts = {key: _fact((about or {}).get(key)) for key in ABOUT}
     title = ": ".join(filter(None, (value.summary, value.packet)))
     header = element("header", _head(value), _about(facts))
-    return document(title, CSS, header, element("main", *_sections(value, facts["node"])))
+    return document(title, CSS + STYLE, header, element("main", *_sections(value, facts["node"])))
 
 
 def _fact(value: t.Any) -> str:

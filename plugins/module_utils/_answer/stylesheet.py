@@ -74,7 +74,7 @@ summary { cursor: pointer; }
 .place b::first-letter { text-transform: uppercase; }
 .node { position: relative; padding: 0 .8rem 1rem; border: 2px solid var(--edge); border-radius: 14px; }
 .node > .name { position: absolute; top: .45rem; left: .9rem; max-width: 40%; color: var(--dim); font-size: .85rem;
-  line-height: 1.2; }
+  line-height: 1.2; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
 .node > .arrow { height: 1.1rem; }
 .node > .name + .stage, .node > .name + .end { margin-top: 2.3rem; }
 .link { width: fit-content; max-width: 100%; margin: 0 auto; padding: .1rem .9rem; background: var(--ink);
@@ -102,8 +102,10 @@ summary { cursor: pointer; }
 .end .counted { font-size: .82rem; opacity: .85; }
 .place.bad, .place.open { background: var(--back); color: var(--tone); border-color: var(--tone); }
 @media print {
-  body { max-width: none; padding: 0; background: none; }
-  .card, .stage, .step, .place { break-inside: avoid; }
+  body { max-width: none; padding: 1px; background: none; zoom: .8; }
+  .card, .way, .stage, .step, .place, pre { break-inside: avoid; }
+  .ways { grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }
+  h2, h3, summary { break-after: avoid; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -23,6 +23,7 @@ from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
+WAY = ("verdict", "interface", "packet", "reason", "culprit", "steps")  # of a packet, in the result of datapath_trace
 Answer = t.Mapping[str, t.Any]
 
 
@@ -128,7 +129,7 @@ class _Prover:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, remedy=remedy)
+        return finding._replace(proof=TWIN, packet=shown, trace=_trace(answer), remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -173,6 +174,16 @@ class _Prover:
             is_compared=False,
         )
         return trace_backend.judged(question, self._run, self._checked)
+
+
+def _trace(answer: Answer) -> dict[str, t.Any]:
+    """Return what became of a packet and of its reply."""
+    reply = answer["reply"]
+    return {**_way(answer), "reply": _way(reply) if reply else None}
+
+
+def _way(answer: Answer) -> dict[str, t.Any]:
+    return {key: answer[key] for key in WAY}
 
 
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:

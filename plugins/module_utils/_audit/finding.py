@@ -32,7 +32,10 @@ class Check(t.NamedTuple):
 
 
 class Finding(t.NamedTuple):
-    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence. packet: that is lost, as text."""
+    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
+
+    packet: that is lost, as text. trace: what became of it.
+    """
 
     check: Check
     state: str
@@ -42,6 +45,7 @@ class Finding(t.NamedTuple):
     evidence: tuple[str, ...] = ()
     proof: str = ""
     packet: str = ""
+    trace: t.Mapping[str, t.Any] | None = None
     remedy: Remedy | None = None
     ask: str = ""
 
@@ -55,6 +59,7 @@ class Finding(t.NamedTuple):
             "evidence": [*self.evidence],
             "proof": self.proof,
             "packet": self.packet,
+            "trace": self.trace,
             "remedy": self.remedy.plain() if self.remedy else None,
             "ask": self.ask,
             "source": self.check.source,

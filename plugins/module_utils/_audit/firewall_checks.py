@@ -44,9 +44,8 @@ def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
 
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
-    of_nft = [entry["table"] for entry in node.ruleset() if "table" in entry]
     of_iptables = filter(saved.has_rules, node.demand("iptables"))
-    names = [f"{entry.get('family')} {entry.get('name')}" for entry in of_nft if entry.get("name") not in ("firewalld", "filter")]
+    names = [f"{family} {name}" for family, name in node.tables_of_nft() if name not in ("firewalld", "filter")]
     return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 import typing as t
 
 from .._cni import cni
@@ -46,6 +47,9 @@ ASK = {
     "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
 }
+NODE_PORTS = "service-nodeports"  # kube-proxy's map
+_HAS_NODE_PORTS = re.compile(rf"\bmap {NODE_PORTS} \{{[^{{}}]*\belements = ")
+_TABLE = re.compile(r"^table (\w+) (\S+) \{", re.MULTILINE)  # as nft list ruleset prints it
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
@@ -88,10 +92,16 @@ class Node:
             self.demand_fact(family, open_facts.NEIGHBORS)
         return list(self.demand("neighbors"))
 
-    def ruleset(self) -> list[Entry]:
-        """Return what nft lists, without the tables of iptables and ebtables."""
+    def ruleset(self) -> tuple[list[Entry], str]:
+        """Return what nft lists as JSON and as text, without the tables of iptables and ebtables."""
         self.demand_fact("", open_facts.NFT)
-        return list(self.demand("nftables"))
+        return list(self.demand("nftables")), str(self.snapshot.get("nftables_text") or "")
+
+    def tables_of_nft(self) -> list[tuple[str, str]]:
+        """Return the families and names of the tables that nft lists."""
+        objects, text = self.ruleset()
+        tables = [(str(entry["table"].get("family")), str(entry["table"].get("name"))) for entry in objects if "table" in entry]
+        return [*tables, *_TABLE.findall(text)]
 
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
@@ -190,9 +200,10 @@ class Node:
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy's rules have a node port."""
         saves = (save for family in FAMILIES for save in self.iptables(family, "nat"))
-        maps = (entry["map"] for entry in self.demand("nftables") if "map" in entry)
-        is_of_nft = any(each.get("name") == "service-nodeports" and each.get("elem") for each in maps)
-        return is_of_nft or any("-A KUBE-NODEPORTS " in save for save in saves)
+        objects, text = self.ruleset()
+        maps = (entry["map"] for entry in objects if "map" in entry)
+        is_of_nft = any(each.get("name") == NODE_PORTS and each.get("elem") for each in maps) or _HAS_NODE_PORTS.search(text)
+        return bool(is_of_nft) or any("-A KUBE-NODEPORTS " in save for save in saves)
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by its configuration or by its links."""

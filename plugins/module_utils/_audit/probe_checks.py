@@ -53,10 +53,11 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    rules = (entry["rule"] for entry in node.ruleset() if "rule" in entry)
+    objects, text = node.ruleset()
+    rules = (entry["rule"] for entry in objects if "rule" in entry)
     names = [f"{rule.get('family')} {rule.get('table')}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
-    tables = _TABLE.findall(str(node.snapshot.get("nftables_text") or ""))
-    return list(dict.fromkeys([*names, *(name for name, text in tables if AZURE_SOURCE in text)]))
+    listed = _TABLE.findall(text)
+    return list(dict.fromkeys([*names, *(name for name, body in listed if AZURE_SOURCE in body)]))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
@@ -77,7 +78,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     for unit in node.demand("units"):
         name = str(unit.get("name"))
         match = _UNIT.fullmatch(name)
-        if not match or not unit.get("is_enabled") or (match[1], match[2]) in _tables(node):
+        if not match or not unit.get("is_enabled") or (match[1], match[2]) in node.tables_of_nft():
             continue
         if not unit.get("active"):
             raise Unobserved(f"Whether {name} has loaded its table is open.", f"systemctl status {name}")
@@ -87,12 +88,6 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
             evidence = (f"{name} enabled", f"Active: {unit['active']} ({unit.get('sub')})")
             remedy = Remedy(operator=text, commands=(f"systemctl restart {name}",))
             yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
-
-
-def _tables(node: Node) -> set[tuple[str, str]]:
-    """Return the families and names of nft's tables."""
-    tables = (entry["table"] for entry in node.ruleset() if "table" in entry)
-    return {(str(table.get("family")), str(table.get("name"))) for table in tables}
 
 
 CHECKS = (

@@ -265,10 +265,11 @@ class _Reader:
         ruleset_text = ""
         for part in self._ruleset_text:
             before = sum(self._counts.values())
+            self._ruleset = self._ruleset or []
             if part.kind == commands.NFT:
                 ruleset_text += netfilter_text.nft_text(part, without, self.assumed, self._ignore)
             else:
-                self._ruleset = [*(self._ruleset or []), *netfilter_text.nft_json(part, without, self._ignore)]
+                self._ruleset += netfilter_text.nft_json(part, without, self._ignore)
             self._show(part, before)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)

@@ -13,21 +13,31 @@ from .._answer.findings import ERROR, RISK, SEVERITIES, Finding, Findings
 from .._answer.markup import Markup, document, element, joined, section
 from .._answer.stylesheet import CSS
 from . import fleet
+from .pictures import Pictures
 
-TONES = {ERROR: "bad", RISK: "open"}  # classes of the stylesheet
+BAD, OPEN, GOOD = "bad", "open", "good"  # classes of the stylesheet
+TONES = {ERROR: BAD, RISK: OPEN}
 NEW, GONE, STILL = "new", "gone", "still"  # since an earlier run
-MOST_REMEDIES = 20  # of a group, which are printed in full; those of further nodes are in the JSON
+MOST_WHOLE = 20  # findings of a group with remedy and picture; those of further nodes are in the JSON
 STYLE = """
-.controls { display: flex; flex-wrap: wrap; gap: .5rem 1.2rem; align-items: center; margin: 1.2rem 0 .8rem; }
+.controls { display: flex; flex-wrap: wrap; gap: .5rem 1.2rem; align-items: center; margin-top: 1.2rem; }
 .controls input[type=search] { flex: 1 1 14rem; max-width: 100%; }
-.controls input, .controls select { padding: .35rem .6rem; font: inherit; color: inherit; background: var(--panel);
-  border: 1px solid var(--edge); border-radius: 8px; }
+.controls input, .controls select, .controls button { padding: .35rem .6rem; font: inherit; color: inherit;
+  background: var(--panel); border: 1px solid var(--edge); border-radius: 8px; }
+#groups { margin-top: .8rem; }
 .group > summary { display: flex; flex-wrap: wrap; gap: .2rem .8rem; align-items: baseline; }
+.group > summary::before { content: "\u25b8"; color: var(--dim); }
+.group[open] > summary::before { content: "\u25be"; }
 .group > summary .count { margin-left: auto; color: var(--dim); }
-.group > p, .node-finding { margin-top: .6rem; }
+.group > p, .node-finding, .node-finding > * + * { margin-top: .6rem; }
 .node-finding summary { color: var(--dim); }
-[hidden] { display: none !important; }
-@media print { .controls { display: none; } }
+[hidden]:not(:has(:target)) { display: none !important; }
+.group:has(:target) { display: block; }
+@media print {
+  .controls { display: none; }
+  .group { break-inside: auto; }
+  .node-finding > p { break-after: avoid; }
+}
 """
 # Filters and sorts the groups. Without it, all are shown, in the order of their severities.
 SCRIPT = """
@@ -58,6 +68,9 @@ document.querySelector('.controls').hidden = false;
 text.addEventListener('input', show);
 boxes.forEach(box => box.addEventListener('change', show));
 order.addEventListener('change', sort);
+document.getElementById('unfold').addEventListener('click', () => {
+  for (const folded of document.querySelectorAll('.group:not([hidden]), .group:not([hidden]) details')) folded.open = true;
+});
 """
 Key = tuple[str, str]  # id and subject
 
@@ -81,10 +94,8 @@ def text(results: object, earlier: object = None) -> str:
     before = None if earlier is None else fleet.read(earlier)
     groups = _groups(now.audited, before.audited if before else None)
     title = _title(groups, now)
-    parts = [
-        element("header", element("div", element("h1", title), element("p", _counted(now)), classes="answer open")),
-        element("main", *_sections(groups, now, before)),
-    ]
+    head = element("div", element("h1", title), element("p", _counted(now)), classes=f"answer {_tone(groups, now)}")
+    parts = [element("header", head), element("main", *_sections(groups, now, before))]
     script = Markup(f"<script>{SCRIPT}</script>")
     return document(title, CSS + STYLE, *parts, script, policy="; script-src 'unsafe-inline'")
 
@@ -93,14 +104,24 @@ def _title(groups: t.Sequence[Group], now: fleet.Fleet) -> str:
     numbers = {severity: sum(group.severity == severity for group in groups) for severity in SEVERITIES}
     counts = [fleet.count(number, severity, f"{severity}s") for severity, number in numbers.items() if number]
     affected = len({node for group in groups for node, _finding in group.findings})
-    every = fleet.count(len(now.audited), "node", "nodes")
+    every = _nodes(len(now.audited))
     return f"{', '.join(counts)} on {affected} of {every}" if counts else f"No findings on {every}"
+
+
+def _tone(groups: t.Sequence[Group], now: fleet.Fleet) -> str:
+    if groups:
+        return TONES.get(groups[0].severity, GOOD)
+    return OPEN if now.failed or any(audit.unclear for audit in now.audited.values()) else GOOD
+
+
+def _nodes(number: int) -> str:
+    return fleet.count(number, "node", "nodes")
 
 
 def _counted(now: fleet.Fleet) -> str:
     unclear = sum(bool(audit.unclear) for audit in now.audited.values())
     failed = fleet.count(len(now.failed), "node was", "nodes were")
-    return f"On {fleet.count(unclear, 'node', 'nodes')} some checks cannot tell; {failed} not audited."
+    return f"On {_nodes(unclear)} some checks cannot tell; {failed} not audited."
 
 
 def _groups(audited: t.Mapping[str, Findings], before: t.Mapping[str, Findings] | None) -> list[Group]:
@@ -135,7 +156,8 @@ def _keys(audit: Findings | None) -> set[Key]:
 
 def _sections(groups: t.Sequence[Group], now: fleet.Fleet, before: fleet.Fleet | None) -> t.Iterator[Markup]:
     yield _controls() if groups else Markup()
-    yield element("div", *(_group(group, before is not None) for group in groups), attributes={"id": "groups"})
+    pictures = Pictures()
+    yield element("div", *(_group(group, before is not None, pictures) for group in groups), attributes={"id": "groups"})
     yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
     yield section("What cannot be told", *_unclear(now.audited))
     yield section("Which profile the nodes need", *_profiles(now.audited))
@@ -147,24 +169,26 @@ def _controls() -> Markup:
     orders = "".join(f'<option value="{key}">{key}</option>' for key in ("severity", "nodes", "check"))
     return Markup(
         '<div class="controls" hidden><input type="search" id="text" placeholder="Filter by node, check, address"'
-        f' aria-label="Filter">{boxes}<label>Sort by <select id="order">{orders}</select></label></div>'
+        f' aria-label="Filter">{boxes}<label>Sort by <select id="order">{orders}</select></label>'
+        '<button type="button" id="unfold">Unfold all</button></div>'
     )
 
 
-def _group(group: Group, is_compared: bool) -> Markup:
+def _group(group: Group, is_compared: bool, pictures: Pictures) -> Markup:
     nodes = len({node for node, _finding in group.findings})
     change = (NEW if len(group.fresh) == len(group.findings) else STILL) if is_compared else ""
     summary = [
-        element("span", group.severity, classes=f"tag {TONES.get(group.severity, 'good')}"),
+        element("span", group.severity, classes=f"tag {TONES.get(group.severity, GOOD)}"),
         element("code", group.id),
         element("b", group.kind),
         element("span", change, classes="tag open") if change else "",
-        element("span", fleet.count(nodes, "node", "nodes"), classes="count"),
+        element("span", _nodes(nodes), classes="count"),
     ]
     first = group.findings[0][1]
     sentence = first.what if len({finding.what for _node, finding in group.findings}) == 1 else ""
     entries = [
-        _finding(finding, names, not sentence, number < MOST_REMEDIES) for number, (finding, names) in enumerate(_alike(group))
+        _finding(finding, names, not sentence, pictures if number < MOST_WHOLE else None)
+        for number, (finding, names) in enumerate(_alike(group))
     ]
     body = [element("p", sentence) if sentence else "", *entries, element("p", _source(first.source), classes="dim")]
     data = {"severity": group.severity, "nodes": str(nodes), "check": group.id, "subject": group.kind}
@@ -182,13 +206,15 @@ def _alike(group: Group) -> t.Collection[tuple[Finding, list[str]]]:
     return alike.values()
 
 
-def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, has_remedy: bool) -> Markup:
-    """Return a finding of nodes. has_sentence, has_remedy: what is printed of it."""
+def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, pictures: Pictures | None) -> Markup:
+    """Return a finding of nodes. has_sentence: whether it says what is wrong. pictures: None leaves out picture and remedy."""
     names = ", ".join(nodes)
     parts = [element("p", finding.what) if has_sentence else ""]
     parts += [element("pre", "\n".join(finding.evidence))] if finding.evidence else []
-    parts += [element("p", "Lost in the twin: ", element("code", finding.packet))] if finding.packet else []
-    if finding.remedy and has_remedy:
+    parts += [element("p", "Packet: ", element("code", finding.packet))] if finding.packet else []
+    if finding.way and pictures:
+        parts += [*(element("p", reason) for reason in finding.way.reasons), pictures.drawn(finding.way, finding.title)]
+    if finding.remedy and pictures:
         parts.append(element("p", "Remedy: ", element("b", finding.remedy.change)))
         parts.append(element("pre", "\n".join(finding.remedy.lines)) if finding.remedy.lines else "")
     return element("details", element("summary", names), *parts, classes="node-finding", is_open=len(nodes) > 1)
@@ -222,7 +248,7 @@ def _unclear(audited: t.Mapping[str, Findings]) -> t.Iterator[Markup]:
             nodes_by.setdefault((finding.ask, finding.what), {}).setdefault(finding.id, []).append(node)
     for (ask, what), nodes_of in nodes_by.items():
         nodes = sorted({node for nodes in nodes_of.values() for node in nodes})
-        summary = element("summary", what, element("span", f" {len(nodes)} nodes: {', '.join(nodes_of)}", classes="dim"))
+        summary = element("summary", what, element("span", f" {_nodes(len(nodes))}: {', '.join(nodes_of)}", classes="dim"))
         yield element("details", summary, element("pre", ask), element("p", ", ".join(nodes)), classes="card")
 
 
@@ -232,5 +258,5 @@ def _profiles(audited: t.Mapping[str, Findings]) -> t.Iterator[Markup]:
         if audit.profile.name:
             nodes_by.setdefault((audit.profile.name, "\n".join(audit.profile.variables)), []).append(node)
     for (name, variables), nodes in nodes_by.items():
-        summary = element("summary", element("code", name), element("span", f" {len(nodes)} nodes", classes="dim"))
+        summary = element("summary", element("code", name), element("span", f" {_nodes(len(nodes))}", classes="dim"))
         yield element("details", summary, element("pre", variables), element("p", ", ".join(nodes)), classes="card")

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
 from lab.node import NamespaceNode
 from lab.steps import Steps
+from unit._report import test_schema
 
 from .._trace import test_cures as scenes
 
@@ -43,6 +46,9 @@ def test_a_strict_filter_of_the_primary_interface_is_found_and_its_remedy_mends_
         assert (finding["severity"], finding["proof"]) == ("error", "twin")
         assert finding["evidence"] == ["net.ipv4.conf.eth0.rp_filter = 1", "2048: from 10.0.1.11 lookup 1001"]
         assert finding["packet"] == "tcp 198.51.100.7:40000 > 10.0.0.10:32765"
+        assert (finding["trace"]["verdict"], finding["trace"]["reply"]) == ("dropped", None)
+        assert finding["trace"]["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
+        assert [*test_schema.errors(json.loads(fleet.text({"node1": result})))] == []
         assert result["profile"]["name"] == "eni_policy_routing"
         assert not arrives()
         scenes.apply(node, yaml.safe_load(finding["remedy"]["task"])[0])

@@ -150,7 +150,8 @@ def node() -> Iterator[Node]:
 @pytest.fixture(scope="module")
 def bundles(node: Node, folder: Path) -> dict[str, Path]:
     names = ("EKS", "Rancher")
-    return {name: test_bundles.pack(folder, BUNDLES[name].name, node.collect(BUNDLES[name].files)) for name in names}
+    files = {name: test_bundles.collect(node.node, BUNDLES[name].files) for name in names}
+    return {name: test_bundles.pack(folder, BUNDLES[name].name, files[name]) for name in names}
 
 
 def line(packet: dict[str, Any]) -> str:

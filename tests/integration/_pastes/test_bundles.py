@@ -104,7 +104,7 @@ SOS = {
     **{f"node1/sos_commands/networking/{command.replace(' ', '_')}": command for command in SOS_COMMANDS},
     **{f"node1/sos_commands/firewall_tables/{command.replace(' ', '_')}": command for command in SOS_TABLES},
     "node1/sos_commands/kernel/sysctl_-a": "sysctl -a",
-    "node1/etc/sysctl.d/50-later.conf": "echo net.ipv4.ip_forward = 0",  # at the next boot
+    "node1/etc/sysctl.d/50-later.conf": "cat /etc/sysctl.d/50-later.conf",
     **{
         f"{SOS_NAMESPACES}/{pod}/ip_netns_exec_{pod}_{command.replace(' ', '_')}": f"ip netns exec {pod} {command}"
         for pod in ("client", "server")
@@ -132,9 +132,8 @@ CILIUM = {
     f"cmd/{command.replace(' ', '-')}.md": f"{command} 2>&1 || echo \"> Error while running '{command}':  exit status 1\""
     for command in (
         *("ip a", "ip -4 r", "ip -6 r", "ip -d -s l", "ip -4 n", "ip -6 n", "ip rule", "sysctl -a", "hostname"),
+        *(f"ip -{family} route show table {table}" for table in (100, 1001, 1002) for family in (4, 6)),
         *(
-            "ip -4 route show table 100",
-            "ip -6 route show table 100",
             "iptables-save -c",
             "iptables-nft-save -c",
             "ip6tables-save -c",
@@ -153,14 +152,8 @@ RETINA = {
         ]
     )
     for name, commands in RETINA_COMMANDS.items()
-} | {
-    f"proc-sys-net/ipv4/{key}": f"cat /proc/sys/net/ipv4/{key}"
-    for key in (
-        "ip_forward",
-        "tcp_mem",
-        *(f"conf/{link}/{name}" for link in ("all", "eth0", "veth-client") for name in ("rp_filter", "forwarding")),
-    )
 }
+TREE = "cd /proc/sys/net && grep -r '' ipv4/ip_forward ipv4/tcp_mem ipv4/conf ipv6/conf"  # which Retina copies
 
 
 class Bundle(NamedTuple):
@@ -203,14 +196,21 @@ class Node(NamedTuple):
     answers: dict[str, dict[str, Any]]
     to_set: dict[str, Any]
 
-    def collect(self, files: dict[str, str]) -> dict[str, bytes]:
-        return {path: self.node.run(["sh", "-c", command], check=False).stdout.encode() for path, command in files.items()}
-
 
 def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
     result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
     assert not result["failed"], result
     return result
+
+
+def collect(node: NamespaceNode, files: dict[str, str]) -> dict[str, bytes]:
+    """Return the files of a collector on a node, by their paths."""
+    contents = {path: node.run(["sh", "-c", command], check=False).stdout for path, command in files.items()}
+    if files is RETINA:
+        for line in node.run(["sh", "-c", TREE], check=False).stdout.splitlines():
+            path, _colon, value = line.partition(":")
+            contents[f"proc-sys-net/{path}"] = f"{value}\n"
+    return {path: text.encode() for path, text in contents.items()}
 
 
 def pack(folder: Path, name: str, files: dict[str, bytes], links: Mapping[str, str] = MappingProxyType({})) -> Path:
@@ -254,6 +254,7 @@ def prepared(node: NamespaceNode) -> Node:
     node.run(["ipset", "restore"], SETS)
     node.run(["iptables-restore", "--noflush"], RULES.format(pod=server.address))
     node.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.veth-client.rp_filter": 1})
+    node.write("/etc/sysctl.d/50-later.conf", "net.ipv4.ip_forward = 0\n")  # at the next boot
     sent = {"source": client.address, "interface": client.link}
     packets = {
         "Service": {**sent, "destination": SERVICE, "destination_port": 80},
@@ -276,7 +277,7 @@ def test_the_node_answers_in_three_ways(node: Node) -> None:
 @pytest.mark.parametrize("kind", BUNDLES)
 def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, kind: str) -> None:
     bundle = BUNDLES[kind]
-    path = pack(tmp_path, bundle.name, node.collect(bundle.files))
+    path = pack(tmp_path, bundle.name, collect(node.node, bundle.files))
     for name, packet in node.packets.items():
         result = trace(node.node, packet, dump=str(path))
         facts = {fact["fact"] for fact in result["depends_on"]}
@@ -294,7 +295,7 @@ def test_the_node_knows_the_names_of_namespaces_and_services(node: Node) -> None
 @pytest.mark.parametrize("kind", BUNDLES)
 def test_names_lead_to_the_same_packet_as_addresses(node: Node, tmp_path: Path, kind: str) -> None:
     bundle = BUNDLES[kind]
-    path = str(pack(tmp_path, bundle.name, node.collect(bundle.files)))
+    path = str(pack(tmp_path, bundle.name, collect(node.node, bundle.files)))
     named, plain = (trace(node.node, packet, dump=path) for packet in (bundle.line, node.packets["Service"]))
     assert all(named[key] == plain[key] for key in ("came_in_by", "verdict", "packet", "interface"))
     assert not any("ipam" in sentence or "JSON" in sentence for sentence in named["ignored"])
@@ -303,7 +304,7 @@ def test_names_lead_to_the_same_packet_as_addresses(node: Node, tmp_path: Path, 
 @pytest.mark.parametrize("kind", BUNDLES)
 def test_the_elements_of_a_set_are_read_or_asked_for(node: Node, tmp_path: Path, kind: str) -> None:
     """Of the collectors, only that of EKS lists sets."""
-    path = str(pack(tmp_path, BUNDLES[kind].name, node.collect(BUNDLES[kind].files)))
+    path = str(pack(tmp_path, BUNDLES[kind].name, collect(node.node, BUNDLES[kind].files)))
     result = trace(node.node, node.to_set, dump=path)
     asks = {fact["fact"]: fact["ask"] for fact in result["depends_on"]}
     if kind != "EKS":
@@ -343,7 +344,7 @@ def test_files_of_sos_say_what_the_next_boot_of_the_node_sets(node: Node, tmp_pa
     files = {f"node1{path}": f"cat {path}" for path, target in boot_files.items() if not target}
     links = {f"node1{path}": target for path, target in boot_files.items() if target}
     others = {path: command for path, command in SOS.items() if "sysctl.d" not in path}
-    path = pack(tmp_path, BUNDLES["sos"].name, node.collect(others | files), links)
+    path = pack(tmp_path, BUNDLES["sos"].name, collect(node.node, others | files), links)
     of_bundle = pastes_backend.read(str(path)).snapshot["boot"]
     of_node = Steps(node.node, "datapath_info", {"gather": ["boot"]}).run()["snapshot"]["boot"]
     assert (of_bundle, [*of_bundle["settings"]]) == (of_node, [*of_node["settings"]])

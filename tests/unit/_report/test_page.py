@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import page
-from unit.audits import PROFILE, Result, audit, present, unclear
+from unit.audits import PROFILE, TRACE, Result, audit, present, unclear
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[2J"
 MOST_BYTES = 3_000_000
@@ -65,11 +66,45 @@ def test_no_text_of_a_node_becomes_an_element(place: str) -> None:
     assert "\x1b" not in text and text.count("<script>") == 1
 
 
+def of_rules(count: int, text: str) -> Result:
+    """Return a trace with this many rules."""
+    rule = {"kind": "rule", "where": "ip nat KUBE-SERVICES", "text": text, "verdict": "continue", "packet": ""}
+    return {**TRACE, "steps": [TRACE["steps"][0], *[rule] * count]}
+
+
+def test_the_way_of_a_packet_is_drawn_once() -> None:
+    text = page.text({"node1": audit(present(), present("risk", "waste"), present(id="other", trace=of_rules(1, "-j DROP")))})
+    assert text.count('<div class="ways">') == 2
+    (link,) = re.findall(r'<a href="#(\w+)">([^<]*)</a>', text)
+    assert link == ("way0", "The same way as that of rp-strict-asymmetric eth0") and text.count('id="way0"') == 1
+    assert "<p>Strict reverse-path filtering drops it.</p>" in text and "IPReversePathFilter" in text
+
+
+def test_an_audit_of_before_has_no_trace() -> None:
+    finding = present()
+    del finding["trace"]
+    assert '<div class="ways">' not in page.text({"node1": audit(finding)}, {"node1": audit(finding)})
+
+
+def test_what_is_no_trace_is_refused_by_its_place() -> None:
+    with pytest.raises(NoAudit, match=r"node1: result\.findings\[0\]\.trace: .* in place of a verdict"):
+        page.text({"node1": audit(present(trace={"verdict": "lost"}))})
+
+
+def test_no_text_of_a_trace_becomes_an_element() -> None:
+    usual = Elements(page.text({"node1": audit(present(trace=of_rules(1, "-j DROP")))})).names
+    text = page.text({"node1": audit(present(trace=of_rules(1, HOSTILE)))})
+    assert Elements(text).names == usual and "\x1b" not in text
+
+
 def test_a_thousand_nodes_fit_a_page() -> None:
     nodes = {}
     for number in range(1000):
         address = f"10.0.{number // 250}.{number % 250}"
-        findings = [present(id=f"check-{each}", packet=f"tcp 198.51.100.7:40000 > {address}:80") for each in range(5)]
+        packet = f"tcp 198.51.100.7:40000 > {address}:80"
+        traces = [of_rules(60, f"-A KUBE-SERVICES -d {address} --dport {each} -j MARK --set-mark {each}") for each in range(5)]
+        findings = [present(id=f"check-{each}", packet=packet, trace=trace) for each, trace in enumerate(traces)]
         nodes[f"ip-{address.replace('.', '-')}.eu-west-1.compute.internal"] = audit(*findings, unclear(), profile=PROFILE)
     text = page.text(nodes)
-    assert len(text) < MOST_BYTES and len(Elements(text).groups) == 5
+    assert len(text.encode()) < MOST_BYTES and len(Elements(text).groups) == 5
+    assert text.count('<div class="ways">') > 50

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
-from unit.audits import OPERATOR, PROFILE, audit, present, unclear
+from unit.audits import OPERATOR, PROFILE, TRACE, audit, present, unclear
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/audit.json").read_text())
 TYPES: dict[str, type[t.Any]] = {"object": dict, "array": list, "string": str, "null": type(None)}
@@ -51,6 +51,8 @@ def errors(value: t.Any, schema: dict[str, t.Any] = SCHEMA, place: str = "") -> 
 def test_results_fit_the_schema_without_what_ansible_adds() -> None:
     written = json.loads(fleet.text(NODES))
     assert [*errors(written)] == []
+    assert written["nodes"]["node1"]["findings"][0].pop("trace") == TRACE
+    assert [*errors(written)] == [], "as an earlier run wrote it"
     assert written["nodes"]["node2"] == audit() and written["nodes"]["node3"] == {"error": "no root"}
 
 
@@ -63,6 +65,8 @@ def test_results_fit_the_schema_without_what_ansible_adds() -> None:
         {"format": 1, "nodes": {"node1": audit(present("fatal"))}},
         {"format": 1, "nodes": {"node1": audit(present(remedy={"operator": "x"}))}},
         {"format": 1, "nodes": {"node1": audit(present(evidence=[1]))}},
+        {"format": 1, "nodes": {"node1": audit(present(trace={**TRACE, "verdict": "lost"}))}},
+        {"format": 1, "nodes": {"node1": audit(present(trace={**TRACE, "reply": TRACE}))}},
     ],
 )
 def test_what_is_wrong_does_not_fit(wrong: dict[str, t.Any]) -> None:

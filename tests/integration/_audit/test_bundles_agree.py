@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The audit of a support bundle agrees with that of its node: what is present on the node is present in the bundle, or open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+from .._pastes.test_bundles import BUNDLES, collect, pack
+from .._trace import test_cures as scenes
+from .troubles import MARKS, OFF, PROBE_TABLE, RESTORED, STRICT, dual_stack
+
+AZURE = {"cloud": "azure"}
+MARKING = [f"iptables -t mangle -A PREROUTING {rule}" for rule in (MARKS, RESTORED)]
+MARK_RULE = "ip rule add fwmark 0x80/0x80 lookup main priority 1024"
+PORT = 30080
+Result = dict[str, Any]
+
+
+@contextmanager
+def enis(mode: int, *commands: str) -> Iterator[NamespaceNode]:
+    """A node with a Service, whose pods share ENIs, after these commands."""
+    with scenes.shared_enis(mode, *commands) as (lab, node):
+        node.service(PORT, [lab.pod("pod1").address], backend="iptables")
+        yield node
+
+
+@contextmanager
+def probed(ruleset: str = "") -> Iterator[NamespaceNode]:
+    """A node with a Service that Azure's load balancer probes. ruleset: of nft, beside that of kube-proxy."""
+    with dual_stack() as node:
+        node.service(PORT, [node.pods[0].address])
+        node.run(["nft", "-f", "-"], ruleset)
+        yield node
+
+
+class Case(NamedTuple):
+    """checks: that find something on the node. context: of the audit."""
+
+    node: Callable[[], AbstractContextManager[NamespaceNode]]
+    checks: frozenset[str] = frozenset()
+    context: Mapping[str, str] = {}
+
+
+CASES = {
+    "healthy, marks": Case(lambda: enis(OFF, *MARKING, MARK_RULE)),
+    "healthy, probe translated": Case(lambda: probed(PROBE_TABLE), context=AZURE),
+    "strict filter": Case(lambda: enis(STRICT), frozenset({"rp-strict-asymmetric", "reply-by-other-interface"})),
+    "probe untranslated": Case(probed, frozenset({"probe-untranslated"}), AZURE),
+    "mark rule lost": Case(lambda: enis(OFF, *MARKING), frozenset({"mark-without-rule", "reply-by-other-interface"})),
+}
+
+
+def audit(node: NamespaceNode, **options: Any) -> Result:
+    result = _pastes.execute("datapath_audit", options, lambda plain: Steps(node, "datapath_audit", plain).call())
+    assert not result["failed"], result
+    return result
+
+
+def present(result: Result) -> list[Result]:
+    return [finding for finding in result["findings"] if finding["state"] == "present"]
+
+
+def contradictions(of_node: Result, of_bundle: Result) -> Iterator[str]:
+    """Yield what a bundle says against its node. To say that it cannot tell contradicts nothing."""
+    unclear = {finding["id"] for finding in of_bundle["findings"]} - {finding["id"] for finding in present(of_bundle)}
+    for finding in present(of_bundle):
+        if finding not in present(of_node):
+            yield f"{finding['id']} {finding['subject']} is present in the bundle alone, or differs"
+    for finding in present(of_node):
+        if finding not in present(of_bundle) and finding["id"] not in unclear:
+            yield f"{finding['id']} {finding['subject']} is present on the node alone, or differs"
+    yield from (f"{check} passes in the bundle alone" for check in {*of_bundle["passed"]} - {*of_node["passed"]})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bundle_agrees_with_its_node(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    with case.node() as node:
+        of_node = audit(node, context=case.context)
+        bundles = {}
+        for kind, bundle in BUNDLES.items():
+            path = pack(tmp_path, bundle.name, collect(node, bundle.files))
+            bundles[kind] = audit(node, context=case.context, dump=str(path))
+    assert {finding["id"] for finding in present(of_node)} == case.checks
+    assert {kind: [*contradictions(of_node, result)] for kind, result in bundles.items()} == {kind: [] for kind in BUNDLES}
+    assert all(result["passed"] for result in bundles.values())
+    # Rancher's collector leaves out nothing that these checks need.
+    assert present(bundles["Rancher"]) == present(of_node)
