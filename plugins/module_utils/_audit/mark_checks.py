@@ -13,7 +13,6 @@ from .._core.fields import UINT32
 from .._twin.blueprint import Entry
 from . import mark_writes
 from .finding import Check
-from .mark_writes import Write
 from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
@@ -41,7 +40,6 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), rule_line(marked[0]))
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
         yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
-        return
 
 
 def _late(node: Node) -> t.Iterator[Suspicion]:
@@ -59,37 +57,27 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         evidence = (rule_line(entry), rule_line(late[0]))
         remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})
         yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
-        return
 
 
 def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules that keep no bit of a mark, on a node whose policy rules test bits that they clear."""
     tested = {family: [str(entry["fwmark"]) for entry in node.rules(family) if entry.get("fwmark")] for family in FAMILIES}
-    suspicions: dict[str, Suspicion] = {}
     writes, lacks = mark_writes.of_node(node)
     for write in writes:
         texts = dict.fromkeys(text for family in write.families for text in tested[family])
         cleared = [text for text in texts if _mask(text) & ~(write.bits.constant | write.bits.restored)]
         if cleared and not write.bits.kept and write.value != "0x0" and _CILIUM not in write.place:
-            subject = f"{write.place} {write.value}"
-            before = suspicions[subject].evidence if subject in suspicions else ()
-            suspicions[subject] = _clobbered(subject, write, cleared, before)
-    yield from suspicions.values()
+            what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
+            yield Suspicion(f"{write.place} {write.value}", what, (write.line,), Remedy(operator=_narrower(write.value)))
     if lacks:
         raise lacks[0]
 
 
-def _clobbered(subject: str, write: Write, cleared: t.Sequence[str], before: tuple[str, ...]) -> Suspicion:
-    """Return the suspicion about a rule. before: the evidence of others that write the same in its chain."""
-    what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
-    if write.value.startswith("0x"):
-        text = f"Let the rule set its own bits alone: --set-xmark {write.value}/{write.value}, or meta mark set meta mark |"
-        text += f" {write.value}"
-    else:
-        text = (
-            "Let the rule restore its own bits alone: --restore-mark --nfmask MASK --ctmask MASK, or in nft a rule for each mark"
-        )
-    return Suspicion(subject, what, tuple(dict.fromkeys((*before, write.line))), Remedy(operator=text))
+def _narrower(value: str) -> str:
+    """Return how a rule writes its own bits alone."""
+    if value.startswith("0x"):
+        return f"Let the rule set its own bits alone: --set-xmark {value}/{value}, or meta mark set meta mark | {value}"
+    return "Let the rule restore its own bits alone: --restore-mark --nfmask MASK --ctmask MASK, or in nft a rule for each mark"
 
 
 def _mask(fwmark: str) -> int:

@@ -36,7 +36,7 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
             name = "rules" if key == networkd.RULES else "routes"
             what = f"systemd-networkd removes the {name} of other programs when it configures a link: {key} is yes ({where})."
             evidence = (f"{key}=yes ({where})", *objects[:SHOWN])
-            yield Suspicion("systemd-networkd", what, evidence, Remedy("network_daemons", {"restart": True}))
+            yield Suspicion(f"systemd-networkd {name}", what, evidence, Remedy("network_daemons", {"restart": True}))
 
 
 def _foreign_rules(node: Node) -> list[str]:
