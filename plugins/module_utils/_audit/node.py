@@ -183,6 +183,11 @@ class Node:
         defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
         return list(dict.fromkeys(str(route["dev"]) for route in defaults))
 
+    def entrance(self, link: str) -> str:
+        """Return the link by whose settings packets of a link come in: the bridge of a port."""
+        master = self.link(str(self.link(link).get("master")))
+        return str(master["name"]) if master.get("kind") == "bridge" else link
+
     def probed_links(self) -> list[str]:
         """Return the links by which Azure's IPv6 probe comes in, which a node without a default route of IPv6 has too."""
         return self.uplinks(IPV6) or self.uplinks(IPV4)
