@@ -287,6 +287,10 @@ snapshot:
               V(ifupdown), and whether each is active.
           type: dict
           sample: {systemd-networkd: true, netplan: true}
+        networkd_version:
+          description: The major version of systemd-networkd; null if the files of the node do not show it.
+          type: int
+          sample: 255
         networkd_files:
           description: The file by which systemd-networkd manages a link, by link.
           type: dict

@@ -91,10 +91,8 @@ def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
                 yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
 
 
-def _forwarding_line(
-    settings: t.Mapping[str, t.Mapping[str, t.Any]], family: str, link: str
-) -> tuple[str, t.Mapping[str, t.Any]]:
-    """Return the line that decides at boot whether packets that come in by a link are forwarded: the last about it or about all."""
+def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, t.Mapping[str, t.Any]]:
+    """Return the line that decides at boot about packets that come in by a link: the last one about it or about all links."""
     names = {FORWARD[family], _forward_key(family, ALL), *([_forward_key(family, link)] if family == IPV4 else [])}
     exempt = {key for key, entry in settings.items() if key in names and entry.get("value") is None}
     decisive = [

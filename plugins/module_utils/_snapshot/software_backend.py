@@ -31,7 +31,7 @@ PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink"
 
 
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Return which daemons are on the node, whether each is active, and by which file networkd manages a link."""
+    """Return which daemons are on the node, whether each is active, networkd's version, and by which file it manages a link."""
     units, networkd = Units(run), Networkd(run)
     daemons = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
     if networkd.is_installed():
@@ -39,7 +39,8 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     if process.find("ifup"):
         daemons["ifupdown"] = units.is_active(IFUPDOWN)
     files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
-    return {"daemons": daemons, "networkd_files": {name: path for name, path in files.items() if path}}
+    managed = {name: path for name, path in files.items() if path}
+    return {"daemons": daemons, "networkd_version": networkd.version(), "networkd_files": managed}
 
 
 def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:

@@ -53,6 +53,7 @@ def _check_programs(snapshot: Entry) -> None:
             parts = _dictionary(f"snapshot.{subset}", snapshot[subset])
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
+    _number("snapshot.network_daemons.networkd_version", (snapshot.get("network_daemons") or {}).get("networkd_version") or 0)
     _numbers("snapshot.counters.connections", (snapshot.get("counters") or {}).get("connections"))
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)

@@ -152,7 +152,7 @@ TROUBLES = {
     ),
     "networkd-removes-foreign": Trouble(
         "systemd-networkd rules",
-        ["ManageForeignRoutingPolicyRules=yes (its default)"]
+        ["ManageForeignRoutingPolicyRules is yes (its default)"]
         + [f"512: from all to {eni.pod_address(0)} lookup main" for eni in scenes.ENIS]
         + [f"2048: from {POD} lookup 1001"],
         edit=with_networkd,
