@@ -175,8 +175,11 @@ class Node:
 
     def addresses(self, link: str, family: str) -> list[str]:
         """Return the addresses of a link, without link-local ones."""
-        texts = [str(entry.get("address")).partition("/")[0] for entry in self.link(link).get("addresses") or ()]
-        return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
+        return _addresses([self.link(link)], family)
+
+    def all_addresses(self, family: str) -> list[str]:
+        """Return the addresses of all links, without link-local ones."""
+        return _addresses(self.links(), family)
 
     def uplinks(self, family: str) -> list[str]:
         """Return the links by which the default routes of table main lead."""
@@ -230,6 +233,11 @@ def is_link_local(address: str) -> bool:
         return ipaddress.ip_address(address).is_link_local
     except ValueError:
         return False
+
+
+def _addresses(links: t.Iterable[Entry], family: str) -> list[str]:
+    texts = [str(entry.get("address")).partition("/")[0] for link in links for entry in link.get("addresses") or ()]
+    return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
 
 
 def rule_line(entry: Entry) -> str:

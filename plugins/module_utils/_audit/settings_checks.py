@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import functools
+import ipaddress
 import re
 import typing as t
 
@@ -20,7 +23,8 @@ from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
-_OF_KUBELET = re.compile(rf"^-A .*--dports? (?:\S*,)?{KUBELET}(?:,\S*)? .*-j (?:DNAT|REDIRECT)\b")
+_TAKING = re.compile(r"^-A .*--dports? .*-j (?:DNAT|REDIRECT)\b")
+LAST_PORT = 65535
 Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
@@ -142,11 +146,40 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for save in node.iptables(family, "nat"):
-            for line in save.splitlines():
-                if _OF_KUBELET.search(line):
+            for line in filter(_TAKING.match, save.splitlines()):
+                if _takes_kubelets(line, functools.partial(node.all_addresses, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"
                     yield Suspicion(f"{family} {KUBELET}", what, (line,), Remedy(operator=text))
+
+
+def _takes_kubelets(line: str, addresses: t.Callable[[], list[str]]) -> bool:
+    """Return whether a rule may match connections to kubelet's port. addresses: returns those of the node."""
+    words = line.split()  # text in quotes does not matter
+    tests: dict[str, t.Callable[[str], bool]] = {
+        **dict.fromkeys(("--dport", "--dports"), lambda value: any(map(_is_kubelets, value.split(",")))),
+        "-p": lambda value: value in ("tcp", "all"),
+    }
+    for before, option, value in zip(words, words[1:], words[2:]):
+        is_negated = before == "!"
+        if option in tests and tests[option](value) == is_negated:
+            return False
+        if option == "-d" and not any(_contains(value, address) != is_negated for address in addresses()):
+            return False
+    return True
+
+
+def _is_kubelets(ports: str) -> bool:
+    """Return whether a port or a range of ports, such as ``10000:10500``, has kubelet's."""
+    low, colon, high = ports.partition(":")
+    ends = (low or "0", high or str(LAST_PORT) if colon else low)
+    return all(end.isdecimal() for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
+
+
+def _contains(prefix: str, address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address) in ipaddress.ip_network(prefix, strict=False)
+    return False
 
 
 def _many_rules(node: Node) -> t.Iterator[Suspicion]:
@@ -199,7 +232,7 @@ CHECKS = (
         "kubelet-port-taken",
         RISK,
         "A rule of table nat takes connections to kubelet's port.",
-        "The rules of table nat.",
+        "The rules of table nat about ports and ranges of ports, and the addresses of the node.",
         "Another port for the pod or the Service.",
         "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
         _port_of_kubelet,

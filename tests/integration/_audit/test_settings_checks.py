@@ -68,3 +68,29 @@ def at_boot(node: NamespaceNode, *lines: str) -> list[dict[str, Any]]:
 def test_the_last_line_about_forwarding_decides_at_boot(lines: list[str], subjects: list[str]) -> None:
     with shared_enis() as node:
         assert [finding["subject"] for finding in at_boot(node, *lines)] == subjects
+
+
+@pytest.mark.parametrize(
+    ("match", "is_found"),
+    [
+        ("-p tcp --dport 10250", True),
+        ("-p tcp --dport 10000:11000", True),
+        ("-p tcp --dport :10250", True),
+        ("-p tcp --dport 10251:", False),
+        ("-p tcp -m multiport --dports 80,10200:10300", True),
+        ("-p tcp -m multiport --dports 80,443", False),
+        ("-p tcp ! --dport 10250", False),
+        ("-p tcp ! --dport 443", True),
+        ("-p udp --dport 10250", False),
+        ("-d 10.0.0.10 -p tcp --dport 10250", True),
+        ("-d 10.0.0.0/8 -p tcp --dport 10250", True),
+        ("-d 203.0.113.9 -p tcp --dport 10250", False),
+        ("! -d 10.0.0.10 -p tcp --dport 10250", True),  # the node has further addresses
+        ("! -d 0.0.0.0/1 -p tcp --dport 10250", True),  # and one of them is not in the lower half
+    ],
+)
+def test_a_rule_takes_kubelets_port_if_a_connection_to_the_node_matches(match: str, is_found: bool) -> None:
+    with shared_enis() as node:
+        node.ip(["address add 198.51.100.9/32 dev eth0"])
+        node.run(["iptables", "-t", "nat", "-A", "PREROUTING", *match.split(), "-j", "DNAT", "--to-destination", "10.0.0.9"])
+        assert bool(findings(node, "kubelet-port-taken")) == is_found
