@@ -336,11 +336,11 @@ snapshot:
       sample: [{path: /etc/cni/net.d/05-cilium.conflist, name: cilium, plugins: [cilium-cni], is_inert: false}]
     units:
       description:
-        - The units of this collection in C(/etc/systemd/system). C(active) and C(sub) are the states that C(systemctl show)
-          prints as C(ActiveState) and C(SubState); V("") if systemd does not answer.
+        - The units of this collection in C(/etc/systemd/system). C(active), C(sub) and C(result) are what C(systemctl show)
+          prints as C(ActiveState), C(SubState) and C(Result); V("") if systemd does not answer.
       type: list
       elements: dict
-      sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+      sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited, result: success}]
     counters:
       description:
         - What the kernel counted since the network namespace was made.

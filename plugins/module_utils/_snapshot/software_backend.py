@@ -81,16 +81,16 @@ def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """Return the units of this collection. active and sub are empty if systemd does not answer."""
+    """Return the units of this collection. active, sub and result are empty if systemd does not answer."""
     backend = Units(run)
     entries = []
     for name in sorted(backend.named(OWN_UNITS)):
-        active = sub = ""
+        active = sub = result = ""
         try:
-            active, sub, *_rest = backend.state(name)
+            active, sub, result, _job = backend.state(name)
         except Failure as failure:
             note(name, f"Its state could not be read: {failure}")
-        entries.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub})
+        entries.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub, "result": result})
     return entries
 
 

@@ -273,7 +273,7 @@ def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> Non
     assert unread(found).keys() == {f"{CONFIGURATIONS}/11-broken.conf", "kubenode-nft-ip6-azureSLBProbe.service"}
     assert SECRET not in json.dumps(found) and "7c0b:5e2d" not in json.dumps(found)
     (unit,) = found["units"]
-    assert unit == {"name": "kubenode-nft-ip6-azureSLBProbe.service", "is_enabled": True, "active": "", "sub": ""}
+    assert unit == {"name": "kubenode-nft-ip6-azureSLBProbe.service", "is_enabled": True, "active": "", "sub": "", "result": ""}
     assert found["versions"]["kernel"] == node.run(["uname", "-r"]).stdout.strip()
     assert found["versions"]["nft"].startswith("nftables v")
 
