@@ -298,11 +298,11 @@ snapshot:
     firewalls:
       description:
         - The services on the node that flush rulesets, V(nftables.service) and V(firewalld.service), by name, each with
-          C(is_enabled) and C(is_active). From files.
+          C(is_enabled), C(is_active) and C(is_masked). From files.
         - Of the first, C(file) is the ruleset that it loads, and C(flushes) whether that begins with C(flush ruleset); its unit
           flushes all tables when it stops. Of the second, settings of C(firewalld.conf), or their defaults.
       type: dict
-      sample: {nftables.service: {is_enabled: true, is_active: true, file: /etc/nftables.conf, flushes: true}}
+      sample: {nftables.service: {is_enabled: true, is_active: true, is_masked: false, file: /etc/nftables.conf, flushes: true}}
     boot:
       description:
         - What files set at the next boot, with the file that decides. From the files.

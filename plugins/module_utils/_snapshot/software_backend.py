@@ -19,6 +19,7 @@ from .._files import files
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
+from .._systemd import masked_unit
 from .._systemd.units import Units
 from . import boot as boot_model
 from . import counters_backend, firewalls
@@ -46,11 +47,11 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
 def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     """Return the services that flush rulesets and that are on the node, with what their configuration says."""
     units = Units(run)
-    states: dict[str, dict[str, t.Any]] = {
-        name: {"is_enabled": units.is_enabled(name), "is_active": units.is_active(name)}
-        for name in (firewalls.NFTABLES, firewalls.FIREWALLD)
-        if units.named(name)
-    }
+    services = [name for name in (firewalls.NFTABLES, firewalls.FIREWALLD) if units.named(name)]
+    states: dict[str, dict[str, t.Any]] = {}
+    for name in services:
+        state = masked_unit.state_of(files.Files(), units, name)
+        states[name] = {"is_enabled": state.has_links, "is_active": state.active, "is_masked": state.masked}
     if firewalls.NFTABLES in states:
         path = next((path for path in firewalls.NFTABLES_FILES if os.path.exists(path)), "")
         states[firewalls.NFTABLES].update(file=path, flushes=firewalls.flushes(files.text_or_empty(path)))

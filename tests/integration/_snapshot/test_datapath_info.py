@@ -340,4 +340,7 @@ def test_services_that_flush_rulesets_are_read_with_their_configuration(node: Na
     node.write("/etc/systemd/system/nftables.service", "[Service]\nExecStart=/usr/sbin/nft -f /etc/nftables.conf\n")
     node.write("/etc/nftables.conf", "flush ruleset\n")
     state = look(node, "firewalls")["firewalls"]["nftables.service"]
-    assert state == {"is_enabled": False, "is_active": False, "file": "/etc/nftables.conf", "flushes": True}
+    of_file = {"file": "/etc/nftables.conf", "flushes": True}
+    assert state == {"is_enabled": False, "is_active": False, "is_masked": False, **of_file}
+    node.run(["ln", "-sf", "/dev/null", "/etc/systemd/system/nftables.service"])
+    assert look(node, "firewalls")["firewalls"]["nftables.service"]["is_masked"]
