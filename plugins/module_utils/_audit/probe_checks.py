@@ -82,7 +82,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
         match = _UNIT.fullmatch(name)
         if not match or not unit.get("is_enabled") or (match[1], match[2]) in _tables(node):
             continue
-        state = UnitState(*(str(unit.get(key) or "") for key in ("active", "sub", "result")), job="")
+        state = UnitState(*(str(unit.get(key) or "") for key in ("active", "sub", "result", "job")))
         if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):
             open_units.append(name)
         elif state.verdict is not UnitVerdict.SKIPPED:

@@ -11,6 +11,7 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._snapshot import evidence
+from .._snapshot.snapshot import of_this_format
 from .blueprint import Entry, entries
 
 LISTS = (
@@ -34,7 +35,8 @@ PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets
 
 
 def check(snapshot: Entry) -> None:
-    """Raise Invalid for the first part that does not have the form that datapath_info returns."""
+    """Raise Invalid for the first part that does not have the form that datapath_info returns, and for another format."""
+    of_this_format("snapshot", snapshot)
     for subset in LISTS:
         for number, entry in enumerate(entries(snapshot, subset)):
             _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
