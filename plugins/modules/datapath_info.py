@@ -287,6 +287,10 @@ snapshot:
               V(ifupdown), and whether each is active.
           type: dict
           sample: {systemd-networkd: true, netplan: true}
+        networkd_version:
+          description: The major version of systemd-networkd; null if the files of the node do not show it.
+          type: int
+          sample: 255
         networkd_files:
           description: The file by which systemd-networkd manages a link, by link.
           type: dict
@@ -294,11 +298,11 @@ snapshot:
     firewalls:
       description:
         - The services on the node that flush rulesets, V(nftables.service) and V(firewalld.service), by name, each with
-          C(is_enabled) and C(is_active). From files.
+          C(is_enabled), C(is_active) and C(is_masked). From files.
         - Of the first, C(file) is the ruleset that it loads, and C(flushes) whether that begins with C(flush ruleset); its unit
           flushes all tables when it stops. Of the second, settings of C(firewalld.conf), or their defaults.
       type: dict
-      sample: {nftables.service: {is_enabled: true, is_active: true, file: /etc/nftables.conf, flushes: true}}
+      sample: {nftables.service: {is_enabled: true, is_active: true, is_masked: false, file: /etc/nftables.conf, flushes: true}}
     boot:
       description:
         - What files set at the next boot, with the file that decides. From the files.
@@ -332,11 +336,11 @@ snapshot:
       sample: [{path: /etc/cni/net.d/05-cilium.conflist, name: cilium, plugins: [cilium-cni], is_inert: false}]
     units:
       description:
-        - The units of this collection in C(/etc/systemd/system). C(active) and C(sub) are the states that C(systemctl show)
-          prints as C(ActiveState) and C(SubState); V("") if systemd does not answer.
+        - The units of this collection in C(/etc/systemd/system). C(active), C(sub) and C(result) are what C(systemctl show)
+          prints as C(ActiveState), C(SubState) and C(Result); V("") if systemd does not answer.
       type: list
       elements: dict
-      sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+      sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited, result: success}]
     counters:
       description:
         - What the kernel counted since the network namespace was made.

@@ -18,7 +18,7 @@ from .._twin.blueprint import Entry
 from . import need, service
 from .finding import Check, Finding
 from .node import ASK, Node
-from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved, together
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
@@ -58,15 +58,40 @@ def _rank(finding: Finding) -> tuple[bool, int]:
 
 
 def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
+    """Yield the findings of a check, one for each subject, and one about what it lacks."""
+    of_subject: dict[str, list[Suspicion]] = {}
+    lack = None
     try:
         for suspicion in check.look(node):
-            finding = prover.tried(check, suspicion) if prover else _untried(check, suspicion)
+            of_subject.setdefault(suspicion.subject, []).append(suspicion)
+    except (Unobserved, Invalid) as error:
+        lack = _lack(check, error)
+    try:
+        for suspicions in of_subject.values():
+            finding = _of_subject(check, suspicions, prover)
             if finding:
                 yield finding
-    except Unobserved as lack:
-        yield Finding(check, CANNOT_TELL, "", lack.what, ask=lack.ask)
-    except Invalid as error:
-        yield _unknown(check, error)
+    except (Unobserved, Invalid) as error:
+        lack = lack or _lack(check, error)
+    if lack:
+        yield lack
+
+
+def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover | None) -> Finding | None:
+    """Return the finding of the first suspicion that holds; otherwise the first that cannot tell, or None."""
+    without = [suspicion for suspicion in suspicions if suspicion.trial is None]
+    open_finding = None
+    for suspicion in (*(each for each in suspicions if each.trial), *([together(without)] if without else [])):
+        finding = prover.tried(check, suspicion) if prover else _untried(check, suspicion)
+        if finding and finding.state == PRESENT:
+            return finding
+        open_finding = open_finding or finding
+    return open_finding
+
+
+def _lack(check: Check, error: Unobserved | Invalid) -> Finding:
+    """Return the finding about what a check lacks. Raises the error if it is not about the snapshot."""
+    return Finding(check, CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
 
 
 def _unknown(check: Check, error: Invalid) -> Finding:

@@ -24,6 +24,7 @@ def chosen(words: t.Sequence[str] | None) -> list[Check]:
     """Return the checks of the option ``checks``: ids or severities; all if it is left out. Raises Invalid."""
     if not words:
         return [*CHECKS]
+    words = [word.strip() for word in words]  # Ansible leaves the blanks of "error, risk"
     known = {*SEVERITIES, *(check.id for check in CHECKS)}
     for number, word in enumerate(words):
         if word not in known:

@@ -13,7 +13,7 @@ from .._snapshot import saved
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .finding import Check
 from .node import Node
-from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion
+from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
 FULL = 0.9  # of the connections that the kernel tracks at most
@@ -23,12 +23,13 @@ def _flush(node: Node) -> t.Iterator[Suspicion]:
     services = node.demand("firewalls")
     others = _tables(node)
     nftables = services.get(NFTABLES) or {}
-    if others and (nftables.get("is_enabled") or nftables.get("is_active")):
+    if others and _may_flush(nftables):
+        state = "active" if nftables.get("is_active") else "enabled"
         what = (
-            f"{NFTABLES} is enabled, and flushes all tables when it starts, stops or is restarted by an upgrade: those of"
+            f"{NFTABLES} is {state}, and flushes all tables when it starts, stops or is restarted by an upgrade: those of"
             f" {', '.join(others)} go with it."
         )
-        evidence = (f"{NFTABLES}: {'active' if nftables.get('is_active') else 'enabled'}", *_flushing(nftables))
+        evidence = (f"{NFTABLES}: {state}", *_flushing(nftables))
         yield Suspicion(NFTABLES, what, evidence, Remedy("nftables_package", {"service": "masked"}))
     firewalld = services.get(FIREWALLD) or {}
     if others and firewalld.get("is_active") and _RELOADS.items() <= firewalld.items():
@@ -36,6 +37,17 @@ def _flush(node: Node) -> t.Iterator[Suspicion]:
         text = "Set FlushAllOnReload=no in /etc/firewalld/firewalld.conf, or disable firewalld on the node"
         evidence = tuple(f"{name}={value}" for name, value in _RELOADS.items())
         yield Suspicion(FIREWALLD, what, evidence, Remedy(operator=text))
+
+
+def _may_flush(service: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a service may flush the ruleset. systemd no longer knows the commands of a masked one, which may be active
+    until the next boot.
+    """
+    if service.get("is_enabled") or not service.get("is_active"):
+        return bool(service.get("is_enabled"))
+    if service.get("is_masked") is None:
+        raise Unobserved(f"Whether {NFTABLES} is masked is open.", f"systemctl is-enabled {NFTABLES}")
+    return not service["is_masked"]
 
 
 def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:

@@ -7,19 +7,18 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from .._core.fields import UINT32
 from .._twin.blueprint import Entry
+from . import mark_writes
 from .finding import Check
 from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 TUNNEL = ("0x3", "101")  # mark and table of azure-vnet's mode transparent-tunnel
-_WHOLE = re.compile(r"-j MARK --set-x?mark (0x[0-9a-f]+)/0xffffffff")
-_CILIUM = "CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
+_CILIUM = " CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
 
 
 def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
@@ -41,7 +40,6 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), rule_line(marked[0]))
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
         yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
-        return
 
 
 def _late(node: Node) -> t.Iterator[Suspicion]:
@@ -59,27 +57,27 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         evidence = (rule_line(entry), rule_line(late[0]))
         remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})
         yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
-        return
 
 
 def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
-    """Yield rules that set all bits of a mark, on a node whose policy rules or kube-proxy test bits that they clear."""
-    for family in FAMILIES:
-        tested = [(str(entry["fwmark"]), _mask(str(entry["fwmark"]))) for entry in node.rules(family) if entry.get("fwmark")]
-        for line in _lines(node, family):
-            match = _WHOLE.search(line)
-            value = int(match[1], 16) if match else 0
-            chain = line.split(" ")[1]
-            cleared = [text for text, mask in tested if mask & ~value] if value else []
-            if cleared and not chain.startswith(_CILIUM):
-                what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
-                text = f"Give the rule a mask with its own bits alone: --set-xmark {value:#x}/{value:#x}"
-                yield Suspicion(f"{family} {chain} {value:#x}", what, (line,), Remedy(operator=text))
+    """Yield rules that keep no bit of a mark, on a node whose policy rules test bits that they clear."""
+    tested = {family: [str(entry["fwmark"]) for entry in node.rules(family) if entry.get("fwmark")] for family in FAMILIES}
+    writes, lacks = mark_writes.of_node(node)
+    for write in writes:
+        texts = dict.fromkeys(text for family in write.families for text in tested[family])
+        cleared = [text for text in texts if _mask(text) & ~(write.bits.constant | write.bits.restored)]
+        if cleared and not write.bits.kept and write.value != "0x0" and _CILIUM not in write.place:
+            what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
+            yield Suspicion(f"{write.place} {write.value}", what, (write.line,), Remedy(operator=_narrower(write.value)))
+    if lacks:
+        raise lacks[0]
 
 
-def _lines(node: Node, family: str) -> list[str]:
-    saves = (save for table in ("mangle", "nat") for save in node.iptables(family, table))
-    return [line for save in saves for line in save.splitlines() if line.startswith("-A ")]
+def _narrower(value: str) -> str:
+    """Return how a rule writes its own bits alone."""
+    if value.startswith("0x"):
+        return f"Let the rule set its own bits alone: --set-xmark {value}/{value}, or meta mark set meta mark | {value}"
+    return "Let the rule restore its own bits alone: --restore-mark --nfmask MASK --ctmask MASK, or in nft a rule for each mark"
 
 
 def _mask(fwmark: str) -> int:
@@ -128,9 +126,9 @@ CHECKS = (
     Check(
         "mark-clobbered",
         RISK,
-        "A rule of iptables sets the whole mark, and so clears bits that policy rules test.",
-        "The rules of the tables mangle and nat, and the marks in policy rules.",
-        "Give the rule a mask.",
+        "A rule of iptables or nft sets or restores the whole mark, and so clears bits that policy rules test.",
+        "The rules of nft and of the tables mangle and nat, and the marks in policy rules.",
+        "Let the rule write its own bits alone.",
         "https://github.com/aws/amazon-vpc-cni-k8s/issues/3872",
         _whole_mark,
     ),

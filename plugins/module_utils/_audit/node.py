@@ -185,13 +185,21 @@ class Node:
 
     def addresses(self, link: str, family: str) -> list[str]:
         """Return the addresses of a link, without link-local ones."""
-        texts = [str(entry.get("address")).partition("/")[0] for entry in self.link(link).get("addresses") or ()]
-        return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
+        return _addresses([self.link(link)], family)
+
+    def all_addresses(self, family: str) -> list[str]:
+        """Return the addresses of all links, without link-local ones."""
+        return _addresses(self.links(), family)
 
     def uplinks(self, family: str) -> list[str]:
         """Return the links by which the default routes of table main lead."""
         defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
         return list(dict.fromkeys(str(route["dev"]) for route in defaults))
+
+    def entrance(self, link: str) -> str:
+        """Return the link by whose settings packets of a link come in: the bridge of a port."""
+        master = self.link(str(self.link(link).get("master")))
+        return str(master["name"]) if master.get("kind") == "bridge" else link
 
     def probed_links(self) -> list[str]:
         """Return the links by which Azure's IPv6 probe comes in, which a node without a default route of IPv6 has too."""
@@ -236,6 +244,11 @@ def is_link_local(address: str) -> bool:
         return ipaddress.ip_address(address).is_link_local
     except ValueError:
         return False
+
+
+def _addresses(links: t.Iterable[Entry], family: str) -> list[str]:
+    texts = [str(entry.get("address")).partition("/")[0] for link in links for entry in link.get("addresses") or ()]
+    return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
 
 
 def rule_line(entry: Entry) -> str:

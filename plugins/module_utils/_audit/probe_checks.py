@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
+from .._systemd.unit_state import UnitState, UnitVerdict
 from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
@@ -75,19 +76,25 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
+    """Yield the tables of enabled units that the kernel lacks, except those of units that their boot condition has skipped."""
+    open_units = []
     for unit in node.demand("units"):
         name = str(unit.get("name"))
         match = _UNIT.fullmatch(name)
         if not match or not unit.get("is_enabled") or (match[1], match[2]) in node.tables_of_nft():
             continue
-        if not unit.get("active"):
-            raise Unobserved(f"Whether {name} has loaded its table is open.", f"systemctl status {name}")
-        if unit["active"] != "inactive":  # the boot condition of an inactive unit said that the node needs no table
-            what = f"The unit {name} loads the table {match[1]} {match[2]} at boot, and the kernel has it no more."
-            text = "Load the table again, and find what flushed the ruleset"
-            evidence = (f"{name} enabled", f"Active: {unit['active']} ({unit.get('sub')})")
+        state = UnitState(*(str(unit.get(key) or "") for key in ("active", "sub", "result", "job")))
+        if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):
+            open_units.append(name)
+        elif state.verdict is not UnitVerdict.SKIPPED:
+            what = f"The unit {name} loads the table {match[1]} {match[2]} at boot, and the kernel does not have it."
+            text = "Load the table again, and find what stopped the unit or flushed the ruleset"
+            evidence = (f"{name} enabled", f"Active: {state.active} ({state.sub})")
             remedy = Remedy(operator=text, commands=(f"systemctl restart {name}",))
             yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
+    if open_units:
+        names = " ".join(open_units)
+        raise Unobserved(f"Whether these units have loaded their tables is open: {names}.", f"systemctl status {names}")
 
 
 CHECKS = (
@@ -121,7 +128,7 @@ CHECKS = (
     Check(
         "own-table-lost",
         RISK,
-        "A table of this collection is enabled at boot and is not in the kernel: something flushed the ruleset.",
+        "A table of this collection is enabled at boot and is not in the kernel: its unit stopped, or the ruleset was flushed.",
         "The units of this collection, and the tables of nftables.",
         "Restart the unit.",
         "https://github.com/Azure/AKS/issues/4144",

@@ -59,7 +59,6 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         evidence = (_filter_line(node, primary), rule_line(entry))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
         yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit="rp_filter"), severity_of_services(node))
-        return
 
 
 def _mode_name(value: int) -> str:

@@ -12,31 +12,39 @@ import typing as t
 
 from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
+from .._network_daemons.networkd import Setting
 from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 LOCAL = "255"
 OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 SHOWN = 3  # lines of evidence
+OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)
 
 
 def _networkd(node: Node) -> t.Iterator[Suspicion]:
     daemons = node.demand("network_daemons")
     if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
         return
-    for key, setting in node.boot("networkd").items():
-        if not setting.get("value"):
-            continue
-        objects = _foreign_rules(node) if key == networkd.RULES else _foreign_routes(node)
+    number = daemons.get("networkd_version")
+    version = int(number) if number else None
+    settings = {key: Setting(bool(each.get("value")), str(each["file"] or "")) for key, each in node.boot("networkd").items()}
+    for key, name, foreign in ((networkd.RULES, "rules", _foreign_rules), (networkd.ROUTES, "routes", _foreign_routes)):
+        reason = networkd.why_removed(key, version, settings.get(key, Setting()))
+        objects = foreign(node) if reason else []
+        remedy = Remedy("network_daemons", {"restart": True})
+        if networkd.has_no_setting(key, version):
+            remedy = Remedy(operator=f"Upgrade systemd to {networkd.SINCE[networkd.RULES]} or newer")
         if objects:
-            where = setting["file"] or "its default"
-            name = "rules" if key == networkd.RULES else "routes"
-            what = f"systemd-networkd removes the {name} of other programs when it configures a link: {key} is yes ({where})."
-            evidence = (f"{key}=yes ({where})", *objects[:SHOWN])
-            yield Suspicion("systemd-networkd", what, evidence, Remedy("network_daemons", {"restart": True}))
+            what = f"systemd-networkd removes the {name} of other programs when it configures a link: {reason}."
+            yield Suspicion(f"systemd-networkd {name}", what, (reason, *objects[:SHOWN]), remedy)
+        elif reason and key == networkd.RULES and version == OF_KERNEL:
+            what = f"systemd-networkd {version} was reported to remove the kernel's own rules when it restarts: {reason}."
+            evidence = (reason, *(rule_line(entry) for entry in node.rules(IPV4) if entry.get("protocol") == "kernel"))
+            yield Suspicion("systemd-networkd rules of the kernel", what, evidence, remedy, severity=NOTE)
 
 
 def _foreign_rules(node: Node) -> list[str]:
@@ -182,8 +190,8 @@ CHECKS = (
         "networkd-removes-foreign",
         RISK,
         "systemd-networkd removes rules and routes of other programs at a hotplug, a reload or an upgrade.",
-        "Whether networkd manages links, its effective settings, and the rules and routes of other protocols.",
-        "network_daemons.",
+        "Whether networkd manages links, its version and effective settings, and the rules and routes of other protocols.",
+        "network_daemons; a newer systemd if the version has no setting against it.",
         "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
         _networkd,
     ),

@@ -7,52 +7,104 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
+import functools
+import ipaddress
 import re
 import typing as t
 
 from .._snapshot import open_facts, saved
+from .._snapshot.settings import ALL
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
+from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
-_OF_KUBELET = re.compile(rf"^-A .*--dports? (?:\S*,)?{KUBELET}(?:,\S*)? .*-j (?:DNAT|REDIRECT)\b")
+_TAKING = re.compile(r"^-A .*--dports? .*-j (?:DNAT|REDIRECT)\b")
+LAST_PORT = 65535
+Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
 def _forwarding(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
-        pod = next((address for address in node.pods if (":" in address) == (family == IPV6)), "")
-        if pod and not _forwards(node, family) and node.uplinks(family):
-            key = FORWARD[family]
-            what = f"{key} is 0, and the node has pods: no packet of theirs leaves it."
-            packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": node.pods[pod]}
-            text = f"Set {key} to 1, in a file of /etc/sysctl.d too"
-            remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
-            yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet))
+        is_off = not _forwards(node, family, ALL)
+        for link, packet in _forwarded(node, family).items():
+            if not _forwards(node, family, link):
+                key = FORWARD[family] if is_off else _forward_key(family, link)
+                what = (
+                    f"{key} is 0: the node forwards no packet that comes in by {'a link' if is_off else link}, and it has pods."
+                )
+                text = f"Set {key} to 1, in a file of /etc/sysctl.d too"
+                remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
+                yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet, culprit="forward"))
 
 
-def _forwards(node: Node, family: str) -> int:
+def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
+    """Return packets that a node with pods has to forward, by the links by which they come in."""
+    pods = {address: link for address, link in node.pods.items() if (":" in address) == (family == IPV6)}
+    uplinks = node.uplinks(family) if pods else []
+    packets: dict[str, dict[str, t.Any]] = {}
+    for pod, link in pods.items() if uplinks else ():
+        packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": link}
+        packets.setdefault(node.entrance(link), packet)
+    for name, pod in {**dict.fromkeys(uplinks, next(iter(pods), "")), **(_pods_of_enis(node) if family == IPV4 else {})}.items():
+        packet = {"source": OUTSIDE[family], "destination": pod, "destination_port": POD_PORT, "interface": name}
+        packets.setdefault(name, packet)
+    return packets
+
+
+def _pods_of_enis(node: Node) -> dict[str, str]:
+    """Return a pod behind each secondary interface."""
+    tables = node.tables_of_enis()
+    sources = ((str(entry.get("from") or "").partition("/")[0], str(entry.get("table"))) for entry in node.rules(IPV4))
+    return {tables[table]: source for source, table in sources if table in tables and source in node.pods}
+
+
+def _forwards(node: Node, family: str, link: str) -> bool:
+    """Return whether the node forwards what comes in by a link.
+
+    The setting of all decides for IPv6, unless the link has force_forwarding (net/ipv6/ip6_output.c, ip6_forward). For IPv4 that
+    of the link decides; to write that of all, or net.ipv4.ip_forward, sets those of the links.
+    """
     if family == IPV6:
-        return node.setting(IPV6, "all", "forwarding")
+        forced = ((node.demand("settings").get(IPV6) or {}).get(link) or {}).get("force_forwarding")
+        return bool(node.setting(IPV6, ALL, "forwarding") or forced)
     node.demand_fact(IPV4, FORWARD[IPV4])
     value = (node.demand("settings").get("node") or {}).get(FORWARD[IPV4])
-    return int(value) if value is not None else node.setting(IPV4, "all", "forwarding")
+    if link == ALL and value is not None:
+        return bool(int(value))
+    return bool(node.setting(IPV4, link, "forwarding"))
+
+
+def _forward_key(family: str, link: str) -> str:
+    return f"net.{family}.conf.{link.replace('.', '/')}.forwarding"
 
 
 def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
     settings = node.boot("settings")
-    for family, key in FORWARD.items():
-        entry = settings.get(key)
-        if entry and entry.get("value") == 0 and _has_pods(node, family) and _forwards(node, family):
-            what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
-            text = f"Take the line out of {entry['file']}"
-            yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
+    for family in FAMILIES:
+        for link in _forwarded(node, family):
+            key, entry = _forwarding_line(settings, family, link)
+            if entry and entry.get("value") == 0 and _forwards(node, family, link):
+                what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
+                text = f"Take the line out of {entry['file']}"
+                yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
 
 
-def _has_pods(node: Node, family: str) -> bool:
-    return any((":" in address) == (family == IPV6) for address in node.pods)
+def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, t.Mapping[str, t.Any]]:
+    """Return the line that decides at boot about packets that come in by a link: the last one about it or about all links."""
+    names = {FORWARD[family], _forward_key(family, ALL), *([_forward_key(family, link)] if family == IPV4 else [])}
+    exempt = {key for key, entry in settings.items() if key in names and entry.get("value") is None}
+    decisive = [
+        (key, entry)
+        for key, entry in settings.items()
+        if entry.get("value") is not None and (key in names or any(fnmatch.fnmatchcase(name, key) for name in names - exempt))
+    ]
+    return decisive[-1] if decisive else ("", {})
 
 
 def _route_expires(node: Node) -> t.Iterator[Suspicion]:
@@ -94,11 +146,40 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for save in node.iptables(family, "nat"):
-            for line in save.splitlines():
-                if _OF_KUBELET.search(line):
+            for line in filter(_TAKING.match, save.splitlines()):
+                if _takes_kubelets(line, functools.partial(node.all_addresses, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"
                     yield Suspicion(f"{family} {KUBELET}", what, (line,), Remedy(operator=text))
+
+
+def _takes_kubelets(line: str, addresses: t.Callable[[], list[str]]) -> bool:
+    """Return whether a rule may match connections to kubelet's port. addresses: returns those of the node."""
+    words = line.split()  # text in quotes does not matter
+    tests: dict[str, t.Callable[[str], bool]] = {
+        **dict.fromkeys(("--dport", "--dports"), lambda value: any(map(_is_kubelets, value.split(",")))),
+        "-p": lambda value: value in ("tcp", "all"),
+    }
+    for before, option, value in zip(words, words[1:], words[2:]):
+        is_negated = before == "!"
+        if option in tests and tests[option](value) == is_negated:
+            return False
+        if option == "-d" and not any(_contains(value, address) != is_negated for address in addresses()):
+            return False
+    return True
+
+
+def _is_kubelets(ports: str) -> bool:
+    """Return whether a port or a range of ports, such as ``10000:10500``, has kubelet's."""
+    low, colon, high = ports.partition(":")
+    ends = (low or "0", high or str(LAST_PORT) if colon else low)
+    return all(end.isdecimal() for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
+
+
+def _contains(prefix: str, address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address) in ipaddress.ip_network(prefix, strict=False)
+    return False
 
 
 def _many_rules(node: Node) -> t.Iterator[Suspicion]:
@@ -114,8 +195,8 @@ CHECKS = (
     Check(
         "forwarding-off",
         ERROR,
-        "The node has pods and does not forward.",
-        "The settings of forwarding, the links of pods, and a packet of a pod through the twin.",
+        "The node has pods and does not forward, or not what comes in by one of their links or by an uplink.",
+        "The settings of forwarding, of all and of links, and a packet that comes in by the link through the twin.",
         "Set forwarding to 1.",
         "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
         _forwarding,
@@ -151,7 +232,7 @@ CHECKS = (
         "kubelet-port-taken",
         RISK,
         "A rule of table nat takes connections to kubelet's port.",
-        "The rules of table nat.",
+        "The rules of table nat about ports and ranges of ports, and the addresses of the node.",
         "Another port for the pod or the Service.",
         "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
         _port_of_kubelet,

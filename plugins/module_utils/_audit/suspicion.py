@@ -59,7 +59,7 @@ class Trial(t.NamedTuple):
 
 
 class Suspicion(t.NamedTuple):
-    """What a check concludes from a snapshot alone.
+    """What a check concludes from a snapshot alone. Of several about one subject, one that holds is the finding.
 
     subject: a link, an address or a rule, the same after each boot. evidence: lines as their tools print them.
     severity: that of the check if it is empty. trial: None if no packet can show it. proof: without a trial, COUNTER if the
@@ -73,3 +73,13 @@ class Suspicion(t.NamedTuple):
     trial: Trial | None = None
     severity: str = ""
     proof: str = CONFIGURATION
+
+
+def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
+    """Return what is concluded about one subject without a trial, as one suspicion."""
+    first = suspicions[0]
+    what = " ".join(dict.fromkeys(each.what for each in suspicions))
+    evidence = tuple(dict.fromkeys(line for each in suspicions for line in each.evidence))
+    commands = tuple(dict.fromkeys(command for each in suspicions if each.remedy for command in each.remedy.commands))
+    remedy = first.remedy._replace(commands=commands) if first.remedy else None
+    return first._replace(what=what, evidence=evidence, remedy=remedy)

@@ -11,10 +11,10 @@ iptables (iptables/nft.c, nft-ipv4.c).
 
 from __future__ import annotations
 
-import shlex
 import struct
 import typing as t
 
+from .._netfilter import rule_words
 from .._netlink.attributes import attributes, elements, text
 
 SET, RESTORE, ACCEPT, JUMP = "set", "restore", "accept", "jump"
@@ -81,7 +81,7 @@ def from_nft(chain: str, encoding: bytes, userdata: bytes) -> Line:
 def from_save(listing: str, table: str) -> list[Line]:
     """Return the rules of a table in the output of iptables-save."""
     _before, _star, rest = f"\n{listing}".partition(f"\n*{table}\n")
-    return [_of_words(shlex.split(line)) for line in rest.partition("\nCOMMIT")[0].splitlines() if line.startswith("-A ")]
+    return [_of_words(rule_words.split(line)) for line in rest.partition("\nCOMMIT")[0].splitlines() if line.startswith("-A ")]
 
 
 def _of_verdict(verdict: dict[int, bytes]) -> dict[str, t.Any]:
@@ -103,18 +103,25 @@ def _of_target(revision: int, info: bytes) -> dict[str, t.Any]:
 
 def _of_words(words: list[str]) -> Line:
     """Return a rule in the words of iptables-save, which begin with -A CHAIN."""
-    values = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("-") and words[place - 1] != "!"}
-    line = Line(words[1], values.get("--comment", ""), values.get("-i", ""))
-    target = values.get("-j") or values.get("-g", "")
-    if target == "CONNMARK" and "--set-xmark" in values:
-        mark, _slash, mask = values["--set-xmark"].partition("/")
-        return line._replace(verb=SET, mark=int(mark, 0), mask=int(mask or hex(ALL), 0))
+    place = words[1], _value_of("--comment", words), _value_of("-i", words)
+    target = _value_of("-j", words) or _value_of("-g", words)
+    if target == "CONNMARK" and "--set-xmark" in words:
+        mark, _slash, mask = _value_of("--set-xmark", words).partition("/")
+        return Line(*place, SET, int(mark, 0), int(mask or hex(ALL), 0))
     if target == "CONNMARK" and "--restore-mark" in words:
-        masks = [int(values.get(name, hex(ALL)), 0) for name in ("--nfmask", "--ctmask", "--mask")]
-        return line._replace(verb=RESTORE, mask=masks[0] & masks[1] & masks[2])
+        masks = [int(_value_of(name, words) or hex(ALL), 0) for name in ("--nfmask", "--ctmask", "--mask")]
+        return Line(*place, RESTORE, mask=masks[0] & masks[1] & masks[2])
     if target == "ACCEPT":
-        return line._replace(verb=ACCEPT)
-    return line._replace(verb=JUMP, target=target) if target else line
+        return Line(*place, ACCEPT)
+    return Line(*place, JUMP if target else "", target=target)
+
+
+def _value_of(option: str, words: list[str]) -> str:
+    """Return the value of an option; empty without it, or if it is negated."""
+    if option not in words:
+        return ""
+    place = words.index(option)
+    return words[place + 1] if words[place - 1] != "!" and place + 1 < len(words) else ""
 
 
 def _comment(userdata: bytes) -> str:

@@ -74,7 +74,8 @@ class MarksVerdict(t.NamedTuple):
 
 def find(tables: t.Iterable[Chains]) -> list[Marks]:
     """Return the marks of all known CNIs."""
-    return [marks for table in tables for cni in CNIS.values() for marks in _of_cni(cni, table)]
+    walks = ((table.place, list(_walk(table))) for table in tables)
+    return [marks for place, lines in walks for cni in CNIS.values() for marks in _of_cni(cni, place, lines)]
 
 
 def verdict(
@@ -118,15 +119,14 @@ def _on(primary: str, mark: tuple[int, int] | None, marks: Marks) -> Marks:
     return marks
 
 
-def _of_cni(cni: Cni, table: Chains) -> t.Iterator[Marks]:
-    lines = list(_walk(table, table.first, set()))
+def _of_cni(cni: Cni, where: str, lines: t.Sequence[Line]) -> t.Iterator[Marks]:
     ours = [(place, rule) for place, rule in enumerate(lines) if cni.comment in rule.comment and rule.mask]
     setting = next(((place, rule) for place, rule in ours if rule.verb == SET and rule.mark), None)
     if setting is None:
         return
     mark, mask = setting[1].mark, setting[1].mask
     restoring = [(place, rule) for place, rule in ours if rule.verb == RESTORE and not mark & ~rule.mask]
-    marks = Marks(cni.name, table.place, setting[1].link, mark, mask)
+    marks = Marks(cni.name, where, setting[1].link, mark, mask)
     ending = next(
         (blocking for place, rule in (setting, *restoring) for blocking in [_ending(lines[:place], rule)] if blocking), None
     )
@@ -142,14 +142,21 @@ def _ending(before: t.Iterable[Line], line: Line) -> Line | None:
     return next((rule for rule in before if rule.verb == ACCEPT and _meet(rule.link, line.link)), None)
 
 
-def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
+def _walk(table: Chains) -> t.Iterator[Line]:
     """Yield the rules in the order in which a packet meets them, each chain once."""
-    entered.add(chain)
+    chains: dict[str, list[Line]] = {}
     for line in table.lines:
-        if line.chain == chain:
-            yield line
-            if line.verb == JUMP and line.target not in entered:
-                yield from _walk(table, line.target, entered)
+        chains.setdefault(line.chain, []).append(line)
+    entered, open_chains = {table.first}, [iter(chains.get(table.first, ()))]
+    while open_chains:
+        rule = next(open_chains[-1], None)
+        if rule is None:
+            open_chains.pop()
+            continue
+        yield rule
+        if rule.verb == JUMP and rule.target not in entered:
+            entered.add(rule.target)
+            open_chains.append(iter(chains.get(rule.target, ())))
 
 
 def _meet(pattern: str, other: str) -> bool:

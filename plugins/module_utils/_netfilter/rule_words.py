@@ -21,11 +21,12 @@ _BARE = re.compile(r"[\w.,:;/+=!@%~^|&<>{}()\[\]*#?$-]+")
 _BARE_TEXT = re.compile(r"[A-Za-z0-9_-]+")
 _NAMING = frozenset(("-m", "--match", "-p", "--protocol", "-j", "--jump"))  # options that bring others
 _NEVER = re.compile(r"(?!)")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_CLOSED = re.compile(r'(?:[^"]|"(?:[^"\\]|\\.)*")*')  # in linear time
+_TEXT = r'[^"\\]*(?:\\.[^"\\]*)*'  # in quotes; matched in linear time
+_QUOTED = re.compile(rf'"({_TEXT})"')
+_CLOSED = re.compile(rf'[^"]*(?:"{_TEXT}"[^"]*)*')
 _ESCAPED = re.compile(r"\\(.)")
 _SPECIAL = re.compile(r"[\"'\\]")
-_WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
+_WORD = re.compile(rf'(?:[^\s"]+|"{_TEXT}")+')
 # A value that any other may replace: it is no option, no negation and no name of a match, a protocol or a target.
 _VALUE = re.compile(
     r" (?<!-m )(?<!-p )(?<!-j )(?<!-g )(?<!! )(?<!--match )(?<!--protocol )(?<!--jump )(?<!--goto )"

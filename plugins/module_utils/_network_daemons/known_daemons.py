@@ -77,10 +77,10 @@ def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Sett
     removed = [key for key in settings if settings[key].value]
     if removed:
         return Daemon(name, active, version, HOSTILE, f"{' and '.join(removed)} is yes, as by default")
-    if version is not None and version < networkd.SINCE[ROUTES]:
+    if networkd.has_no_setting(ROUTES, version):
         reason = f"version {version} removes foreign routes on links that it manages, and has no setting against it"
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
-    if version is not None and networkd.RULES_REMOVED_SINCE <= version < networkd.SINCE[RULES]:
+    if networkd.has_no_setting(RULES, version):
         reason = f"version {version} may remove foreign rules, and has no setting against it before {networkd.SINCE[RULES]}"
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
     since = "" if in_force else ", from its next start on"

@@ -48,6 +48,18 @@ def known(version: int | None) -> tuple[str, ...]:
     return tuple(key for key, since in SINCE.items() if version is None or version >= since)
 
 
+def has_no_setting(key: str, version: int | None) -> bool:
+    """Return whether a version removes foreign rules or routes, and has no setting against it. key: the setting of later ones."""
+    return version is not None and {RULES: RULES_REMOVED_SINCE, ROUTES: 0}[key] <= version < SINCE[key]
+
+
+def why_removed(key: str, version: int | None, setting: Setting) -> str:
+    """Return why networkd removes foreign rules or routes, as a clause; empty if it does not. key: the setting about them."""
+    if has_no_setting(key, version):
+        return f"version {version} has no setting against it before {SINCE[key]}"
+    return f"{key} is yes ({setting.path or 'its default'})" if setting.value and key in known(version) else ""
+
+
 def drop_in(version: int | None) -> str | None:
     """Return the drop-in's text without the heading; None for a version that knows none of the keys."""
     lines = [f"{key}=no\n" for key in known(version)]

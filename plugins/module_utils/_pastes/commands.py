@@ -30,6 +30,7 @@ class Part(t.NamedTuple):
     output through a filter, such as grep, or asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
+    is_legacy: True if the command prints the tables of iptables-legacy alone.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Part(t.NamedTuple):
     namespace: str = ""
     host: str = ""
     is_understood: bool = True
+    is_legacy: bool = False
 
     @property
     def has_all_lines(self) -> bool:
@@ -298,9 +300,8 @@ def _of_command(command: str, is_pod: bool) -> Part:
             return Part(UNKNOWN, (), family, of, is_pod)  # words before an output of any kind
         chain = _CHAIN_OPTION.search(command)
         kind = IPTABLES_LIST if is_list else IPTABLES
-        return Part(
-            kind, (), family or "ipv4", of, is_pod, (chain[1] or chain[2]) if chain else "", is_save="save" in command and not of
-        )
+        part = Part(kind, (), family or "ipv4", of, is_pod, (chain[1] or chain[2]) if chain else "")
+        return part._replace(is_save="save" in command and not of, is_legacy="-legacy" in words[0])
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)
         return Part(EBTABLES if "save" in command else EBTABLES_LIST, (), "", table[1] if table else "", is_pod)

@@ -41,9 +41,10 @@ class Shown:
     def is_whole(self, *kinds: str, family: str = "") -> bool:
         return any(part.is_whole for part in self.of(*kinds, family=family))
 
-    def has_all_tables(self, family: str) -> bool:
-        """Return whether the rules of all tables of iptables are shown."""
-        return any(map(iptables_text.is_of_all_tables, self.of(commands.IPTABLES, family=family)))
+    def has_all_tables(self, family: str, is_legacy: bool = False) -> bool:
+        """Return whether the rules of all tables of iptables are shown. is_legacy: of those that iptables-legacy prints."""
+        parts = (part for part in self.of(commands.IPTABLES, family=family) if part.is_legacy == is_legacy)
+        return any(map(iptables_text.is_of_all_tables, parts))
 
     def has_legacy_tables(self, family: str) -> bool:
         """Return whether iptables-save says that iptables-legacy has tables, which it does not print."""
@@ -125,7 +126,8 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
     lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux
     of_nft = [name for name in lacking if shown.lacks_table_of_nft(family, name)]
     yield from (open_facts.table(family, name) for name in lacking if name not in of_nft)
-    if of_nft:
+    is_of_legacy = shown.has_all_tables(long_family, is_legacy=True)
+    if of_nft and not is_of_legacy:
         yield open_facts.legacy(family)  # whose tables nft does not print
     for name in BUILT_IN:
         table = tables.get((family, name))
@@ -134,6 +136,7 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
         yield from (open_facts.policy(family, name, chain) for chain in table.assumed_policies)
         if not table.is_complete:
             yield from (open_facts.jump(family, name, chain) for chain in unconnected(table, name))
+        if not table.is_complete or (is_of_legacy and not shown.lacks_table_of_nft(family, name)):
             yield open_facts.cut(family, name)
 
 

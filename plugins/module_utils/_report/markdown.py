@@ -14,7 +14,8 @@ from .._answer.findings import LOSSES, Findings
 from . import fleet
 
 MOST_NODES = 10  # that a row names
-_SPECIAL = re.compile(r"[^A-Za-z0-9 .,:/()=-]")  # may have a meaning in Markdown, HTML or on GitHub
+# May have a meaning in Markdown, HTML or on GitHub, which makes a link of each address of the web.
+_SPECIAL = re.compile(r"[^A-Za-z0-9 .,:/()=-]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 Row = t.Sequence[str]
 Nodes = dict[Row, list[str]]  # nodes by the row that they share
 

@@ -30,6 +30,7 @@ class Unread(t.NamedTuple):
     reason: str
 
 
+Snapshot = t.TypeVar("Snapshot", bound=t.Mapping[str, t.Any])
 # Takes the object and the reason.
 Notes = t.Callable[[str, str], None]
 
@@ -57,9 +58,9 @@ def is_snapshot(value: t.Any) -> bool:
     return isinstance(value, dict) and {"format", "unread"} <= {*value}
 
 
-def of_this_format(option: str, value: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return a snapshot. Raises Invalid if it has another format. option: which has it."""
-    if value["format"] != FORMAT:
+def of_this_format(option: str, value: Snapshot) -> Snapshot:
+    """Return a snapshot. Raises Invalid if it says that it has another format. option: which has it."""
+    if value.get("format", FORMAT) not in (FORMAT, str(FORMAT)):
         expected = f"a snapshot of format {FORMAT}. Read the node again, with this version of the collection"
         raise Invalid(option, f"format {value['format']}", expected)
     return value

@@ -19,6 +19,7 @@ from .._files import files
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
+from .._systemd import masked_unit
 from .._systemd.units import Units
 from . import boot as boot_model
 from . import counters_backend, firewalls
@@ -31,7 +32,7 @@ PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink"
 
 
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Return which daemons are on the node, whether each is active, and by which file networkd manages a link."""
+    """Return which daemons are on the node, whether each is active, networkd's version, and by which file it manages a link."""
     units, networkd = Units(run), Networkd(run)
     daemons = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
     if networkd.is_installed():
@@ -39,17 +40,18 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     if process.find("ifup"):
         daemons["ifupdown"] = units.is_active(IFUPDOWN)
     files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
-    return {"daemons": daemons, "networkd_files": {name: path for name, path in files.items() if path}}
+    managed = {name: path for name, path in files.items() if path}
+    return {"daemons": daemons, "networkd_version": networkd.version(), "networkd_files": managed}
 
 
 def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     """Return the services that flush rulesets and that are on the node, with what their configuration says."""
     units = Units(run)
-    states: dict[str, dict[str, t.Any]] = {
-        name: {"is_enabled": units.is_enabled(name), "is_active": units.is_active(name)}
-        for name in (firewalls.NFTABLES, firewalls.FIREWALLD)
-        if units.named(name)
-    }
+    services = [name for name in (firewalls.NFTABLES, firewalls.FIREWALLD) if units.named(name)]
+    states: dict[str, dict[str, t.Any]] = {}
+    for name in services:
+        state = masked_unit.state_of(files.Files(), units, name)
+        states[name] = {"is_enabled": state.has_links, "is_active": state.active, "is_masked": state.masked}
     if firewalls.NFTABLES in states:
         path = next((path for path in firewalls.NFTABLES_FILES if os.path.exists(path)), "")
         states[firewalls.NFTABLES].update(file=path, flushes=firewalls.flushes(files.text_or_empty(path)))
@@ -80,16 +82,16 @@ def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """Return the units of this collection. active and sub are empty if systemd does not answer."""
+    """Return the units of this collection. active, sub and result are empty if systemd does not answer."""
     backend = Units(run)
     entries = []
     for name in sorted(backend.named(OWN_UNITS)):
-        active = sub = ""
+        active = sub = result = ""
         try:
-            active, sub, *_rest = backend.state(name)
+            active, sub, result, _job = backend.state(name)
         except Failure as failure:
             note(name, f"Its state could not be read: {failure}")
-        entries.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub})
+        entries.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub, "result": result})
     return entries
 
 

@@ -9,7 +9,22 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot.assumption import ADDRESS, CHAIN, FAMILY, JUMP, LINK, POLICY, ROUTES, SET, SETTING, TABLE, Concern
+from .._snapshot.assumption import (
+    ADDRESS,
+    CHAIN,
+    FAMILY,
+    JUMP,
+    LINK,
+    POLICY,
+    PREFIX,
+    ROUTE,
+    ROUTES,
+    SET,
+    SETTING,
+    TABLE,
+    Concern,
+)
+from .._twin import lacking
 from .._twin.assumptions import FORWARDING
 
 Answer = t.Mapping[str, t.Any]
@@ -65,6 +80,7 @@ def met(answer: Answer, family: str) -> frozenset[Concern]:
     """Return the objects that may be of concern to an assumption. family: of the packet."""
     path = of(answer)
     sets = {name for chain in path.chains for name in answer["matching"].get(chain, ())}
+    prefixes = {prefix for address in path.addresses for prefix in lacking.prefixes(address)}
     names: dict[str, t.Iterable[str]] = {
         LINK: path.links,
         ADDRESS: path.addresses,
@@ -76,5 +92,7 @@ def met(answer: Answer, family: str) -> frozenset[Concern]:
         TABLE: {chain.rpartition(" ")[0] for chain in path.chains},
         SET: sets,
         ROUTES: path.searched,
+        PREFIX: prefixes,
+        ROUTE: {f"{table} {prefix}" for table in path.searched for prefix in prefixes},
     }
     return frozenset(Concern(kind, name) for kind, of_kind in names.items() for name in of_kind)

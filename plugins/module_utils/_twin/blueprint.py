@@ -27,7 +27,7 @@ from .._snapshot.assumption import Assumption, Concern, gap
 from .._snapshot.entries import kernels_rules
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
-from . import bounds, foreign_tables, stateful_matches, virtual_servers, vrfs
+from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 
@@ -262,21 +262,33 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]
                 notes.append(Assumption(sentence, frozenset(concerns)))
 
 
-def _parsed_rule(option: str, entry: Entry) -> rule.Rule:
-    return rule.from_options(
-        option, {name: value for name, value in entry.items() if name not in ("protocol", "unread")}, rt_names.TABLES
-    )
+def _parsed_rule(number: int, entry: Entry, notes: list[Assumption]) -> rule.Rule | None:
+    """Return a rule; None for that of the table of own addresses, and for a rule that the twin cannot have."""
+    if _is_of_own_addresses(entry):
+        return None
+    try:
+        if not entry.get("unread"):
+            options = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
+            return rule.from_options(f"snapshot.rules[{number}]", options, rt_names.TABLES)
+        reason = f"has attributes that this collection cannot read, and is not in the twin: {entry}"
+    except Invalid as error:
+        reason = f"is not in the twin: {error}"
+    notes.append(gap(f"Rule {entry.get('priority')} {reason}.", lacking.by_rule(entry)))
+    return None
+
+
+def _is_of_own_addresses(entry: Entry) -> bool:
+    return entry.get("priority") in (0, "0") and str(entry.get("table")) in (str(LOCAL_TABLE), "local")
 
 
 def parsed_rules(snapshot: Entry) -> t.Iterator[rule.Rule]:
-    """Yield the rules in the kernel's order, without that for the table of own addresses. Raises Invalid.
+    """Yield the rules in the kernel's order, without that for the table of own addresses and without those that no twin can have.
 
     Without rules, the kernel's own lead to table main.
     """
     kernels = [entry for family in ("ipv4", "ipv6") for entry in kernels_rules(family)]
-    for number, entry in enumerate(entries(snapshot, "rules") or kernels):
-        if entry.get("priority") not in (0, "0") and not entry.get("unread"):
-            yield _parsed_rule(f"snapshot.rules[{number}]", entry)
+    rules = (_parsed_rule(number, entry, []) for number, entry in enumerate(entries(snapshot, "rules") or kernels))
+    yield from filter(None, rules)
 
 
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
@@ -301,16 +313,12 @@ def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[Assumpti
 
 def _rule(number: int, entry: Entry, notes: list[Assumption]) -> tuple[str, str] | None:
     """Return the family and the words of a rule; None if the twin cannot have it."""
-    option = f"snapshot.rules[{number}]"
-    if entry.get("unread"):
-        sentence = (
-            f"Rule {entry.get('priority')} has attributes that this collection cannot read, and is not in the twin: {entry}."
-        )
-        notes.append(gap(sentence, Concern(assumption.FAMILY, str(entry.get("family") or "ipv4"))))
-        return None
-    if entry.get("priority") in (0, "0"):
+    if _is_of_own_addresses(entry):
         return str(entry.get("family") or "ipv4"), LOCAL_RULE
-    shown = _parsed_rule(option, entry).options()
+    parsed = _parsed_rule(number, entry, notes)
+    if parsed is None:
+        return None
+    shown = parsed.options()
     words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
     words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
     if "goto" in shown:
@@ -338,12 +346,17 @@ def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[
         if unread or entry.get("tos") or entry.get("from"):
             reason = ", ".join(unread) or "a source or a type of service"
             sentence = f"Route {entry.get('to')} of table {entry.get('table')} is not in the twin: it has {reason}."
-            notes.append(gap(sentence, Concern(assumption.ROUTES, str(entry.get("table")))))
+            notes.append(gap(sentence, lacking.by_route(entry)))
             continue
         options = {name: value for name, value in entry.items() if name not in ("protocol", "unread", "tos", "from")}
         if options.get("family") == "ipv6":
             options.pop("scope", None)
-        yield route.from_options(f"snapshot.routes[{number}]", options, rt_names.TABLES), str(entry.get("protocol") or "")
+        try:
+            parsed = route.from_options(f"snapshot.routes[{number}]", options, rt_names.TABLES)
+        except Invalid as error:
+            notes.append(gap(f"A route is not in the twin: {error}.", lacking.by_route(entry)))
+        else:
+            yield parsed, str(entry.get("protocol") or "")
 
 
 def _is_kernels(entry: Entry) -> bool:

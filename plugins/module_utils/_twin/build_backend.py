@@ -23,8 +23,9 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
-from .._snapshot.assumption import Assumption, gap
-from . import blueprint, foreign_tables, link_messages
+from .._snapshot.assumption import LINK as OF_LINK
+from .._snapshot.assumption import Assumption, Concern, gap
+from . import blueprint, foreign_tables, lacking, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 from .link_messages import NewLink
@@ -109,7 +110,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     isolated.tell(f"create {len(drawn.links)} links")
     for path, value in FIRST:
         _set(path, value)
-    _create_links(drawn, isolated)
+    drawn = drawn._replace(links=_created_links(drawn.links, isolated, notes))
     _settings(drawn, notes)
     isolated.tell(f"add addresses, rules and neighbours by {len(drawn.commands)} lines of ip, and {len(drawn.routes)} routes")
     _ip(run, drawn.commands, notes)
@@ -186,21 +187,28 @@ def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> 
     }
 
 
-def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
+def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[Assumption]) -> list[NewLink]:
+    """Create the links. Return those that the kernel did not refuse."""
     wire.exchange([link_messages.set_up(LOOPBACK_INDEX, 1)])
-    # The kernel does not set the other end up while it creates the pair (veth_open).
-    ended = [link for link in drawn.links if link.kind == "veth" and link.has_carrier]
-    for first in range(0, len(drawn.links), PART):
-        part = drawn.links[first : first + PART]
+    created: list[NewLink] = []
+    for first in range(0, len(links), PART):
+        part = links[first : first + PART]
         requests = [
             link_messages.create(link, isolated.world, number, (first + number - 1) // REMOVED + 1)
             for number, link in enumerate(part, 1)
         ]
-        for number, refused in wire.exchange(requests).items():
-            raise Failure(f"the twin's link {part[number - 1].name} was refused: {refused.text or os.strerror(refused.code)}")
+        refused = wire.exchange(requests)
+        for number, error in refused.items():
+            name = part[number - 1].name
+            sentence = f"The twin lacks the link {name}, which the kernel refused: {error.text or os.strerror(error.code)}."
+            notes.append(gap(sentence, Concern(OF_LINK, name)))
+        created += [link for number, link in enumerate(part, 1) if number not in refused]
+    # The kernel does not set the other end up while it creates the pair (veth_open).
+    ended = [link for link in created if link.kind == "veth" and link.has_carrier]
     for first in range(0, len(ended), PART):
         part = ended[first : first + PART]
         wire.exchange([link_messages.set_up(link.number, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
+    return created
 
 
 def _await_carriers(links: t.Sequence[NewLink]) -> None:
@@ -286,7 +294,8 @@ def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list
         match = _FAILED.search(message)
         if match:
             line = lines[int(match[1]) - 1]
-            notes.append(gap(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}."))
+            sentence = f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}."
+            notes.append(gap(sentence, *lacking.by_line(family, line)))
             reason = ""
             yield line
         else:

@@ -11,6 +11,7 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._snapshot import evidence
+from .._snapshot.snapshot import of_this_format
 from .blueprint import Entry, entries
 
 LISTS = (
@@ -34,7 +35,8 @@ PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets
 
 
 def check(snapshot: Entry) -> None:
-    """Raise Invalid for the first part that does not have the form that datapath_info returns."""
+    """Raise Invalid for the first part that does not have the form that datapath_info returns, and for another format."""
+    of_this_format("snapshot", snapshot)
     for subset in LISTS:
         for number, entry in enumerate(entries(snapshot, subset)):
             _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
@@ -53,6 +55,7 @@ def _check_programs(snapshot: Entry) -> None:
             parts = _dictionary(f"snapshot.{subset}", snapshot[subset])
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
+    _number("snapshot.network_daemons.networkd_version", (snapshot.get("network_daemons") or {}).get("networkd_version") or 0)
     _numbers("snapshot.counters.connections", (snapshot.get("counters") or {}).get("connections"))
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
 from unit._report import test_schema
@@ -29,6 +31,17 @@ def present(result: dict[str, Any]) -> dict[str, list[str]]:
         if finding["state"] == "present":
             subjects.setdefault(finding["id"], []).append(finding["subject"])
     return subjects
+
+
+def test_a_snapshot_of_a_later_format_is_refused(lab: Lab) -> None:
+    error = Steps(lab.node("node1"), "datapath_audit", {"snapshot": {"format": 99, "unread": []}}).refused()
+    assert "snapshot must be a snapshot of format 1. Read the node again, with this version" in error and "format 99" in error
+
+
+@pytest.mark.parametrize("checks", ["error, rules-by-the-hundred", [" error", "rules-by-the-hundred "]])
+def test_blanks_around_a_check_do_not_matter(lab: Lab, checks: str | list[str]) -> None:
+    passed = Steps(lab.node("node1"), "datapath_audit", {"checks": checks, "prove": False}).run()["passed"]
+    assert {"forwarding-off", "rules-by-the-hundred"} <= {*passed}
 
 
 def test_a_strict_filter_of_the_primary_interface_is_found_and_its_remedy_mends_it() -> None:

@@ -40,9 +40,6 @@ OUTPUTS = (
     "ip6tables-save",
 )
 
-# By check, an output whose lack does not show. A report with iptables-legacy-save alone is that of a node with this backend only.
-NOT_MISSED = {"both-backends": "iptables-save"}
-
 
 def audited(check: str, snapshot: Snapshot, trouble: Trouble) -> dict[str, Any]:
     checks = catalogue.chosen([check])
@@ -150,8 +147,7 @@ def test_a_trouble_is_not_absent_in_a_report_with_some_outputs(check: str) -> No
         outputs = {command: node.run(shlex.split(command)).stdout for command in OUTPUTS}
     outputs.update((command, outputs.get(command, "") + lines) for command, lines in trouble.reported.items())
     reports = [outputs, *({command: text} for command, text in outputs.items() if text.strip())]
-    droppable = {*outputs} - {NOT_MISSED.get(check)}
-    reports += [{name: text for name, text in outputs.items() if name != command} for command in droppable]
+    reports += [{name: text for name, text in outputs.items() if name != command} for command in outputs]
     lost = []
     for report in reports:
         snapshot = pastes.read(report).snapshot

@@ -151,8 +151,8 @@ TROUBLES = {
         POD, [f"{POD} dev veth-pod1 scope link"], [f"ip rule del from {POD} lookup {ENI.table} priority 2048"]
     ),
     "networkd-removes-foreign": Trouble(
-        "systemd-networkd",
-        ["ManageForeignRoutingPolicyRules=yes (its default)"]
+        "systemd-networkd rules",
+        ["ManageForeignRoutingPolicyRules is yes (its default)"]
         + [f"512: from all to {eni.pod_address(0)} lookup main" for eni in scenes.ENIS]
         + [f"2048: from {POD} lookup 1001"],
         edit=with_networkd,

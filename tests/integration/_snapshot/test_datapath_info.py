@@ -273,7 +273,7 @@ def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> Non
     assert unread(found).keys() == {f"{CONFIGURATIONS}/11-broken.conf", "kubenode-nft-ip6-azureSLBProbe.service"}
     assert SECRET not in json.dumps(found) and "7c0b:5e2d" not in json.dumps(found)
     (unit,) = found["units"]
-    assert unit == {"name": "kubenode-nft-ip6-azureSLBProbe.service", "is_enabled": True, "active": "", "sub": ""}
+    assert unit == {"name": "kubenode-nft-ip6-azureSLBProbe.service", "is_enabled": True, "active": "", "sub": "", "result": ""}
     assert found["versions"]["kernel"] == node.run(["uname", "-r"]).stdout.strip()
     assert found["versions"]["nft"].startswith("nftables v")
 
@@ -340,4 +340,7 @@ def test_services_that_flush_rulesets_are_read_with_their_configuration(node: Na
     node.write("/etc/systemd/system/nftables.service", "[Service]\nExecStart=/usr/sbin/nft -f /etc/nftables.conf\n")
     node.write("/etc/nftables.conf", "flush ruleset\n")
     state = look(node, "firewalls")["firewalls"]["nftables.service"]
-    assert state == {"is_enabled": False, "is_active": False, "file": "/etc/nftables.conf", "flushes": True}
+    of_file = {"file": "/etc/nftables.conf", "flushes": True}
+    assert state == {"is_enabled": False, "is_active": False, "is_masked": False, **of_file}
+    node.run(["ln", "-sf", "/dev/null", "/etc/systemd/system/nftables.service"])
+    assert look(node, "firewalls")["firewalls"]["nftables.service"]["is_masked"]

@@ -125,6 +125,16 @@ def test_a_listing_of_all_tables_hides_no_service_even_if_a_rule_was_not_underst
     assert bool(nft.get("is_cut")) != has_values
 
 
+def test_what_iptables_legacy_prints_hides_no_table_of_nft() -> None:
+    legacy = replaced("iptables-save") | {"iptables-legacy-save": SAVED}
+    assert facts(legacy) == set()  # nft lists no table of iptables
+    without = {command: text for command, text in legacy.items() if command != "nft list ruleset"}
+    assert {"cut:ip filter", "table:ip nat"} <= facts(without)
+    with_table = NFT + NFT.replace("inet own", "ip filter")
+    assert facts(legacy | {"nft list ruleset": with_table}) == {"cut:ip filter"}
+    assert facts(without | {"iptables-nft-save": SAVED}) == {"nft"}
+
+
 def test_routes_are_whole_by_table() -> None:
     rules = {"ip rule": RULES + "100:\tfrom 10.1.0.5 lookup 7\n"}
     assert facts(WHOLE | rules | {"ip route show table 7": ROUTES}) == set()

@@ -117,6 +117,15 @@ def test_no_text_of_a_node_leaves_its_place() -> None:
     assert fleet.text(nodes).replace("\n", "").isprintable()
 
 
+def test_an_address_of_the_web_in_a_text_of_a_node_is_no_link() -> None:
+    text = "https://a.example HTTP://b.example ftp://c.example www.d.example WWW.e.example x@f.example"
+    finding = present(subject=text)
+    summary = markdown.text({text: audit(finding, unclear(text, ask=text)), "node2": {"msg": text}})
+    without_sources = summary.replace(f"]({finding['source']})", "]")
+    assert not re.search(r"://|www\.|@", without_sources, re.IGNORECASE) and f"]({finding['source']})" in summary
+    assert html.unescape(without_sources).count(text) == 6
+
+
 @pytest.mark.parametrize("source", ["javascript:alert(1)", "https://example.com/)|_<x>"])
 def test_a_source_is_a_link_of_the_web_or_none(source: str) -> None:
     line = markdown.text({"node1": audit(present(source=source))}).splitlines()[6]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Concern
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, virtual_servers
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
 
@@ -201,8 +202,6 @@ def test_the_tables_of_the_twin_itself_are_not_in_a_snapshot() -> None:
         ({"links": [{"name": "a/b"}]}, "snapshot.links[0].name"),
         ({"links": [ETH0, ETH0]}, "snapshot.links[1].name"),
         ({"links": [{**ETH0, "addresses": [{"address": "x"}]}]}, "snapshot.links[0].addresses"),
-        ({"rules": [{"priority": 1, "table": "nope"}]}, "snapshot.rules[0].table"),
-        ({"routes": [{"to": "x", "table": "254"}]}, "snapshot.routes[0].to"),
         ({"neighbors": [{"address": "x"}]}, "snapshot.neighbors[0].address"),
     ],
 )
@@ -210,6 +209,24 @@ def test_a_snapshot_that_is_none_is_named(snapshot: dict[str, Any], option: str)
     with pytest.raises(Invalid) as error:
         blueprint.draw(snapshot)
     assert error.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "option", "concern"),
+    [
+        ({"rules": [{"priority": 1, "table": "nope"}]}, "rules[0].table", Concern("family", "ipv4")),
+        ({"rules": [{"priority": 1, "to": "fd00::/8", "action": "nop"}]}, "rules[0].action", Concern("prefix", "fd00::/8")),
+        ({"rules": [{"priority": 0, "from": "10.0.0.1"}]}, "rules[0].priority", Concern("prefix", "10.0.0.1/32")),
+        ({"rules": [{"priority": 1, "from": "10.0.0.1", "not": True, "x": 1}]}, "rules[0].x", Concern("family", "ipv4")),
+        ({"routes": [{"to": "x", "table": "254"}]}, "routes[0].to", Concern("routes", "254")),
+        ({"routes": [{"to": "default", "table": "main", "x": 1}]}, "routes[0].x", Concern("route", "254 0.0.0.0/0")),
+    ],
+)
+def test_a_rule_or_a_route_that_no_twin_can_have_concerns_what_may_meet_it(
+    snapshot: dict[str, Any], option: str, concern: Concern
+) -> None:
+    (note,) = blueprint.draw(snapshot).notes
+    assert note.is_gap and note.concerns == {concern} and f"snapshot.{option} must be " in note.sentence
 
 
 def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:

@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import (
+    ADDRESS,
     CHAIN,
+    LINK,
     Assumption,
     Concern,
     gap,
@@ -30,8 +32,9 @@ def test_a_warning_about_a_line_is_not_the_reason_of_the_next_failure() -> None:
         return Completed(1, "", "Warning: scope is obsolete.\nCommand failed -:2\n")
 
     notes: list[Assumption] = []
-    build_backend._ip(run, ["addr add a", "addr add b"], notes)
-    assert notes == [gap("The twin lacks `ip addr add b`: it failed.")]
+    build_backend._ip(run, ["address add 10.0.0.1/8 dev a", "address add 10.0.0.2/8 dev b"], notes)
+    concerns = Concern(ADDRESS, "10.0.0.2"), Concern(LINK, "b")
+    assert notes == [gap("The twin lacks `ip address add 10.0.0.2/8 dev b`: it failed.", *concerns)]
 
 
 def test_lines_behind_a_word_that_ip_does_not_know_are_lacking() -> None:

@@ -28,11 +28,14 @@ GOOD: dict[str, Any] = {
 def test_what_datapath_info_returns_is_accepted() -> None:
     snapshot_form.check(GOOD)
     snapshot_form.check({})
+    snapshot_form.check({**GOOD, "format": 1})
 
 
 @pytest.mark.parametrize(
     ("snapshot", "option"),
     [
+        ({"format": 99, "links": [LINK]}, "snapshot"),
+        ({"format": None}, "snapshot"),
         ({"links": "eth0"}, "snapshot.links"),
         ({"links": [{**LINK, "mtu": "large"}]}, "snapshot.links[0].mtu"),
         ({"links": [LINK, {**LINK, "flags": "UP"}]}, "snapshot.links[1].flags"),
@@ -61,6 +64,10 @@ def test_what_datapath_info_returns_is_accepted() -> None:
         ({"units": ["kubelet.service"]}, "snapshot.units"),
         ({"network_daemons": {}}, "snapshot.network_daemons.daemons"),
         ({"network_daemons": {"daemons": ["systemd-networkd"]}}, "snapshot.network_daemons.daemons"),
+        (
+            {"network_daemons": {"daemons": {}, "networkd_files": {}, "networkd_version": "new"}},
+            "snapshot.network_daemons.networkd_version",
+        ),
         ({"firewalls": {"nftables.service": "enabled"}}, "snapshot.firewalls.nftables.service"),
         ({"counters": {"packets": {}, "connections": {"max": "many"}}}, "snapshot.counters.connections.max"),
         ({"boot": {"settings": {"key": 1}}}, "snapshot.boot.settings.key"),
