@@ -56,6 +56,7 @@ options:
       - boot
       - cni
       - units
+      - listeners
       - counters
       - versions
     default: *subsets
@@ -337,6 +338,13 @@ snapshot:
       type: list
       elements: dict
       sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+    listeners:
+      description:
+        - The TCP sockets on which programs in the node's network namespace listen. V(::) stands for all addresses of IPv6, and
+          unless the program forbids it, for those of IPv4 as well. From C(/proc/net/tcp) and C(/proc/net/tcp6).
+      type: list
+      elements: dict
+      sample: [{address: "::", port: 10256}]
     counters:
       description:
         - What the kernel counted since the network namespace was made.

@@ -16,6 +16,7 @@ from .._trace import changes_backend, entrance, trace_backend
 from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
 from .._twin.blueprint import Entry
 from . import need, service
+from .context import Context
 from .finding import Check, Finding
 from .node import ASK, Node
 from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved
@@ -42,7 +43,7 @@ class Audit(t.NamedTuple):
 
 def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
-    node = Node(audit.snapshot, audit.context)
+    node = Node(audit.snapshot, Context.from_options(audit.context))
     prover = _Prover(audit, node, run, checked) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
     with_findings = {finding.check.id for finding in findings}

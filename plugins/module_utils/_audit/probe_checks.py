@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
+from .context import SHARED
 from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
@@ -43,7 +44,12 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
-    """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6."""
+    """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6.
+
+    In the shared mode, no probe is for a pod.
+    """
+    if node.context.probe_mode == SHARED:
+        return
     pod = next((address for address in node.pods if ":" in address), "")
     for link in node.probed_links() if pod and node.is_azure() else ():
         for address in node.addresses(link, IPV6)[:1]:

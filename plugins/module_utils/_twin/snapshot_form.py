@@ -15,7 +15,7 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units", "listeners"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
@@ -27,9 +27,10 @@ WORDS = {
     "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
-NUMBERS = {"links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",)}
+NUMBERS = {"links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",)}
 REQUIRED = {"links": ("name",), "rules": ("priority",)}
-OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units")  # else of one word
+# Others have values of one word.
+OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners")
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 
 

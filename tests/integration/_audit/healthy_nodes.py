@@ -65,6 +65,7 @@ class Node:
             "links": [],
             "network_daemons": {"daemons": {}, "networkd_files": {}},
             "firewalls": {},
+            "listeners": [{"address": "::", "port": port} for port in (10250, 10256)],
             "counters": {"packets": {}, "connections": {"count": 900, "max": 262144}},
         }
         self.link("lo", addresses=["127.0.0.1/8", "::1/128"])

@@ -29,6 +29,16 @@ RESTORED = '-i veth+ -m comment --comment "AWS, primary ENI" -j CONNMARK --resto
 TAKEN = "PREROUTING -p tcp -m tcp --dport 10250 -j DNAT --to-destination 10.0.0.9:80"
 STOLEN, GONE = f"{place.NODES_IPV4}130", "8a:93:40:b3:c8:0a"  # the address of a pod, and the MAC address of the one before
 LEGACY = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
+HEALTH_PID = "/run/health.pid"
+HEALTH = f"""import os, signal, socket
+server = socket.create_server(("::", 10256), family=socket.AF_INET6, dualstack_ipv6=True)
+if os.fork() == 0:
+    for descriptor in range(3):
+        os.close(descriptor)
+    open("{HEALTH_PID}", "w").write(str(os.getpid()))
+    signal.pause()
+"""
+END_HEALTH = f"sh -c 'kill $(cat {HEALTH_PID})'"
 Snapshot = dict[str, Any]
 Scene = Callable[[], Any]
 
@@ -49,6 +59,18 @@ def dual_stack() -> Iterator[NamespaceNode]:
 def stolen() -> Iterator[NamespaceNode]:
     with scenes.stolen() as scene:
         yield scene.node
+
+
+@contextmanager
+def probed_at_health_port() -> Iterator[NamespaceNode]:
+    """A node on which a program listens on kube-proxy's health port."""
+    with dual_stack() as node:
+        node.write("/etc/health.py", HEALTH)
+        node.run(["python3", "/etc/health.py"])
+        try:
+            yield node
+        finally:
+            node.run(shlex.split(END_HEALTH), check=False)
 
 
 def with_networkd(snapshot: Snapshot) -> None:
@@ -187,6 +209,14 @@ TROUBLES = {
         scene=dual_stack,
         proof="twin",
         context={"cloud": "azure"},
+    ),
+    "probe-port-closed": Trouble(
+        "ipv6 10256",
+        ["inet6 2001:db8:0:1::11 dev eth0"],
+        [END_HEALTH],
+        scene=probed_at_health_port,
+        undo=["python3 /etc/health.py"],
+        context={"probe_mode": "shared"},
     ),
     "rp-all-overrides": Trouble(
         "all",
