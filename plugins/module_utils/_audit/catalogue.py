@@ -18,13 +18,15 @@ from . import (
     probe_checks,
     reverse_path_checks,
     routing_checks,
+    service_checks,
     settings_checks,
 )
 from .finding import Check
 from .suspicion import SEVERITIES
 
 CHECKS = (
-    *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *probe_checks.CHECKS, *health_checks.CHECKS),
+    *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *service_checks.CHECKS),
+    *(*probe_checks.CHECKS, *health_checks.CHECKS),
     *(*settings_checks.CHECKS, *bridge_checks.CHECKS, *firewall_checks.CHECKS),
 )
 

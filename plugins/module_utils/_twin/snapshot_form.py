@@ -27,7 +27,9 @@ WORDS = {
     "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
-NUMBERS = {"links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",)}
+NUMBERS = {
+    "links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",), "ipvs": ("port",),
+}  # fmt: skip
 REQUIRED = {"links": ("name",), "rules": ("priority",)}
 # Others have values of one word.
 OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners")

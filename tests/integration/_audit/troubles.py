@@ -29,6 +29,13 @@ RESTORED = '-i veth+ -m comment --comment "AWS, primary ENI" -j CONNMARK --resto
 TAKEN = "PREROUTING -p tcp -m tcp --dport 10250 -j DNAT --to-destination 10.0.0.9:80"
 STOLEN, GONE = f"{place.NODES_IPV4}130", "8a:93:40:b3:c8:0a"  # the address of a pod, and the MAC address of the one before
 LEGACY = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
+SERVICE = f"{ENI.gateway.rpartition('.')[0]}.200"  # the address of a load balancer, in the network of a secondary interface
+OF_SERVICE = [
+    "iptables -t nat -N KUBE-SERVICES",
+    "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
+    f"iptables -t nat -A KUBE-SERVICES -d {SERVICE}/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination {POD}:8080",
+]
+WITHOUT_RULE = f"ip rule del from {POD} lookup {ENI.table} priority 2048"
 HEALTH_PID = "/run/health.pid"
 HEALTH = f"""import os, signal, socket
 server = socket.create_server(("::", 10256), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -217,6 +224,13 @@ TROUBLES = {
         scene=probed_at_health_port,
         undo=["python3 /etc/health.py"],
         context={"probe_mode": "shared"},
+    ),
+    "service-reply-by-default": Trouble(
+        "eth1",
+        [f"tcp {SERVICE}:80", f"default via {PRIMARY.gateway} dev eth0"],
+        [WITHOUT_RULE, *OF_SERVICE],
+        scene=lambda: shared_enis(STRICT),
+        proof="twin",
     ),
     "rp-all-overrides": Trouble(
         "all",
