@@ -32,6 +32,7 @@ FURTHER: dict[str, Any] = {
     "ipvs": [{"protocol": "tcp", "address": "10.0.1.200", "port": 80, "scheduler": "rr", "destinations": []}],
     "nftables": [
         {"table": {"family": "ip6", "name": "y"}},
+        {"rule": {"family": "inet", "table": "firewalld", "chain": "filter_PREROUTING", "expr": [{"drop": None}]}},
         {"map": {"family": "ip", "table": "kube-proxy", "name": "service-nodeports", "elem": [1]}},
     ],
 }

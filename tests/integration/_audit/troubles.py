@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from lab import Lab, Node, place
+from lab import Lab, Node, eni6, place
 from lab.eni import PRIMARY
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -29,6 +29,17 @@ RESTORED = '-i veth+ -m comment --comment "AWS, primary ENI" -j CONNMARK --resto
 TAKEN = "PREROUTING -p tcp -m tcp --dport 10250 -j DNAT --to-destination 10.0.0.9:80"
 STOLEN, GONE = f"{place.NODES_IPV4}130", "8a:93:40:b3:c8:0a"  # the address of a pod, and the MAC address of the one before
 LEGACY = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
+# As firewalld loads it with IPv6_rpfilter=yes, its default.
+FIREWALLD = """table inet firewalld {
+ chain filter_PREROUTING {
+  type filter hook prerouting priority filter + 10; policy accept;
+  icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept
+  meta nfproto ipv6 fib saddr . mark . iif oif missing drop
+ }
+}
+"""
+STRICT_PATH = "fib saddr . mark . iif oif missing"
+POD6 = "2001:db8:1:1::11"
 SERVICE = f"{ENI.gateway.rpartition('.')[0]}.200"  # the address of a load balancer, in the network of a secondary interface
 OF_SERVICE = [
     "iptables -t nat -N KUBE-SERVICES",
@@ -53,6 +64,13 @@ Scene = Callable[[], Any]
 @contextmanager
 def shared_enis(mode: int = OFF) -> Iterator[NamespaceNode]:
     with scenes.shared_enis(mode) as (_lab, node):
+        yield node
+
+
+@contextmanager
+def shared_enis_of_ipv6() -> Iterator[NamespaceNode]:
+    with scenes.shared_enis(OFF) as (lab, node):
+        eni6.add_to(lab)
         yield node
 
 
@@ -353,6 +371,14 @@ TROUBLES = {
             "/etc/nftables.conf": "flush ruleset\n",
         },
         undo=[f"rm {WANTS}/nftables.service"],  # in place of the mask, as the package is not the lab's
+    ),
+    "firewalld-strict-ipv6": Trouble(
+        "firewalld.service",
+        [f"inet firewalld filter_PREROUTING: {STRICT_PATH} drop", f"2048: from {POD6} lookup 1001"],
+        ["nft -f /etc/firewalld.nft"],
+        {"/etc/firewalld.nft": FIREWALLD},
+        scene=shared_enis_of_ipv6,
+        proof="twin",
     ),
     "conntrack-near-full": Trouble(
         "net.netfilter.nf_conntrack_max",
