@@ -28,7 +28,7 @@ IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
 TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
 MAIN = str(rt_names.MAIN)
 # Of a snapshot, which checks read.
-SUBSETS = (*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "listeners", "counters")
+SUBSETS = (*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "listeners", "pod_neighbors", "counters")
 # By subset, the commands whose output would tell.
 ASK = {
     "links": "ip addr",
@@ -49,6 +49,7 @@ ASK = {
     "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
     "listeners": "ss -Hltn",
+    "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
 NODE_PORTS = "service-nodeports"  # kube-proxy's map
 _HAS_NODE_PORTS = re.compile(rf"\bmap {NODE_PORTS} \{{[^{{}}]*\belements = ")

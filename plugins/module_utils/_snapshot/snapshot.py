@@ -18,7 +18,7 @@ PACKET_PATH = (
     "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
     "recent", "pods", POD_ADDRESSES,
 )  # fmt: skip
-SOFTWARE = ("network_daemons", "firewalls", "boot", "cni", "units", "listeners", "counters", "versions")
+SOFTWARE = ("network_daemons", "firewalls", "boot", "cni", "units", "listeners", "pod_neighbors", "counters", "versions")
 SUBSETS = (*PACKET_PATH, *SOFTWARE)
 
 

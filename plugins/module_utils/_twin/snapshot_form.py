@@ -15,7 +15,7 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units", "listeners"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units", "listeners", "pod_neighbors"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
@@ -30,9 +30,12 @@ FIELDS = {"links": ("peer", "settings")}
 NUMBERS = {
     "links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",), "ipvs": ("port",),
 }  # fmt: skip
-REQUIRED = {"links": ("name",), "rules": ("priority",)}
+REQUIRED = {"links": ("name",), "rules": ("priority",), "pod_neighbors": ("link", "address", "mac")}
 # Others have values of one word.
-OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners")
+OF_WORDS = (
+    *("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners"),
+    "pod_neighbors",
+)
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 
 
@@ -56,7 +59,8 @@ def _check_programs(snapshot: Entry) -> None:
             parts = _dictionary(f"snapshot.{subset}", snapshot[subset])
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
-    _numbers("snapshot.counters.connections", (snapshot.get("counters") or {}).get("connections"))
+    for part in ("connections", "otherhost"):
+        _numbers(f"snapshot.counters.{part}", (snapshot.get("counters") or {}).get(part))
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)
     for part, settings in _dictionary("snapshot.boot", snapshot.get("boot")).items():

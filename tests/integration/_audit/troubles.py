@@ -250,6 +250,11 @@ TROUBLES = {
         scene=lambda: shared_enis(STRICT),
         proof="twin",
     ),
+    "gateway-mac-changed": Trouble(
+        POD,
+        ["169.254.1.1 dev eth0 lladdr 02:00:00:00:00:80 PERMANENT", "veth-pod1: link/ether 02:00:00:00:00:88"],
+        ["ip link set dev veth-pod1 address 02:00:00:00:00:88"],
+    ),
     "rp-all-overrides": Trouble(
         "all",
         [
