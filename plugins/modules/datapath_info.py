@@ -349,8 +349,8 @@ snapshot:
       sample: [{address: "::", port: 10256}]
     pod_neighbors:
       description:
-        - The permanent neighbours of pods, such as the one that a CNI gives a pod for its gateway. C(link) is the node's end of the
-          pod's veth. From rtnetlink.
+        - The permanent neighbours of pods, such as the one that a CNI gives a pod for its gateway. C(link) is the node's end of
+          the pod's veth. From rtnetlink.
       type: list
       elements: dict
       sample: [{link: eni1a2b3c, address: 169.254.1.1, mac: "0a:58:0a:f4:00:01"}]

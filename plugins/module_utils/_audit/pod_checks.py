@@ -31,8 +31,8 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
         subject = str(next(iter(peer.get("addresses") or ()), name))
         what = f"{subject} sends its packets for {former['address']} to {former['mac']}, and {name} has the MAC address {mac}."
         text = (
-            "Give the link the MAC address that the pod knows, or restart the pod. Set MACAddressPolicy=none for links of pods in a"
-            " .link file of /etc/systemd/network, so that udev leaves their addresses alone"
+            "Give the link the MAC address that the pod knows, or restart the pod. Set MACAddressPolicy=none for links of pods in"
+            " a .link file of /etc/systemd/network, so that udev leaves their addresses alone"
         )
         lines = (f"{former['address']} dev {peer.get('name')} lladdr {former['mac']} PERMANENT", f"{name}: link/ether {mac}")
         remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former['mac']}",))
