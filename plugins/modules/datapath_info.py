@@ -57,6 +57,7 @@ options:
       - boot
       - cni
       - units
+      - policies
       - listeners
       - pod_neighbors
       - counters
@@ -340,6 +341,14 @@ snapshot:
       type: list
       elements: dict
       sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+    policies:
+      description:
+        - The rules and routes that M(kubenode.datapath.policy_routes) keeps on the node, by protocol, under the names of its
+          options. C(path) is the file that has them. From C(/run/kubenode) and C(/etc/kubenode).
+      type: list
+      elements: dict
+      sample: [{protocol: 75, path: /etc/kubenode/policy-routes-75.json, rules: [{priority: 1024, family: ipv4, fwmark: 0x80/0x80,
+        table: "254"}], routes: []}]
     listeners:
       description:
         - The TCP sockets on which programs in the node's network namespace listen. V(::) stands for all addresses of IPv6, and

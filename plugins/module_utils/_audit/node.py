@@ -28,7 +28,10 @@ IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
 TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
 MAIN = str(rt_names.MAIN)
 # Of a snapshot, which checks read.
-SUBSETS = (*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "listeners", "pod_neighbors", "counters")
+SUBSETS = (
+    *(*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "policies", "listeners", "pod_neighbors"),
+    "counters",
+)
 # By subset, the commands whose output would tell.
 ASK = {
     "links": "ip addr",
@@ -48,6 +51,7 @@ ASK = {
     "firewalls": "systemctl is-enabled nftables firewalld; cat /etc/nftables.conf /etc/firewalld/firewalld.conf",
     "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
+    "policies": "head -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
     "listeners": "ss -Hltn",
     "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }

@@ -4,7 +4,7 @@
 # This module util is private to the collection: it may change at any time.
 
 """Reads other software that affects a node's packet path, and what the kernel counted: network daemons, firewalls, what the next
-boot sets, CNI, this collection's units, listening sockets, neighbours of pods, counters, versions."""
+boot sets, CNI, this collection's units and records, listening sockets, neighbours of pods, counters, versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
 from .._systemd.units import Units
 from . import boot as boot_model
-from . import counters_backend, firewalls, pods_backend
+from . import counters_backend, firewalls, pods_backend, policies_backend
 from . import listeners as listeners_model
 from .snapshot import Notes
 
@@ -125,6 +125,7 @@ READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "boot": boot,
     "cni": configurations,
     "units": units,
+    "policies": policies_backend.policies,
     "listeners": listeners,
     "pod_neighbors": pods_backend.neighbors,
     "counters": counters_backend.read,

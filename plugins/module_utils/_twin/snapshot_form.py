@@ -15,12 +15,13 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units", "listeners", "pod_neighbors"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence"),
+    *("cni", "units", "policies", "listeners", "pod_neighbors"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
     "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
-    "assumed": ("concerns",),
+    "assumed": ("concerns",), "policies": ("rules", "routes"),
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),

@@ -61,7 +61,7 @@ class Node:
             "format": 1,
             "unread": [],
             **{name: [] for name in ("neighbors", "rules", "routes", "nftables", "ipsets", "ebtables", "bpf", "ipvs", "recent")},
-            **{name: [] for name in ("pods", "pod_addresses", "cni", "units", "pod_neighbors")},
+            **{name: [] for name in ("pods", "pod_addresses", "cni", "units", "pod_neighbors", "policies")},
             "links": [],
             "network_daemons": {"daemons": {}, "networkd_files": {}},
             "firewalls": {},

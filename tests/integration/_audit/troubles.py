@@ -38,6 +38,7 @@ FIREWALLD = """table inet firewalld {
  }
 }
 """
+OWN_FILE = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 STRICT_PATH = "fib saddr . mark . iif oif missing"
 POD6 = "2001:db8:1:1::11"
 SERVICE = f"{ENI.gateway.rpartition('.')[0]}.200"  # the address of a load balancer, in the network of a secondary interface
@@ -254,6 +255,11 @@ TROUBLES = {
         POD,
         ["169.254.1.1 dev eth0 lladdr 02:00:00:00:00:80 PERMANENT", "veth-pod1: link/ether 02:00:00:00:00:88"],
         ["ip link set dev veth-pod1 address 02:00:00:00:00:88"],
+    ),
+    "own-drift": Trouble(
+        "net.ipv4.conf.eth1.rp_filter",
+        ["net.ipv4.conf.eth1.rp_filter = 0", f"{OWN_FILE}: net.ipv4.conf.eth1.rp_filter = 2"],
+        files={OWN_FILE: "net.ipv4.conf.eth1.rp_filter = 2\n"},
     ),
     "rp-all-overrides": Trouble(
         "all",
