@@ -13,7 +13,7 @@ import typing as t
 from .._core.errors import Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
-from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
+from .._trace.verdict import DROPPED, FORWARDED, REJECTED, UNKNOWN
 from .._twin.blueprint import Entry
 from . import need, service
 from .context import Context
@@ -120,12 +120,12 @@ class _Prover:
         answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
             return _uncertain(finding, trial, answer)
-        if not _is_lost(answer, trial.culprit):
+        if not _fails(answer, trial):
             return None
         mended = self._mended(trial, suspicion.remedy)
         if trial.is_shown_by_remedy and not (mended and mended["certain"]):
             return _uncertain(finding, trial, mended or answer)
-        is_cured = bool(mended and mended["certain"] and not _is_lost(mended))
+        is_cured = bool(mended and mended["certain"] and not _fails(mended, trial._replace(culprit="")))
         if trial.is_shown_by_remedy and not is_cured:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
@@ -194,6 +194,14 @@ def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
     # Of a program on the path, which a twin lacks, only a real packet tells.
     ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
+
+
+def _fails(answer: Answer, trial: Trial) -> bool:
+    """Return whether the packet of a trial is lost, or leaves the node from another address than it must."""
+    if not trial.source:
+        return _is_lost(answer, trial.culprit)
+    left = (way["packet"] for way in (answer, *answer["branches"]) if way["verdict"] == FORWARDED and way.get("packet"))
+    return any(packet["source"] != trial.source for packet in left)
 
 
 def _is_lost(answer: Answer, culprit: str = "") -> bool:

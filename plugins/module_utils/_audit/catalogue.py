@@ -15,6 +15,7 @@ from . import (
     firewall_checks,
     health_checks,
     mark_checks,
+    masquerade_checks,
     own_checks,
     pod_checks,
     probe_checks,
@@ -28,6 +29,7 @@ from .suspicion import SEVERITIES
 
 CHECKS = (
     *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *service_checks.CHECKS),
+    *masquerade_checks.CHECKS,
     *(*pod_checks.CHECKS, *probe_checks.CHECKS, *health_checks.CHECKS, *own_checks.CHECKS),
     *(*settings_checks.CHECKS, *bridge_checks.CHECKS, *firewall_checks.CHECKS),
 )

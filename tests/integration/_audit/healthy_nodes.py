@@ -115,8 +115,8 @@ class Node:
         mac = mac or f"02:00:00:00:02:{number:02x}"
         peer = {"namespace": f"pod{number}", "name": "eth0", "mac": mac, "addresses": [*addresses]}
         self.link(name, kind, master=master, peer=peer)
-        mac = self.snapshot["links"][-1]["mac"]
-        self.snapshot["pod_neighbors"] += [] if master else [{"link": name, "address": "169.254.1.1", "mac": mac}]
+        gateway = {"link": name, "address": "169.254.1.1", "mac": self.snapshot["links"][-1]["mac"]}
+        self.snapshot["pod_neighbors"] += [] if master else [gateway]
         for address in addresses if not master else ():
             self.route(address, name, scope="link", protocol="boot")
 

@@ -146,7 +146,7 @@ class Trouble(NamedTuple):
     undo: list[str] = []
     is_in_snapshot: bool = False
     proof: str = "configuration"
-    context: Mapping[str, str] = {}
+    context: Mapping[str, Any] = {}
 
     @contextmanager
     def node(self) -> Iterator[NamespaceNode]:
@@ -260,6 +260,13 @@ TROUBLES = {
         "net.ipv4.conf.eth1.rp_filter",
         ["net.ipv4.conf.eth1.rp_filter = 0", f"{OWN_FILE}: net.ipv4.conf.eth1.rp_filter = 2"],
         files={OWN_FILE: "net.ipv4.conf.eth1.rp_filter = 2\n"},
+    ),
+    "pod-source-translated": Trouble(
+        "ipv4",
+        [f"-A POSTROUTING -s {POD}/32 -j MASQUERADE"],
+        [f"iptables -t nat -A POSTROUTING -s {POD} -j MASQUERADE"],
+        proof="twin",
+        context={"pod_ranges": ["10.0.0.0/16"]},
     ),
     "rp-all-overrides": Trouble(
         "all",
