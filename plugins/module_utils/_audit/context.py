@@ -14,9 +14,10 @@ from .._core.errors import Invalid
 from .._twin.pod_links import Network
 
 CLOUDS = ("azure", "aws", "alibaba", "other")
-SHARED, OF_SERVICES = PROBE_MODES = ("shared", "servicenodeport")  # clusterServiceLoadBalancerHealthProbeMode in Azure
-AWS_VPC_CNI, CILIUM = "aws_vpc_cni", "cilium"
-CNIS = (AWS_VPC_CNI, "azure_vnet", "calico", CILIUM, "flannel", "terway", "other")
+SHARED = "shared"
+PROBE_MODES = (SHARED, "servicenodeport")  # clusterServiceLoadBalancerHealthProbeMode of cloud-provider-azure
+AWS_VPC_CNI, CILIUM, TERWAY = "aws_vpc_cni", "cilium", "terway"
+CNIS = (AWS_VPC_CNI, "azure_vnet", "calico", CILIUM, "flannel", TERWAY, "other")
 Options = t.Mapping[str, t.Any]
 
 

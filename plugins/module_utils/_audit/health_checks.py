@@ -11,11 +11,11 @@ import typing as t
 
 from .context import SHARED
 from .finding import Check
-from .node import FAMILIES, IPV6, Node
+from .node import FAMILIES, IPV4, IPV6, Node
 from .suspicion import ERROR, Remedy, Suspicion, Unobserved
 
 PORT = 10256  # of kube-proxy (healthzBindAddress)
-EVERY = {"ipv4": ("0.0.0.0", "::"), IPV6: ("::",)}  # all addresses of a family; a socket of IPv6 serves IPv4 too
+EVERY = {IPV4: ("0.0.0.0", "::"), IPV6: ("::",)}  # all addresses of a family; a socket of IPv6 serves IPv4 too
 
 
 def _closed_port(node: Node) -> t.Iterator[Suspicion]:
@@ -48,7 +48,7 @@ def _probed(node: Node, family: str) -> tuple[str, str]:
 
 
 def _is_served(node: Node, address: str) -> bool:
-    served = (*EVERY[IPV6 if ":" in address else "ipv4"], address)
+    served = (*EVERY[IPV6 if ":" in address else IPV4], address)
     return any(int(entry.get("port") or 0) == PORT and entry.get("address") in served for entry in node.demand("listeners"))
 
 

@@ -14,12 +14,13 @@ from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
 from .._twin import pod_links
 from .._twin.blueprint import Entry
+from .context import AWS_VPC_CNI, TERWAY
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 LOCAL = "255"
-SHARING = ("aws_vpc_cni", "terway")  # CNIs whose pods share interfaces, which the node may not have yet
+SHARING = (AWS_VPC_CNI, TERWAY)  # CNIs whose pods share interfaces, which the node may not have yet
 OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 SHOWN = 3  # lines of evidence
 
