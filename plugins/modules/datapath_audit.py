@@ -51,6 +51,25 @@ options:
         description: The cloud of the node. If it is omitted, marks of Azure's network on the node decide.
         type: str
         choices: [azure, aws, alibaba, other]
+      probe_mode:
+        description:
+          - What the load balancer probes, as C(clusterServiceLoadBalancerHealthProbeMode) of cloud-provider-azure says.
+          - V(shared) is the health port 10256 of the node alone. V(servicenodeport) is the ports of each Service. If it is
+            omitted, a check whose answer depends on it assumes the latter, which is Azure's default, or cannot tell.
+        type: str
+        choices: [shared, servicenodeport]
+      cni:
+        description: The CNI of the node. If it is omitted, its configuration and its links decide.
+        type: str
+        choices: [aws_vpc_cni, azure_vnet, calico, cilium, flannel, terway, other]
+      service_ranges:
+        description: The networks of the addresses of Services in the cluster, such as V(10.96.0.0/12).
+        type: list
+        elements: str
+      pod_ranges:
+        description: The networks of the addresses of pods in the cluster, such as V(10.244.0.0/16).
+        type: list
+        elements: str
   prove:
     description:
       - Whether to try findings and remedies in a twin.
@@ -75,6 +94,10 @@ EXAMPLES = r"""
   kubenode.datapath.datapath_audit:
     dump: files/eks_i-0123456789abcdef0_2026-11-20.tar.gz
   delegate_to: localhost
+
+- name: Audit a node of Azure whose load balancer probes the health port of kube-proxy
+  kubenode.datapath.datapath_audit:
+    context: {cloud: azure, probe_mode: shared}
 
 - name: Fail if packets are lost now
   kubenode.datapath.datapath_audit:
@@ -162,13 +185,19 @@ ignored:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue, context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
-CONTEXT: dict[str, t.Any] = {"cloud": {"type": "str", "choices": ["azure", "aws", "alibaba", "other"]}}
+CONTEXT: dict[str, t.Any] = {
+    "cloud": {"type": "str", "choices": [*context.CLOUDS]},
+    "probe_mode": {"type": "str", "choices": [*context.PROBE_MODES]},
+    "cni": {"type": "str", "choices": [*context.CNIS]},
+    "service_ranges": {"type": "list", "elements": "str"},
+    "pod_ranges": {"type": "list", "elements": "str"},
+}
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "snapshot": {"type": "dict"},
     "dump": {"type": "raw"},

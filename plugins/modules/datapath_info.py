@@ -21,7 +21,8 @@ description:
     cryptographic keys.
 notes:
   - Needs root.
-  - Reads the network namespace in which it runs, and of other namespaces only the ends of veth links.
+  - Reads the network namespace in which it runs, and of other namespaces only the ends of veth links, and what RV(snapshot.pods)
+    and RV(snapshot.pod_neighbors) say.
   - The subsets are read one after the other. Another program may change the node meanwhile.
   - Reads nf_tables, ipset and IPVS only if the kernel has them loaded or built in. Reads legacy tables only if they are in use.
   - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of
@@ -56,6 +57,9 @@ options:
       - boot
       - cni
       - units
+      - policies
+      - listeners
+      - pod_neighbors
       - counters
       - versions
     default: *subsets
@@ -341,13 +345,40 @@ snapshot:
       type: list
       elements: dict
       sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited, result: success}]
+    policies:
+      description:
+        - The rules and routes that M(kubenode.datapath.policy_routes) keeps on the node, by protocol, under the names of its
+          options. C(path) is the file that has them. From C(/run/kubenode) and C(/etc/kubenode).
+      type: list
+      elements: dict
+      sample: [{protocol: 75, path: /etc/kubenode/policy-routes-75.json, rules: [{priority: 1024, family: ipv4, fwmark: 0x80/0x80,
+        table: "254"}], routes: []}]
+    listeners:
+      description:
+        - The TCP sockets on which programs in the node's network namespace listen. V(::) stands for all addresses of IPv6, and
+          unless the program forbids it, for those of IPv4 as well. From C(/proc/net/tcp) and C(/proc/net/tcp6).
+      type: list
+      elements: dict
+      sample: [{address: "::", port: 10256}]
+    pod_neighbors:
+      description:
+        - The permanent neighbours of pods, such as the one that a CNI gives a pod for its gateway. C(link) is the node's end of
+          the pod's veth. From rtnetlink.
+      type: list
+      elements: dict
+      sample: [{link: eni1a2b3c, address: 169.254.1.1, mac: "0a:58:0a:f4:00:01"}]
     counters:
       description:
         - What the kernel counted since the network namespace was made.
+        - C(otherhost) has, by link, the packets that came in for another MAC address and were dropped, as kernels since 6.0 count
+          them. Links without any are left out.
         - C(packets) has the counters of C(/proc/net/snmp), C(netstat) and C(snmp6) that tell why packets were dropped.
           C(connections) has the number of tracked connections, their limit, and how many could not be tracked.
       type: dict
-      sample: {packets: {TcpExt.IPReversePathFilter: 12, Ip.OutNoRoutes: 0}, connections: {count: 311, max: 262144, drop: 0}}
+      sample:
+        packets: {TcpExt.IPReversePathFilter: 12, Ip.OutNoRoutes: 0}
+        connections: {count: 311, max: 262144, drop: 0}
+        otherhost: {eni1a2b3c: 4}
     versions:
       description:
         - The versions of C(collection) and C(kernel), and of the programs C(nft), C(iptables), C(ebtables) and C(ipset) as each

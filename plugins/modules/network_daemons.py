@@ -69,7 +69,8 @@ RETURN = r"""
 daemons:
   description:
     - The network daemons and cloud agents on the node. Known are systemd-networkd, NetworkManager, nm-cloud-setup, netplan,
-      cloud-init, amazon-ec2-net-utils and its predecessor ec2-net-utils.
+      cloud-init and its hotplug, cloud-ifupdown-helper of Debian's images, amazon-ec2-net-utils and its predecessor
+      ec2-net-utils.
     - In check mode, the state that they would have after a run.
   returned: success
   type: list

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import typing as t
 
 TRACE, AUDIT, SNAPSHOT, COMPLETION = COMMANDS = ("trace", "audit", "snapshot", "completion")
@@ -14,7 +15,10 @@ SHELLS = ("bash", "zsh", "fish")
 COMMAND, PLUGIN = "kubenode-datapath", "kubectl-datapath"  # the names under which the program is started
 ARRIVES, LOST, CANNOT_TELL, ERROR = range(4)  # exit statuses
 SEVERITIES = ("error", "risk", "note")
-CLOUDS = ("azure", "aws", "alibaba", "other")  # as the module datapath_audit has them
+# As the module datapath_audit has them.
+CLOUDS = ("azure", "aws", "alibaba", "other")
+PROBE_MODES = ("shared", "servicenodeport")
+CNIS = ("aws_vpc_cni", "azure_vnet", "calico", "cilium", "flannel", "terway", "other")
 IMAGE = "docker.io/library/busybox:stable"
 
 ABOUT = "Show why a packet does not arrive: rebuild a node in network namespaces, and send the packet and its reply through it."
@@ -88,7 +92,7 @@ def _add_trace(trace: argparse.ArgumentParser) -> None:
 def _add_audit(audit: argparse.ArgumentParser) -> None:
     check = "a check to make, by its id, or error, risk or note for all of that severity; may be repeated (default: all)"
     audit.add_argument("--check", action="append", default=[], dest="checks", metavar="ID_OR_SEVERITY", help=check)
-    audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
+    _add_context(audit)
     form = audit.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the findings as JSON, as the module datapath_audit returns them")
     lines = (
@@ -97,6 +101,26 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
     form.add_argument("--line", choices=SEVERITIES, metavar="SEVERITY", help=lines)
     skips = "do not try findings and remedies in a copy of the node: what a packet decides cannot be told then"
     audit.add_argument("--no-prove", action="store_false", dest="prove", help=skips)
+
+
+def _add_context(audit: argparse.ArgumentParser) -> None:
+    """Add what no node shows."""
+    audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
+    mode = "what the load balancer probes: the health port 10256 (shared), or the ports of each Service, as is Azure's default"
+    audit.add_argument("--probe-mode", choices=PROBE_MODES, help=mode)
+    audit.add_argument("--cni", choices=CNIS, help="the CNI of the node (default: its configuration and links decide)")
+    for kind in ("service", "pod"):
+        text = f"a network of the addresses of {kind}s in the cluster; may be repeated"
+        named: dict[str, t.Any] = {"dest": f"{kind}_ranges", "metavar": "CIDR", "help": text}
+        audit.add_argument(f"--{kind}-range", action="append", default=[], type=_network, **named)
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        expected = "a network without host bits, such as 10.96.0.0/12"
+        raise argparse.ArgumentTypeError(f"must be {expected}; '{text}' was given") from None
 
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace, is_plugin: bool) -> int:
     installation.prepare_twins()
     evidence = sources.evidence(options, is_plugin, SUBSETS)
     snapshot_form.check(evidence.snapshot)
-    context = {"cloud": options.cloud} if options.cloud else {}
+    context = {name: getattr(options, name) for name in Context._fields}
     audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own)
     result = audit_backend.result(audit, process.run, argument_spec.checked)
     printed = all_printable({**result, "ignored": evidence.ignored})

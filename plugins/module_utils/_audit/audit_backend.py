@@ -13,9 +13,10 @@ import typing as t
 from .._core.errors import Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
-from .._trace.verdict import DROPPED, REJECTED, UNKNOWN
+from .._trace.verdict import DROPPED, FORWARDED, REJECTED, UNKNOWN
 from .._twin.blueprint import Entry
 from . import need, service
+from .context import Context
 from .finding import Check, Finding
 from .node import ASK, Node
 from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved, together
@@ -42,7 +43,7 @@ class Audit(t.NamedTuple):
 
 def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
-    node = Node(audit.snapshot, audit.context)
+    node = Node(audit.snapshot, Context.from_options(audit.context))
     prover = _Prover(audit, node, run, checked) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
     with_findings = {finding.check.id for finding in findings}
@@ -144,12 +145,12 @@ class _Prover:
         answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
             return _uncertain(finding, trial, answer)
-        if not _is_lost(answer, trial.culprit):
+        if not _fails(answer, trial):
             return None
         mended = self._mended(trial, suspicion.remedy)
         if trial.is_shown_by_remedy and not (mended and mended["certain"]):
             return _uncertain(finding, trial, mended or answer)
-        is_cured = bool(mended and mended["certain"] and not _is_lost(mended))
+        is_cured = bool(mended and mended["certain"] and not _fails(mended, trial._replace(culprit="")))
         if trial.is_shown_by_remedy and not is_cured:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
@@ -218,6 +219,14 @@ def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
     # Of a program on the path, which a twin lacks, only a real packet tells.
     ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
+
+
+def _fails(answer: Answer, trial: Trial) -> bool:
+    """Return whether the packet of a trial is lost, or leaves the node from another address than it must."""
+    if not trial.source:
+        return _is_lost(answer, trial.culprit)
+    left = (way["packet"] for way in (answer, *answer["branches"]) if way["verdict"] == FORWARDED and way.get("packet"))
+    return any(packet["source"] != trial.source for packet in left)
 
 
 def _is_lost(answer: Answer, culprit: str = "") -> bool:

@@ -10,12 +10,27 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Invalid
-from . import bridge_checks, firewall_checks, mark_checks, probe_checks, reverse_path_checks, routing_checks, settings_checks
+from . import (
+    bridge_checks,
+    firewall_checks,
+    health_checks,
+    mark_checks,
+    masquerade_checks,
+    own_checks,
+    pod_checks,
+    probe_checks,
+    reverse_path_checks,
+    routing_checks,
+    service_checks,
+    settings_checks,
+)
 from .finding import Check
 from .suspicion import SEVERITIES
 
 CHECKS = (
-    *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *probe_checks.CHECKS),
+    *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *service_checks.CHECKS),
+    *masquerade_checks.CHECKS,
+    *(*pod_checks.CHECKS, *probe_checks.CHECKS, *health_checks.CHECKS, *own_checks.CHECKS),
     *(*settings_checks.CHECKS, *bridge_checks.CHECKS, *firewall_checks.CHECKS),
 )
 

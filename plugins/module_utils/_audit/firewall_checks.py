@@ -3,19 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Checks of services that flush rulesets, and of the number of tracked connections."""
+"""Checks of services that flush rulesets or filter reverse paths, and of the number of tracked connections."""
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._snapshot import saved
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .finding import Check
-from .node import Node
+from .node import IPV6, Node, rule_line
+from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
+_TABLE_OF_FIREWALLD = re.compile(r"^table inet firewalld \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # in nft's text
+_STRICT = "fib saddr . mark . iif oif missing"  # of IPv6_rpfilter, in each of its strict modes
+_LACKS_ROUTE = {"match": {"op": "==", "left": {"fib": {"result": "oif", "flags": ["saddr", "mark", "iif"]}}, "right": False}}
+_PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and nothing else
 FULL = 0.9  # of the connections that the kernel tracks at most
 
 
@@ -61,6 +67,37 @@ def _tables(node: Node) -> list[str]:
     return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
 
 
+def _strict6(node: Node) -> t.Iterator[Suspicion]:
+    chain = _strict_chain(node)
+    if not chain:
+        return
+    for name, entry, request in requests(node, IPV6):
+        what = (
+            f"firewalld filters reverse paths of IPv6 strictly, and the replies of pods behind {name} leave by {name}: requests"
+            f" to them that come in by {request.packet['interface']} are dropped."
+        )
+        text = "Set IPv6_rpfilter=loose in /etc/firewalld/firewalld.conf, which firewalld reads when it reloads"
+        loose = f"nft insert rule inet firewalld {chain} meta nfproto ipv6 fib saddr . mark oif exists accept"
+        remedy = Remedy(operator=text, commands=(loose,) if chain == _PREROUTING else ())
+        evidence = (f"inet firewalld {chain}: {_STRICT} drop", rule_line(entry))
+        trial = request._replace(culprit="firewalld")
+        yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
+        return
+
+
+def _strict_chain(node: Node) -> str:
+    """Return the chain in which firewalld drops packets whose source has no route by their interface; empty for none."""
+    objects, text = node.ruleset()
+    for entry in objects:
+        rule = entry.get("rule") or {}
+        expressions = rule.get("expr")
+        if rule.get("table") == "firewalld" and isinstance(expressions, list) and _LACKS_ROUTE in expressions:
+            return str(rule.get("chain"))
+    table = _TABLE_OF_FIREWALLD.search(text)
+    before, is_strict, _after = table[1].partition(_STRICT) if table else ("", "", "")
+    return before.rpartition("chain ")[2].partition(" ")[0] if is_strict else ""
+
+
 def _tracking(node: Node) -> t.Iterator[Suspicion]:
     connections = node.demand("counters")["connections"]
     count, most = (int(connections.get(name) or 0) for name in ("count", "max"))
@@ -83,6 +120,15 @@ CHECKS = (
         "nftables_package with service masked; for firewalld its own settings.",
         "https://github.com/rancher/rke2/issues/10469",
         _flush,
+    ),
+    Check(
+        "firewalld-strict-ipv6",
+        ERROR,
+        "firewalld drops requests of IPv6 that come in by the primary interface, for pods that reply by another one.",
+        "firewalld's filter of reverse paths, the rules of pods, and a request to one of these pods through the twin.",
+        "IPv6_rpfilter=loose in firewalld.conf.",
+        "https://github.com/firewalld/firewalld/issues/1508",
+        _strict6,
     ),
     Check(
         "conntrack-near-full",

@@ -21,12 +21,17 @@ from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK, Entry, entries
+from .context import CILIUM, Context
 from .suspicion import Unobserved
 
 IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
 TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
 MAIN = str(rt_names.MAIN)
-SUBSETS = (*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "counters")  # of a snapshot, which checks read
+# Of a snapshot, which checks read.
+SUBSETS = (
+    *(*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "policies", "listeners", "pod_neighbors"),
+    "counters",
+)
 # By subset, the commands whose output would tell.
 ASK = {
     "links": "ip addr",
@@ -46,6 +51,9 @@ ASK = {
     "firewalls": "systemctl is-enabled nftables firewalld; cat /etc/nftables.conf /etc/firewalld/firewalld.conf",
     "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
+    "policies": "head -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
+    "listeners": "ss -Hltn",
+    "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
 NODE_PORTS = "service-nodeports"  # kube-proxy's map
 _HAS_NODE_PORTS = re.compile(rf"\bmap {NODE_PORTS} \{{[^{{}}]*\belements = ")
@@ -55,9 +63,9 @@ AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to
 
 
 class Node:
-    """snapshot: as datapath_info returns it. context: what no node shows, as the option of datapath_audit."""
+    """snapshot: as datapath_info returns it. context: what no node shows."""
 
-    def __init__(self, snapshot: Entry, context: t.Mapping[str, t.Any]) -> None:
+    def __init__(self, snapshot: Entry, context: Context) -> None:
         self.snapshot = snapshot
         self.context = context
         self._open = [OpenFact.from_plain(entry) for entry in entries(snapshot, "open")]
@@ -214,15 +222,17 @@ class Node:
         return bool(is_of_nft) or any("-A KUBE-NODEPORTS " in save for save in saves)
 
     def has_cilium(self) -> bool:
-        """Return whether Cilium serves the node, by its configuration or by its links."""
+        """Return whether Cilium serves the node, by the context, or by its configuration or its links."""
+        if self.context.cni:
+            return self.context.cni == CILIUM
         configurations = self.snapshot.get("cni") or ()
         is_configured = any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations)
         return is_configured or any(str(link.get("name")).startswith(("cilium_", "lxc")) for link in self.links())
 
     def is_azure(self) -> bool:
         """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
-        if self.context.get("cloud"):
-            return str(self.context["cloud"]) == "azure"
+        if self.context.cloud:
+            return self.context.cloud == "azure"
         routes = any(str(route.get("to")).startswith(AZURE_SERVER) for route in self.routes(IPV4))
         return routes or any(entry.get("mac") == AZURE_PEER for entry in self.neighbors())
 

@@ -13,6 +13,7 @@ import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._systemd.unit_state import UnitState, UnitVerdict
+from .context import SHARED
 from .finding import Check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
@@ -44,7 +45,12 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
-    """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6."""
+    """Yield the uplink, a pod, the node's address and a probe for the pod, on a node of Azure with pods of IPv6.
+
+    In the shared mode, no probe is for a pod.
+    """
+    if node.context.probe_mode == SHARED:
+        return
     pod = next((address for address in node.pods if ":" in address), "")
     for link in node.probed_links() if pod and node.is_azure() else ():
         for address in node.addresses(link, IPV6)[:1]:

@@ -17,16 +17,17 @@ from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
+from .routing_checks import OUTSIDE
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
-CLIENT = "198.51.100.7"  # TEST-NET-2 (RFC 5737)
+CLIENT = OUTSIDE[IPV4]
 SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
 
-def requests(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
+def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, Entry, Trial]]:
     """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
 
     One for each secondary interface.
@@ -34,15 +35,16 @@ def requests(node: Node) -> t.Iterator[tuple[str, Entry, Trial]]:
     enis, tables = node.enis, node.tables_of_enis()
     if enis is None:
         return
-    addresses = node.addresses(enis.primary, IPV4)
+    addresses = node.addresses(enis.primary, family)
     covered = set()
-    for entry in node.rules(IPV4):
+    for entry in node.rules(family):
         pod = str(entry.get("from") or "").partition("/")[0]
         name = tables.get(str(entry.get("table")), "")
         if name in covered or not name or pod not in node.pods or not addresses:
             continue
         covered.add(name)
-        packet = {"source": CLIENT, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
+        client = OUTSIDE[family]
+        packet = {"source": client, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
         yield name, entry, Trial(packet, pod)
 
 

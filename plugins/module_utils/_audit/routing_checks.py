@@ -15,11 +15,13 @@ from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
 from .._network_daemons.networkd import Setting
 from .._twin import pod_links
 from .._twin.blueprint import Entry
+from .context import AWS_VPC_CNI, TERWAY
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 LOCAL = "255"
+SHARING = (AWS_VPC_CNI, TERWAY)  # CNIs whose pods share interfaces, which the node may not have yet
 OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 SHOWN = 3  # lines of evidence
 OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)
@@ -156,7 +158,7 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _competing(node: Node) -> t.Iterator[Suspicion]:
-    if node.enis is None:
+    if node.enis is None and node.context.cni not in SHARING:
         return
     for name, is_active in node.demand("network_daemons")["daemons"].items():
         agent = AGENTS.get(name)
@@ -234,7 +236,7 @@ CHECKS = (
     Check(
         "daemon-competes",
         RISK,
-        "A cloud agent gives interfaces of the CNI addresses, routes and rules of its own.",
+        "A cloud agent, such as cloud-init's hotplug, configures interfaces of the CNI, or takes down the links of pods.",
         "Which agents are active, on a node whose pods share interfaces.",
         "Disable the agent; network_daemons names the command.",
         "https://github.com/rancher/rke2/issues/1053",

@@ -48,7 +48,8 @@ class Trial(t.NamedTuple):
 
     pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
     culprit's text; empty for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the packet arrive.
-    first: calls of modules before the packet is sent, so that another trouble does not hide this one.
+    source: the address from which the packet must leave the node: the suspicion is right if it leaves from another one, and not
+    if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
     """
 
     packet: t.Mapping[str, t.Any]
@@ -56,6 +57,7 @@ class Trial(t.NamedTuple):
     culprit: str = ""
     is_shown_by_remedy: bool = False
     first: tuple[t.Mapping[str, t.Any], ...] = ()
+    source: str = ""
 
 
 class Suspicion(t.NamedTuple):

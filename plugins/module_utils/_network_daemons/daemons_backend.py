@@ -15,7 +15,11 @@ from .._systemd.unit_files import FOLDERS
 from .._systemd.units import Units
 
 _NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
-_UDEV_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
+# Rules of udev: of amazon-ec2-net-utils (udev/), of cloud-init (config/cc_install_hotplug.py) now and formerly, and of Debian's
+# images for clouds.
+_OF_NET_UTILS = "99-vpc-policy-routes.rules"
+_OF_CLOUD_INIT = ("90-cloud-init-hook-hotplug.rules", "10-cloud-init-hook-hotplug.rules")
+_OF_IFUPDOWN_HELPER = "75-cloud-ifupdown.rules"
 _UDEV_FOLDERS = (
     "etc/udev/rules.d",
     "run/udev/rules.d",
@@ -39,7 +43,9 @@ def read(units: Units, root: str = "/") -> dict[str, bool]:
         "nm-cloud-setup": _units(place, units, "nm-cloud-setup.timer", "nm-cloud-setup.service"),
         "netplan": (_has(place, "usr/sbin/netplan", "usr/bin/netplan"), _has(place, *_NETPLAN_FILES)),
         cloud_init: (_has(place, "usr/bin/cloud-init"), not _has(place, "etc/cloud/cloud-init.disabled")),
-        "amazon-ec2-net-utils": (_has_unit(place, "policy-routes@.service"), bool(_winning(place))),
+        "cloud-init hotplug": (_has(place, "usr/bin/cloud-init"), any(_winning(place, rule) for rule in _OF_CLOUD_INIT)),
+        "cloud-ifupdown-helper": (_has(place, "etc/network/cloud-ifupdown-helper"), bool(_winning(place, _OF_IFUPDOWN_HELPER))),
+        "amazon-ec2-net-utils": (_has_unit(place, "policy-routes@.service"), bool(_winning(place, _OF_NET_UTILS))),
         "ec2-net-utils": (_has(place, "etc/udev/rules.d/53-ec2-network-interfaces.rules"), True),
     }
     return {name: at_work for name, (is_there, at_work) in states.items() if is_there}
@@ -58,9 +64,9 @@ def _units(place: Path, units: Units, *names: str) -> tuple[bool, bool]:
     return any(_has_unit(place, name) for name in names), at_work
 
 
-def _winning(place: Path) -> str:
-    """Return the text of the udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
-    paths = (place / folder / _UDEV_RULE for folder in _UDEV_FOLDERS)
+def _winning(place: Path, rule: str) -> str:
+    """Return the text of a udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
+    paths = (place / folder / rule for folder in _UDEV_FOLDERS)
     return next((_text(path).strip() for path in paths if path.exists()), "")
 
 

@@ -6,8 +6,8 @@
 """The network daemons and cloud agents of a node, and what each does to foreign rules and routes.
 
 From the sources of systemd, NetworkManager (src/nm-cloud-setup), netplan (src/networkd.c), cloud-init
-(cloudinit/sources/DataSourceEc2.py) and amazon-ec2-net-utils (lib/lib.sh), and from amazon-vpc-cni-k8s
-(docs/troubleshooting.md) on nm-cloud-setup.
+(cloudinit/sources/DataSourceEc2.py, cloudinit/config/cc_install_hotplug.py) and amazon-ec2-net-utils (lib/lib.sh), from
+amazon-vpc-cni-k8s (docs/troubleshooting.md) on nm-cloud-setup, and from kOps on cloud-ifupdown-helper.
 """
 
 from __future__ import annotations
@@ -57,6 +57,17 @@ AGENTS = {
         "it makes netplan keep rules for the interfaces' addresses, and tables from 101 up",
         "Disable its network configuration with 'network: {config: disabled}' in a file in /etc/cloud/cloud.cfg.d, and remove"
         " the rules and tables from /etc/netplan/50-cloud-init.yaml.",
+    ),
+    "cloud-init hotplug": Agent(
+        COMPETING,
+        "it configures each interface that is plugged in, with addresses, rules and tables on EC2",
+        "Set 'updates: {network: {when: [boot-new-instance]}}' in a file in /etc/cloud/cloud.cfg.d, and remove"
+        " /etc/udev/rules.d/90-cloud-init-hook-hotplug.rules.",
+    ),
+    "cloud-ifupdown-helper": Agent(
+        COMPETING,
+        "it runs ifupdown for each new link, also for those of pods, which it takes down",
+        "Mask its udev rule with an empty /etc/udev/rules.d/75-cloud-ifupdown.rules.",
     ),
     "amazon-ec2-net-utils": Agent(
         COMPETING,

@@ -141,9 +141,7 @@ class Netlink(UndoBackend):
 
     def neighbours(self) -> list[Neighbour]:
         """Return the neighbours of both families, without those that the kernel creates itself, as for multicast."""
-        names = self.links()
-        bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family)]
-        return list(filter(None, (neighbours.from_message(body, names) for body in bodies)))
+        return listed_neighbours(self.links())
 
     def links(self) -> dict[int, str]:
         """Return link names by index."""
@@ -361,6 +359,12 @@ def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_so
     """List the routes of both families and all tables. links: names by index. Raises Failure."""
     bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family, opener)]
     return list(filter(None, (routes.from_message(body, links) for body in bodies)))
+
+
+def listed_neighbours(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Neighbour]:
+    """List the neighbours of both families, without the kernel's own. links: names by index. Raises Failure."""
+    bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family, opener)]
+    return list(filter(None, (neighbours.from_message(body, links) for body in bodies)))
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:

@@ -7,9 +7,13 @@
 
 from __future__ import annotations
 
+import sys
+
 PATHS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 # Those of a snapshot, by their ends (net/ipv4/proc.c, net/ipv6/proc.c).
 KEPT = ("IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InDiscards", "OutDiscards")
+IFLA_STATS64 = 23  # include/uapi/linux/if_link.h
+OTHERHOST = slice(192, 200)  # rx_otherhost_dropped of struct rtnl_link_stats64, since kernel 6.0
 TRACKING = "/proc/net/stat/nf_conntrack"
 TRACKED = ("insert_failed", "drop", "early_drop")
 
@@ -29,6 +33,11 @@ def parsed(*texts: str) -> dict[str, int]:
             elif len(words) == 2:
                 values[words[0]] = int(words[1])
     return values
+
+
+def otherhost_dropped(statistics: bytes) -> int:
+    """Return the packets that came in for another MAC address than the link's; 0 if the kernel does not count them."""
+    return int.from_bytes(statistics[OTHERHOST], sys.byteorder)
 
 
 def of_tracking(text: str) -> dict[str, int]:

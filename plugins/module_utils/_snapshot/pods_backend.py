@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads which pod has which addresses, and by which of its interfaces a pod with several of them answers."""
+"""Reads the addresses and permanent neighbours of pods, and by which of its interfaces a pod with several of them answers."""
 
 from __future__ import annotations
 
@@ -42,6 +42,29 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
                 "routes": [entries.route(*listed) for listed in routes],
             }
         )
+    return shown
+
+
+def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the permanent neighbours at the other ends of the node's veths, each with the name of the node's end."""
+    interfaces = interfaces_backend.read().interfaces
+    own = {(interface.peer, interface.number): interface.link for interface in interfaces if not interface.namespace}
+    shown = []
+    for namespace, opener in interfaces_backend.openers().items():
+        of_namespace = (interface for interface in interfaces if interface.namespace == namespace)
+        ends = {
+            interface.number: own[interface.number, interface.peer]
+            for interface in of_namespace
+            if (interface.number, interface.peer) in own
+        }
+        try:
+            listed = routing_backend.listed_neighbours(ends, opener) if ends else []
+        except (OSError, Failure) as error:
+            if namespace in interfaces_backend.openers():  # otherwise the pod has ended
+                note(namespace, f"The neighbours of this network namespace could not be read: {error}.")
+            continue
+        permanent = (entry for entry in listed if entry.is_permanent and entry.link in ends.values())
+        shown += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]
     return shown
 
 

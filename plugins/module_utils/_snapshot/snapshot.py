@@ -18,7 +18,9 @@ PACKET_PATH = (
     "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
     "recent", "pods", POD_ADDRESSES,
 )  # fmt: skip
-SOFTWARE = ("network_daemons", "firewalls", "boot", "cni", "units", "counters", "versions")
+SOFTWARE = (
+    "network_daemons", "firewalls", "boot", "cni", "units", "policies", "listeners", "pod_neighbors", "counters", "versions",
+)  # fmt: skip
 SUBSETS = (*PACKET_PATH, *SOFTWARE)
 
 

@@ -4,7 +4,7 @@
 # This module util is private to the collection: it may change at any time.
 
 """Reads other software that affects a node's packet path, and what the kernel counted: network daemons, firewalls, what the next
-boot sets, CNI, this collection's units, counters, versions."""
+boot sets, CNI, this collection's units and records, listening sockets, neighbours of pods, counters, versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from .._platform import kernel, process, sysctl_configuration
 from .._systemd import masked_unit
 from .._systemd.units import Units
 from . import boot as boot_model
-from . import counters_backend, firewalls
+from . import counters_backend, firewalls, pods_backend, policies_backend
+from . import listeners as listeners_model
 from .snapshot import Notes
 
 IFUPDOWN = "networking.service"
@@ -95,6 +96,16 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     return entries
 
 
+def listeners(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
+    """Return the listening TCP sockets by port and address, each once. Raises Failure."""
+    sockets: list[dict[str, t.Any]] = []
+    for path in filter(os.path.exists, listeners_model.PATHS):
+        with files.answering(path):
+            sockets += listeners_model.parsed(files.text(path))
+    once = {(entry["port"], entry["address"]): entry for entry in sockets}
+    return [once[key] for key in sorted(once)]
+
+
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
     """Return the versions as the programs print them; None for a program that is not installed, or that is not started."""
     texts: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
@@ -116,6 +127,9 @@ READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "boot": boot,
     "cni": configurations,
     "units": units,
+    "policies": policies_backend.policies,
+    "listeners": listeners,
+    "pod_neighbors": pods_backend.neighbors,
     "counters": counters_backend.read,
     "versions": versions,
 }

@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
     from .._parts.assembly import Model
 
 KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
+FILTERS = ("rp_filter", "fib saddr")  # of reverse paths: the kernel's, and a rule of nft such as firewalld's for IPv6
 AZURE_LINKS = ("azure0", "azv")  # the beginnings of the names of azure-vnet's bridge and of its pods' links
 # The options of profiles in the text of a change; the task has the others, too.
 SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge")
@@ -62,14 +63,14 @@ def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
 def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Cure]:
     """Yield the profiles and modules. Their options take a name with a character of a pattern for a pattern."""
     text = loss.culprit["text"] if loss.culprit else ""
-    is_filtered = "rp_filter" in text
+    is_filtered = any(name in text for name in FILTERS)
     if enis and (is_filtered or loss.culprit is None):
         yield from _of_enis(packet, enis, is_filtered, snapshot)
     if AZURE_SOURCE in text and loss.came_in_by:
         yield from _of_probe(loss.came_in_by)
     if loss.culprit and _is_of_azure_vnet(loss.culprit):
         yield from _of_migration(packet)
-    if is_filtered and loss.came_in_by and not enis:
+    if "rp_filter" in text and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
 
 

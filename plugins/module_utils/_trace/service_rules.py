@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import fields
 from .._core.fields import Unfit
 from .._netfilter import rule_words
 from .._twin.blueprint import Entry, entries
@@ -44,30 +45,59 @@ def services(snapshot: Entry) -> list[Service]:
     return sorted({*_of_iptables(snapshot), *_of_nft(snapshot)})
 
 
+def translated(snapshot: Entry) -> list[tuple[str, str, int]]:
+    """Return the addresses, protocols and ports of Services, sorted, those of load balancers as well."""
+    of_rules = ((address, protocol, port) for address, protocol, port, _comment in _rules(snapshot))
+    of_maps = ((address, protocol, int(port)) for address, protocol, port, _comment, _chain in _all_elements(snapshot))
+    of_ipvs = (
+        (str(server.get("address")), str(server.get("protocol")), int(server.get("port") or 0))
+        for server in entries(snapshot, "ipvs")
+    )
+    return sorted(end for end in {*of_rules, *of_maps, *of_ipvs} if _is_end(*end))
+
+
+def _is_end(address: str, _protocol: str, port: int) -> bool:
+    try:
+        fields.address(address)
+    except Unfit:
+        return False
+    return 0 < port <= 65535
+
+
 def _of_iptables(snapshot: Entry) -> t.Iterator[Service]:
+    for address, protocol, port, text in _rules(snapshot):
+        comment = _COMMENT.fullmatch(text)
+        if comment:
+            yield Service(comment["name"], address, protocol, port, comment["port_name"] or "")
+
+
+def _rules(snapshot: Entry) -> t.Iterator[tuple[str, str, int, str]]:
+    """Yield the address, protocol, port and comment of each rule of kube-proxy for a Service."""
     for table in entries(snapshot, "iptables"):
         for line in str(table.get("save")).splitlines():
             if line.startswith("-A KUBE-SERVICES "):
                 yield from _of_rule(line)
 
 
-def _of_rule(line: str) -> t.Iterator[Service]:
+def _of_rule(line: str) -> t.Iterator[tuple[str, str, int, str]]:
     try:
         words = rule_words.split(line)
     except Unfit:
         return
     values = dict(zip(words, words[1:]))
-    comment = _COMMENT.fullmatch(values.get("--comment", ""))
-    if comment and {"-d", "-p"} <= values.keys() and re.fullmatch(r"\d{1,5}", values.get("--dport", "")):
-        address = values["-d"].partition("/")[0]
-        yield Service(comment["name"], address, values["-p"], int(values["--dport"]), comment["port_name"] or "")
+    if {"-d", "-p"} <= values.keys() and re.fullmatch(r"\d{1,5}", values.get("--dport", "")):
+        yield values["-d"].partition("/")[0], values["-p"], int(values["--dport"]), values.get("--comment", "")
 
 
 def _of_nft(snapshot: Entry) -> t.Iterator[Service]:
-    for address, protocol, port, comment, chain in (*_elements(snapshot), *_ELEMENT.findall(str(snapshot.get("nftables_text")))):
+    for address, protocol, port, comment, chain in _all_elements(snapshot):
         named = _CHAIN.fullmatch(chain) or (_PORT.fullmatch(comment) if chain == _REJECTING else None)
         if named:
             yield Service(named["name"], address, protocol, int(port), named["port_name"] or "")
+
+
+def _all_elements(snapshot: Entry) -> list[tuple[str, str, str, str, str]]:
+    return [*_elements(snapshot), *_ELEMENT.findall(str(snapshot.get("nftables_text")))]
 
 
 def _elements(snapshot: Entry) -> t.Iterator[tuple[str, str, str, str, str]]:

@@ -16,21 +16,28 @@ from .blueprint import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
-    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence", "cni", "units"),
+    *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence"),
+    *("cni", "units", "policies", "listeners", "pod_neighbors"),
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
     "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
-    "assumed": ("concerns",),
+    "assumed": ("concerns",), "policies": ("rules", "routes"),
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
     "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
-NUMBERS = {"links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",)}
-REQUIRED = {"links": ("name",), "rules": ("priority",)}
-OF_WORDS = ("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units")  # else of one word
+NUMBERS = {
+    "links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",), "ipvs": ("port",),
+}  # fmt: skip
+REQUIRED = {"links": ("name",), "rules": ("priority",), "pod_neighbors": ("link", "address", "mac")}
+# Others have values of one word.
+OF_WORDS = (
+    *("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners"),
+    "pod_neighbors",
+)
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 
 
@@ -56,7 +63,8 @@ def _check_programs(snapshot: Entry) -> None:
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
     _number("snapshot.network_daemons.networkd_version", (snapshot.get("network_daemons") or {}).get("networkd_version") or 0)
-    _numbers("snapshot.counters.connections", (snapshot.get("counters") or {}).get("connections"))
+    for part in ("connections", "otherhost"):
+        _numbers(f"snapshot.counters.{part}", (snapshot.get("counters") or {}).get(part))
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)
     for part, settings in _dictionary("snapshot.boot", snapshot.get("boot")).items():

@@ -61,10 +61,11 @@ class Node:
             "format": 1,
             "unread": [],
             **{name: [] for name in ("neighbors", "rules", "routes", "nftables", "ipsets", "ebtables", "bpf", "ipvs", "recent")},
-            **{name: [] for name in ("pods", "pod_addresses", "cni", "units")},
+            **{name: [] for name in ("pods", "pod_addresses", "cni", "units", "pod_neighbors", "policies")},
             "links": [],
             "network_daemons": {"daemons": {}, "networkd_files": {}},
             "firewalls": {},
+            "listeners": [{"address": "::", "port": port} for port in (10250, 10256)],
             "counters": {"packets": {}, "connections": {"count": 900, "max": 262144}},
         }
         self.link("lo", addresses=["127.0.0.1/8", "::1/128"])
@@ -114,6 +115,8 @@ class Node:
         mac = mac or f"02:00:00:00:02:{number:02x}"
         peer = {"namespace": f"pod{number}", "name": "eth0", "mac": mac, "addresses": [*addresses]}
         self.link(name, kind, master=master, peer=peer)
+        gateway = {"link": name, "address": "169.254.1.1", "mac": self.snapshot["links"][-1]["mac"]}
+        self.snapshot["pod_neighbors"] += [] if master else [gateway]
         for address in addresses if not master else ():
             self.route(address, name, scope="link", protocol="boot")
 

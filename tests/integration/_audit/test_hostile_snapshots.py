@@ -29,8 +29,14 @@ FURTHER: dict[str, Any] = {
     },
     "units": [{"name": "kubenode-nft-ip6-x.service", "is_enabled": True, "active": "failed", "sub": "failed"}],
     "ebtables": [{"table": "nat", "chain": "PREROUTING", "rules": ["-p IPv4 --ip-dst 10.0.0.9 -j dnat --to-dst 2:0:0:0:9:9"]}],
+    "policies": [
+        {"protocol": 75, "path": "/etc/kubenode/policy-routes-75.json", "rules": [{"priority": 7, "table": "9"}]}
+        | {"routes": [{"to": "default", "dev": "eth0", "table": "9", "family": "ipv4"}]}
+    ],
+    "ipvs": [{"protocol": "tcp", "address": "10.0.1.200", "port": 80, "scheduler": "rr", "destinations": []}],
     "nftables": [
         {"table": {"family": "ip6", "name": "y"}},
+        {"rule": {"family": "inet", "table": "firewalld", "chain": "filter_PREROUTING", "expr": [{"drop": None}]}},
         {"map": {"family": "ip", "table": "kube-proxy", "name": "service-nodeports", "elem": [1]}},
     ],
 }

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from lab import Lab, Node, place
+from lab import Lab, Node, eni6, place
 from lab.eni import PRIMARY
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -29,6 +29,35 @@ RESTORED = '-i veth+ -m comment --comment "AWS, primary ENI" -j CONNMARK --resto
 TAKEN = "PREROUTING -p tcp -m tcp --dport 10250 -j DNAT --to-destination 10.0.0.9:80"
 STOLEN, GONE = f"{place.NODES_IPV4}130", "8a:93:40:b3:c8:0a"  # the address of a pod, and the MAC address of the one before
 LEGACY = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
+# As firewalld loads it with IPv6_rpfilter=yes, its default.
+FIREWALLD = """table inet firewalld {
+ chain filter_PREROUTING {
+  type filter hook prerouting priority filter + 10; policy accept;
+  icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept
+  meta nfproto ipv6 fib saddr . mark . iif oif missing drop
+ }
+}
+"""
+OWN_FILE = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
+STRICT_PATH = "fib saddr . mark . iif oif missing"
+POD6 = "2001:db8:1:1::11"
+SERVICE = f"{ENI.gateway.rpartition('.')[0]}.200"  # the address of a load balancer, in the network of a secondary interface
+OF_SERVICE = [
+    "iptables -t nat -N KUBE-SERVICES",
+    "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
+    f"iptables -t nat -A KUBE-SERVICES -d {SERVICE}/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination {POD}:8080",
+]
+WITHOUT_RULE = f"ip rule del from {POD} lookup {ENI.table} priority 2048"
+HEALTH_PID = "/run/health.pid"
+HEALTH = f"""import os, signal, socket
+server = socket.create_server(("::", 10256), family=socket.AF_INET6, dualstack_ipv6=True)
+if os.fork() == 0:
+    for descriptor in range(3):
+        os.close(descriptor)
+    open("{HEALTH_PID}", "w").write(str(os.getpid()))
+    signal.pause()
+"""
+END_HEALTH = f"sh -c 'kill $(cat {HEALTH_PID})'"
 Snapshot = dict[str, Any]
 Scene = Callable[[], Any]
 
@@ -36,6 +65,13 @@ Scene = Callable[[], Any]
 @contextmanager
 def shared_enis(mode: int = OFF) -> Iterator[NamespaceNode]:
     with scenes.shared_enis(mode) as (_lab, node):
+        yield node
+
+
+@contextmanager
+def shared_enis_of_ipv6() -> Iterator[NamespaceNode]:
+    with scenes.shared_enis(OFF) as (lab, node):
+        eni6.add_to(lab)
         yield node
 
 
@@ -49,6 +85,18 @@ def dual_stack() -> Iterator[NamespaceNode]:
 def stolen() -> Iterator[NamespaceNode]:
     with scenes.stolen() as scene:
         yield scene.node
+
+
+@contextmanager
+def probed_at_health_port() -> Iterator[NamespaceNode]:
+    """A node on which a program listens on kube-proxy's health port."""
+    with dual_stack() as node:
+        node.write("/etc/health.py", HEALTH)
+        node.run(["python3", "/etc/health.py"])
+        try:
+            yield node
+        finally:
+            node.run(shlex.split(END_HEALTH), check=False)
 
 
 def with_networkd(snapshot: Snapshot) -> None:
@@ -98,7 +146,7 @@ class Trouble(NamedTuple):
     undo: list[str] = []
     is_in_snapshot: bool = False
     proof: str = "configuration"
-    context: Mapping[str, str] = {}
+    context: Mapping[str, Any] = {}
 
     @contextmanager
     def node(self) -> Iterator[NamespaceNode]:
@@ -187,6 +235,38 @@ TROUBLES = {
         scene=dual_stack,
         proof="twin",
         context={"cloud": "azure"},
+    ),
+    "probe-port-closed": Trouble(
+        "ipv6 10256",
+        ["inet6 2001:db8:0:1::11 dev eth0"],
+        [END_HEALTH],
+        scene=probed_at_health_port,
+        undo=["python3 /etc/health.py"],
+        context={"probe_mode": "shared"},
+    ),
+    "service-reply-by-default": Trouble(
+        "eth1",
+        [f"tcp {SERVICE}:80", f"default via {PRIMARY.gateway} dev eth0"],
+        [WITHOUT_RULE, *OF_SERVICE],
+        scene=lambda: shared_enis(STRICT),
+        proof="twin",
+    ),
+    "gateway-mac-changed": Trouble(
+        POD,
+        ["169.254.1.1 dev eth0 lladdr 02:00:00:00:00:80 PERMANENT", "veth-pod1: link/ether 02:00:00:00:00:88"],
+        ["ip link set dev veth-pod1 address 02:00:00:00:00:88"],
+    ),
+    "own-drift": Trouble(
+        "net.ipv4.conf.eth1.rp_filter",
+        ["net.ipv4.conf.eth1.rp_filter = 0", f"{OWN_FILE}: net.ipv4.conf.eth1.rp_filter = 2"],
+        files={OWN_FILE: "net.ipv4.conf.eth1.rp_filter = 2\n"},
+    ),
+    "pod-source-translated": Trouble(
+        "ipv4",
+        [f"-A POSTROUTING -s {POD}/32 -j MASQUERADE"],
+        [f"iptables -t nat -A POSTROUTING -s {POD} -j MASQUERADE"],
+        proof="twin",
+        context={"pod_ranges": ["10.0.0.0/16"]},
     ),
     "rp-all-overrides": Trouble(
         "all",
@@ -309,6 +389,14 @@ TROUBLES = {
             "/etc/nftables.conf": "flush ruleset\n",
         },
         undo=[f"rm {WANTS}/nftables.service"],  # in place of the mask, as the package is not the lab's
+    ),
+    "firewalld-strict-ipv6": Trouble(
+        "firewalld.service",
+        [f"inet firewalld filter_PREROUTING: {STRICT_PATH} drop", f"2048: from {POD6} lookup 1001"],
+        ["nft -f /etc/firewalld.nft"],
+        {"/etc/firewalld.nft": FIREWALLD},
+        scene=shared_enis_of_ipv6,
+        proof="twin",
     ),
     "conntrack-near-full": Trouble(
         "net.netfilter.nf_conntrack_max",

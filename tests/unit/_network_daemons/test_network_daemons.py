@@ -117,6 +117,8 @@ def test_systemds_library_tells_its_version(tmp_path: Path, path: str, version: 
 
 UDEV_RULE = "usr/lib/udev/rules.d/99-vpc-policy-routes.rules"
 EC2 = {"usr/lib/systemd/system/policy-routes@.service": "", UDEV_RULE: "SUBSYSTEM"}
+HOTPLUG = "etc/udev/rules.d/90-cloud-init-hook-hotplug.rules"
+IFUPDOWN = {"etc/network/cloud-ifupdown-helper": "", "lib/udev/rules.d/75-cloud-ifupdown.rules": "SUBSYSTEM"}
 CLOUD_INIT = {"usr/bin/cloud-init": "", "etc/netplan/50-cloud-init.yaml": "network: {}"}
 NM_CLOUD_SETUP = {
     "usr/lib/systemd/system/nm-cloud-setup.timer": "",
@@ -133,11 +135,22 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
     "nm-cloud-setup": (NM_CLOUD_SETUP, {"nm-cloud-setup.timer"}, {"nm-cloud-setup": (True, HOSTILE)}),
     "nm-cloud-setup, disabled": (NM_CLOUD_SETUP, set(), {"nm-cloud-setup": (False, HARMLESS)}),
     "netplan": ({"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""}, set(), {"netplan": (True, HARMLESS)}),
-    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS)}),
+    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS), "cloud-init hotplug": (False, HARMLESS)}),
     "cloud-init that routes": (
         {**CLOUD_INIT, "etc/netplan/50-cloud-init.yaml": "    routing-policy:\n    - from: 10.0.1.10\n"},
         set(),
-        {"cloud-init": (True, COMPETING)},
+        {"cloud-init": (True, COMPETING), "cloud-init hotplug": (False, HARMLESS)},
+    ),
+    "cloud-init with hotplug": (
+        {**CLOUD_INIT, HOTPLUG: "SUBSYSTEM"},
+        set(),
+        {"cloud-init": (True, HARMLESS), "cloud-init hotplug": (True, COMPETING)},
+    ),
+    "cloud-ifupdown-helper": (IFUPDOWN, set(), {"cloud-ifupdown-helper": (True, COMPETING)}),
+    "cloud-ifupdown-helper, masked": (
+        {**IFUPDOWN, "etc/udev/rules.d/75-cloud-ifupdown.rules": ""},
+        set(),
+        {"cloud-ifupdown-helper": (False, HARMLESS)},
     ),
     "amazon-ec2-net-utils": (EC2, set(), {"amazon-ec2-net-utils": (True, COMPETING)}),
     "amazon-ec2-net-utils, masked as on EKS": (

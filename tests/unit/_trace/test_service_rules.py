@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.service_rules import Service, services
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.service_rules import Service, services, translated
 
 SAVE = """*nat
 -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "default/api:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-A
@@ -72,6 +72,25 @@ JSON = [{"table": {"name": "kube-proxy"}}, *({"map": {"name": name, "elem": list
 )
 def test_cluster_addresses_are_listed_with_their_services(snapshot: dict[str, Any], listed: list[Service]) -> None:
     assert services(snapshot) == listed
+
+
+BALANCED = ("192.0.2.7", "tcp", 80)
+MALFORMED = {"name": "service-ips", "elem": [element("here", "x"), element("10.0.0.1", "x", port=70000)]}
+OF_IPVS = [{"protocol": "tcp", "address": "192.0.2.7", "port": 80}, {"protocol": "fwm", "fwmark": "0x1"}]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "ends"),
+    [
+        ({"iptables": [{"save": SAVE}]}, [*(service[1:4] for service in (API, IDLE)), ("10.96.0.11", "udp", 53), BALANCED]),
+        ({"nftables_text": TEXT}, [*(service[1:4] for service in (API, IDLE, LOCAL)), BALANCED]),
+        ({"nftables": JSON}, [*(service[1:4] for service in (API, IDLE, LOCAL)), BALANCED]),
+        ({"ipvs": OF_IPVS}, [BALANCED]),
+        ({"nftables": [{"map": MALFORMED}]}, []),
+    ],
+)
+def test_addresses_of_load_balancers_are_translated_too(snapshot: dict[str, Any], ends: list[tuple[str, str, int]]) -> None:
+    assert translated(snapshot) == sorted(ends)
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, f"10.0.0.1 . tcp . {'1' * 300_000} : goto x", '1 . t . 1 comment "' * 20_000])

@@ -21,6 +21,7 @@ GOOD: dict[str, Any] = {
     "network_daemons": {"daemons": {"systemd-networkd": True}, "networkd_files": {}},
     "boot": {"settings": {"net.ipv4.ip_forward": {"value": None, "file": "/etc/sysctl.conf"}}, "networkd": {}},
     "firewalls": {"nftables.service": {"is_enabled": False}},
+    "listeners": [{"address": "::", "port": 10256}],
     "counters": {"packets": {}, "connections": {"count": 1}},
 }
 
@@ -70,6 +71,9 @@ def test_what_datapath_info_returns_is_accepted() -> None:
         ),
         ({"firewalls": {"nftables.service": "enabled"}}, "snapshot.firewalls.nftables.service"),
         ({"counters": {"packets": {}, "connections": {"max": "many"}}}, "snapshot.counters.connections.max"),
+        ({"listeners": [{"address": "::", "port": "http"}]}, "snapshot.listeners[0].port"),
+        ({"pod_neighbors": ["10.0.0.1"]}, "snapshot.pod_neighbors"),
+        ({"counters": {"packets": {}, "connections": {}, "otherhost": {"eth0": "many"}}}, "snapshot.counters.otherhost.eth0"),
         ({"boot": {"settings": {"key": 1}}}, "snapshot.boot.settings.key"),
         ({"boot": {"settings": {"key": {"value": "on", "file": "f"}}}}, "snapshot.boot.settings.key.value"),
         ({"boot": {"networkd": {"key": {"value": True}}}}, "snapshot.boot.networkd.key.file"),

@@ -76,9 +76,10 @@ def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: lis
     assert audit.status(audits.audit(*findings)) == status
 
 
-def test_the_clouds_are_those_of_the_module() -> None:
+def test_the_words_of_the_context_are_those_of_the_module() -> None:
     module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
-    assert list(arguments.CLOUDS) == module.CONTEXT["cloud"]["choices"]
+    for name, words in (("cloud", arguments.CLOUDS), ("probe_mode", arguments.PROBE_MODES), ("cni", arguments.CNIS)):
+        assert list(words) == module.CONTEXT[name]["choices"]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,10 @@ def test_the_clouds_are_those_of_the_module() -> None:
         (["trace", "--assume", "rp_filter:eth0", "x", PACKET], "kubenode-datapath: --assume must be FACT=VALUE, such as "),
         (["audit"], "kubenode-datapath audit: the following arguments are required: EVIDENCE. "),
         (["audit", "--cloud", "gcp", "x"], "kubenode-datapath audit: argument --cloud: invalid choice: 'gcp'"),
+        (
+            ["audit", "--pod-range", "10.0.0.1/8", "x"],
+            "kubenode-datapath audit: argument --pod-range: must be a network without host bits, such as 10.96.0.0/12;",
+        ),
         (["completion", "tcsh"], "kubenode-datapath completion: argument shell: invalid choice: 'tcsh'"),
     ],
 )
@@ -189,7 +194,7 @@ OPTIONS = ["--assume", "--command", "--help", "--html", "--json", "--mermaid", "
         (["--v"], ["--version"]),
         (["trace", "-"], OPTIONS),
         (["trace", "x", "--js"], ["--json"]),
-        (["audit", "x", "--c"], ["--check", "--cloud"]),
+        (["audit", "x", "--c"], ["--check", "--cloud", "--cni"]),
         (["trace", "x"], []),
         (["snapshot", "--o"], ["--output"]),
         (["completion", ""], ["bash", "fish", "zsh"]),

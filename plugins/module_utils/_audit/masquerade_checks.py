@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of rules that translate the sources of packets."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from .._twin.pod_links import Network
+from .finding import Check
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
+from .service import POD_PORT
+from .suspicion import RISK, Remedy, Suspicion, Trial
+
+TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI reaches the pods of other nodes
+TARGETS = ("-j MASQUERADE", "-j SNAT")
+KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
+SHOWN = 3  # lines of evidence
+_TABLE = re.compile(r"^table (\w+) (\S+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
+_VERB = re.compile(r"\b(?:masquerade|snat)\b")
+
+
+def _between_pods(node: Node) -> t.Iterator[Suspicion]:
+    """Yield a pod whose packets to pods of other nodes leave from another address, for each family."""
+    for family in FAMILIES:
+        pod = _local(node, family)
+        network = next(iter(_networks(node, family)), None) if pod else None
+        lines = _translating(node, family) if network else []
+        if network is None or not lines:
+            continue
+        what = (
+            f"The node translates the source of packets from its pods to those of other nodes ({network}), where a policy that"
+            " permits pods by their addresses drops them."
+        )
+        program = "iptables" if family == IPV4 else "ip6tables"
+        # kube-proxy marks the packets whose source it has to translate.
+        command = f"{program} -t nat -I POSTROUTING -d {network} -m mark ! --mark 0x4000/0x4000 -j ACCEPT"
+        text = "Except the networks of pods from the rule that masquerades, such as by nonMasqueradeCIDRs of ip-masq-agent"
+        packet = {"source": pod, "destination": str(network[-2]), "destination_port": POD_PORT, "interface": node.pods[pod]}
+        remedy = Remedy(operator=text, commands=(command,))
+        yield Suspicion(family, what, tuple(lines[:SHOWN]), remedy, Trial(packet, source=pod))
+
+
+def _local(node: Node, family: str) -> str:
+    """Return the address of a pod of the node, of the ranges in the context if it has any; empty for none."""
+    ranges = node.context.pod_ranges
+    pods = (pod for pod in node.pods if (":" in pod) == (family == IPV6))
+    return next((pod for pod in pods if not ranges or any(ipaddress.ip_address(pod) in network for network in ranges)), "")
+
+
+def _networks(node: Node, family: str) -> list[Network]:
+    """Return the networks of pods on other nodes: those of the context, otherwise those to which tunnels lead.
+
+    The last address of a network is taken for one of a pod, unless a pod of the node has it.
+    """
+    tunnels = {link["name"] for link in node.links() if link.get("kind") in TUNNELS}
+    prefixes = (str(entry.get("to")) for entry in node.routes(family) if entry.get("dev") in tunnels)
+    networks = node.context.pod_ranges or [network for prefix in prefixes if (network := _network(prefix))]
+    version = 6 if family == IPV6 else 4
+    return [each for each in networks if each.version == version and each.num_addresses > 2 and str(each[-2]) not in node.pods]
+
+
+def _network(prefix: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(prefix)
+    except ValueError:  # the default route
+        return None
+
+
+def _translating(node: Node, family: str) -> list[str]:
+    """Return the rules that translate sources, without those of kube-proxy."""
+    of_iptables = [line for save in node.iptables(family, "nat") for line in save.splitlines() if _translates(line)]
+    objects, text = node.ruleset()
+    rules = (entry["rule"] for entry in objects if "rule" in entry)
+    listed = [(rule.get("family"), rule.get("table"), str(rule.get("expr"))) for rule in rules] + _TABLE.findall(text)
+    places = [f"{of} {table}" for of, table, rule in listed if table != KUBE_PROXY and _VERB.search(rule)]
+    of_nft = [f"table {place}" for place in dict.fromkeys(places) if place.startswith((f"{TABLES_OF[family]} ", "inet "))]
+    return [*of_iptables, *of_nft]
+
+
+def _translates(line: str) -> bool:
+    return line.startswith("-A ") and not line.startswith("-A KUBE-") and any(target in line for target in TARGETS)
+
+
+CHECKS = (
+    Check(
+        "pod-source-translated",
+        RISK,
+        "A rule that masquerades takes packets between pods of two nodes for packets to the outside.",
+        "The ranges of pods in the context or behind tunnels, the rules that translate, and a packet of a pod through the twin.",
+        "Except the networks of pods from the rule.",
+        "https://kubernetes.io/docs/tasks/administer-cluster/ip-masq-agent/",
+        _between_pods,
+    ),
+)

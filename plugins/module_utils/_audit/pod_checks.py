@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of the links by which pods reach the node."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._twin import pod_links
+from .._twin.blueprint import Entry, entries
+from .finding import Check
+from .node import ASK, Node
+from .suspicion import CONFIGURATION, COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
+
+SUBSET = "pod_neighbors"
+
+
+def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
+    """Yield pods that send what they send to the node to a MAC address that the node's end of their link does not have."""
+    neighbours = node.demand(SUBSET)
+    dropped = node.demand("counters").get("otherhost") or {}
+    for link in _routed_links(node):
+        name, mac = str(link["name"]), str(link.get("mac"))
+        former = next((entry for entry in neighbours if entry.get("link") == name and entry.get("mac") != mac), None)
+        if former is None:
+            continue
+        peer = link.get("peer") or {}
+        subject = str(next(iter(peer.get("addresses") or ()), name))
+        what = f"{subject} sends its packets for {former['address']} to {former['mac']}, and {name} has the MAC address {mac}."
+        text = (
+            "Give the link the MAC address that the pod knows, or restart the pod. Set MACAddressPolicy=none for links of pods in"
+            " a .link file of /etc/systemd/network, so that udev leaves their addresses alone"
+        )
+        lines = (f"{former['address']} dev {peer.get('name')} lladdr {former['mac']} PERMANENT", f"{name}: link/ether {mac}")
+        remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former['mac']}",))
+        count = int(dropped.get(name) or 0)
+        counted = (f"{name}: rx_otherhost_dropped {count}",) if count else ()
+        proof, severity = (COUNTER, ERROR) if count else (CONFIGURATION, RISK)
+        yield Suspicion(subject, what, (*lines, *counted), remedy, severity=severity, proof=proof)
+    for entry in entries(node.snapshot, "unread"):
+        if entry.get("subset") == SUBSET:
+            raise Unobserved(str(entry.get("reason")), ASK[SUBSET])
+
+
+def _routed_links(node: Node) -> list[Entry]:
+    """Return the links of pods that no bridge joins and no BPF program takes packets from, whatever their MAC address."""
+    programmed = {entry.get("link") for entry in node.demand("bpf")}
+    inner = pod_links.pod_links({**node.snapshot, "links": node.links()})
+    return [link for link in node.links() if link["name"] in inner - programmed and not link.get("master")]
+
+
+CHECKS = (
+    Check(
+        "gateway-mac-changed",
+        RISK,
+        "udev changed the MAC address of the node's end of a pod's link after the pod had got a neighbour entry for it.",
+        "The permanent neighbours of pods, the MAC addresses of their links, and the packets that the kernel dropped there.",
+        "MACAddressPolicy=none for these links, and a restart of the pod.",
+        "https://github.com/aws/amazon-vpc-cni-k8s/issues/2103",
+        _gateway_mac,
+    ),
+)

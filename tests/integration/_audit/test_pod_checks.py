@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Links of pods by which a real pod reaches nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.eni import BACKEND
+from lab.node import POD_PORT, NamespaceNode
+from lab.steps import Steps
+
+from .._trace import test_cures as scenes
+from .test_mark_checks import apply
+from .troubles import OFF, POD
+
+
+def findings(node: NamespaceNode) -> list[dict[str, Any]]:
+    return list(Steps(node, "datapath_audit", {"checks": ["gateway-mac-changed"]}).run()["findings"])
+
+
+def test_a_pod_sends_to_the_address_that_its_link_had_before() -> None:
+    with scenes.shared_enis(OFF) as (lab, node):
+
+        def arrives() -> bool:
+            return lab.fetch_from("pod1", BACKEND, POD_PORT, 0.3) is not None
+
+        assert arrives() and findings(node) == []
+        node.run(["ip", "link", "set", "dev", "veth-pod1", "address", "02:00:00:00:00:88"])
+        (finding,) = findings(node)
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (POD, "risk", "configuration")
+        assert not arrives()
+        (finding,) = findings(node)
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (POD, "error", "counter")
+        assert finding["evidence"][-1].startswith("veth-pod1: rx_otherhost_dropped ")
+        apply(node, finding["remedy"])
+        assert arrives() and findings(node) == []
+
+
+def test_a_namespace_whose_neighbours_were_not_read_may_have_the_trouble() -> None:
+    with scenes.shared_enis(OFF) as (_lab, node):
+        snapshot = Steps(node, "datapath_info").run()["snapshot"]
+        entry = {"subset": "pod_neighbors", "object": "process 7", "reason": "The neighbours could not be read."}
+        options = {"checks": ["gateway-mac-changed"], "snapshot": {**snapshot, "unread": [entry]}}
+        (finding,) = Steps(node, "datapath_audit", options).run()["findings"]
+        assert (finding["state"], finding["what"]) == ("cannot_tell", "The neighbours could not be read.")
+        assert finding["ask"].startswith("ip -all netns exec ip neigh show nud permanent")

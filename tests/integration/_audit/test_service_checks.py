@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Addresses of Services on a node with two interfaces: the finding is there where a real client gets no answer."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+from .._trace import test_cures as scenes
+from .troubles import ENI, OF_SERVICE, OFF, SERVICE, STRICT, WITHOUT_RULE
+
+
+def audit(node: NamespaceNode, **context: Any) -> list[dict[str, Any]]:
+    options = {"checks": ["service-reply-by-default"], "context": context}
+    return list(Steps(node, "datapath_audit", options).run()["findings"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_own", "severity"),
+    [(STRICT, False, "error"), (OFF, False, "risk"), (OFF, True, "risk")],
+    ids=["strict", "off", "address of the interface"],
+)
+def test_the_reply_of_a_service_leaves_by_the_default_route(mode: int, is_own: bool, severity: str) -> None:
+    with scenes.shared_enis(mode) as (lab, node):
+        if is_own:  # as kube-vip makes it
+            node.ip([f"address add {SERVICE}/32 dev {ENI.name}"])
+        lab.router.ip([f"route add {SERVICE} via {ENI.address}"])
+        permitted = f"insert rule ip cloud prerouting iifname {ENI.port} ip saddr {SERVICE} accept"
+        lab.router.run_from_host(["nft", *permitted.split()])
+        for command in OF_SERVICE:
+            node.run(shlex.split(command))
+
+        def arrives() -> bool:
+            return lab.client.fetch(SERVICE, 80, 0.3) is not None
+
+        assert arrives() and audit(node) == []
+        node.run(shlex.split(WITHOUT_RULE))
+        (finding,) = audit(node)
+        assert not arrives()
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (ENI.name, severity, "twin")
+        assert audit(node, service_ranges=[f"{SERVICE}/32"]) == []
+        scenes.apply(node, yaml.safe_load(finding["remedy"]["task"])[0])
+        assert arrives() and audit(node) == []
