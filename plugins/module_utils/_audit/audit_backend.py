@@ -145,17 +145,18 @@ class _Prover:
         answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
         if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
             return _uncertain(finding, trial, answer)
-        if not _fails(answer, trial):
+        way = _failing(answer, trial)
+        if way is None:
             return None
         mended = self._mended(trial, suspicion.remedy)
         if trial.is_shown_by_remedy and not (mended and mended["certain"]):
             return _uncertain(finding, trial, mended or answer)
-        is_cured = bool(mended and mended["certain"] and not _fails(mended, trial._replace(culprit="")))
+        is_cured = bool(mended and mended["certain"] and not _failing(mended, trial._replace(culprit="")))
         if trial.is_shown_by_remedy and not is_cured:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, trace=_trace(answer), remedy=remedy)
+        return finding._replace(proof=TWIN, packet=shown, trace=_trace(way), remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -202,14 +203,13 @@ class _Prover:
         return trace_backend.judged(question, self._run, self._checked)
 
 
-def _trace(answer: Answer) -> dict[str, t.Any]:
+def _trace(way: Answer) -> dict[str, t.Any]:
     """Return what became of a packet and of its reply."""
-    reply = answer["reply"]
-    return {**_way(answer), "reply": _way(reply) if reply else None}
+    return {**_way(way), "reply": _way(way["reply"]) if way["reply"] else None}
 
 
-def _way(answer: Answer) -> dict[str, t.Any]:
-    return {key: answer[key] for key in WAY}
+def _way(way: Answer) -> dict[str, t.Any]:
+    return {key: way[key] for key in WAY}
 
 
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
@@ -221,19 +221,21 @@ def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
-def _fails(answer: Answer, trial: Trial) -> bool:
-    """Return whether the packet of a trial is lost, or leaves the node from another address than it must."""
-    if not trial.source:
-        return _is_lost(answer, trial.culprit)
-    left = (way["packet"] for way in (answer, *answer["branches"]) if way["verdict"] == FORWARDED and way.get("packet"))
-    return any(packet["source"] != trial.source for packet in left)
+def _failing(answer: Answer, trial: Trial) -> Answer | None:
+    """Return the way on which the packet of a trial is lost, or leaves the node from another address than it must."""
+    ways = (answer, *answer["branches"])
+    if trial.source:
+        return next((way for way in ways if _is_from_another(way, trial.source)), None)
+    lost = (way for way in ways if _is_lost(way, trial.culprit))
+    return next(lost, answer if answer["caveats"] and not trial.culprit else None)  # a cloud may drop it
 
 
-def _is_lost(answer: Answer, culprit: str = "") -> bool:
-    """Return whether a packet or its reply is lost on some way, or a cloud may drop it. culprit: a part of its text."""
-    for way in (answer, *answer["branches"]):
-        verdicts = (way["verdict"], (way["reply"] or {}).get("verdict"))
-        blamed = way["culprit"] or (way["reply"] or {}).get("culprit") or {}
-        if {DROPPED, REJECTED}.intersection(verdicts) and culprit in str(blamed.get("text", "")):
-            return True
-    return bool(answer["caveats"] and not culprit)
+def _is_from_another(way: Answer, source: str) -> bool:
+    return bool(way["verdict"] == FORWARDED and way["packet"] and way["packet"]["source"] != source)
+
+
+def _is_lost(way: Answer, culprit: str) -> bool:
+    """Return whether a packet or its reply is lost. culprit: a part of its text."""
+    verdicts = (way["verdict"], (way["reply"] or {}).get("verdict"))
+    blamed = way["culprit"] or (way["reply"] or {}).get("culprit") or {}
+    return bool({DROPPED, REJECTED}.intersection(verdicts)) and culprit in str(blamed.get("text", ""))

@@ -12,8 +12,7 @@ import re
 import typing as t
 
 from .._cni.mangle import ALL
-from .._snapshot import open_facts
-from .._twin.blueprint import Entry, entries
+from .._twin.blueprint import Entry
 from .node import FAMILIES, IPV4, IPV6, Node
 from .suspicion import Unobserved
 
@@ -76,9 +75,7 @@ def _of_iptables(node: Node, family: str, table: str) -> t.Iterator[Write]:
 
 
 def _of_nft(node: Node) -> t.Iterator[Write]:
-    node.demand_fact("", open_facts.NFT)
-    listing = str(node.snapshot.get("nftables_text") or "")  # of a report, whose snapshot has no objects then
-    objects = entries(node.snapshot, "nftables") if listing else node.ruleset()
+    objects, listing = node.ruleset()
     for table, chain, mark, value in (*_of_objects(objects), *_of_listing(listing)):
         families, shown = OF_TABLE.get(table.partition(" ")[0], FAMILIES), words(value)
         line = f"table {table}, chain {chain}: {mark} mark set {shown}"

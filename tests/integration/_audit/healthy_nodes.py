@@ -463,7 +463,7 @@ def aks(image: Image) -> Node:
 
 
 def azure_bridge(image: Image) -> Node:
-    """azure-vnet in bridge mode: eth0 is a port of the bridge, which has the node's address, and rules of ebtables serve the pods."""
+    """azure-vnet in bridge mode: eth0 is a port of the bridge, which has the node's address; rules of ebtables serve the pods."""
     node = Node(image)
     node.link("eth0", master="azure2", mac=EXTERNAL_MAC)
     node.uplink("azure2", f"{azure_vnet.NODE_ADDRESS}/16", "10.240.0.1", kind="bridge", mac=EXTERNAL_MAC)
