@@ -42,7 +42,7 @@ def _stale(node: Node) -> t.Iterator[Suspicion]:
 
 
 def _macs(node: Node) -> t.Iterator[str]:
-    for link in node.links():
+    for link in node.all_links():
         yield str(link.get("mac"))
         yield str((link.get("peer") or {}).get("mac"))
     yield from (str(entry.get("mac")) for entry in node.neighbors())
@@ -51,7 +51,7 @@ def _macs(node: Node) -> t.Iterator[str]:
 def _hides_macs(node: Node) -> bool:
     """Return whether the MAC address of a pod is unknown, as in a report, which shows the node's ends of links."""
     inner = pod_links.pod_links(node.snapshot)
-    return any(link["name"] in inner and not (link.get("peer") or {}).get("mac") for link in node.links())
+    return any(link["name"] in inner and not (link.get("peer") or {}).get("mac") for link in node.all_links())
 
 
 def _is_group(mac: str) -> bool:
@@ -66,9 +66,9 @@ def _long(mac: str) -> str:
 
 def _trial(node: Node, address: str) -> Trial | None:
     """Return a packet from outside to an address, by the first port of a bridge that leads to no pod."""
-    bridges = {link["name"] for link in node.links() if link.get("kind") == "bridge"}
+    bridges = {link["name"] for link in node.all_links() if link.get("kind") == "bridge"}
     pods = set(node.pods.values())
-    ports = [str(link["name"]) for link in node.links() if link.get("master") in bridges and link["name"] not in pods]
+    ports = [str(link["name"]) for link in node.all_links() if link.get("master") in bridges and link["name"] not in pods]
     if not ports:
         return None
     return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit="bridge ")

@@ -58,7 +58,7 @@ def _networks(node: Node, family: str) -> list[Network]:
 
     The last address of a network is taken for one of a pod, unless a pod of the node has it.
     """
-    tunnels = {link["name"] for link in node.links() if link.get("kind") in TUNNELS}
+    tunnels = {link["name"] for link in node.all_links() if link.get("kind") in TUNNELS}
     prefixes = (str(entry.get("to")) for entry in node.routes(family) if entry.get("dev") in tunnels)
     networks = node.context.pod_ranges or [network for prefix in prefixes if (network := _network(prefix))]
     version = 6 if family == IPV6 else 4

@@ -86,11 +86,16 @@ class Node:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
 
     def links(self) -> list[Entry]:
-        """Return the links, with all of their addresses."""
+        """Return the links that have addresses or routes, with all of their addresses. The kinds of links may be open."""
         for family in FAMILIES:
-            # Outputs that do not show the ports of bridges, such as routes, name some links only.
-            self.demand_fact(family, open_facts.ADDRESSES, open_facts.BRIDGE_PORTS)
+            self.demand_fact(family, open_facts.ADDRESSES)
         return list(self.demand("links"))
+
+    def all_links(self) -> list[Entry]:
+        """Return all links, with their kinds and the bridges whose ports they are, which outputs such as routes do not show."""
+        for family in FAMILIES:
+            self.demand_fact(family, open_facts.BRIDGE_PORTS)
+        return self.links()
 
     def link(self, name: str) -> Entry:
         return next((link for link in self.links() if link.get("name") == name), {})
@@ -163,14 +168,17 @@ class Node:
     @functools.cached_property
     def pods(self) -> dict[str, str]:
         """Return the links of pods by the addresses of the pods behind them, of both families."""
-        inner = pod_links.pod_links({**self.snapshot, "links": self.links()})
+        links = self.links()
+        if any(pod_links.networks(link) and not pod_links.has_interface_name(str(link["name"])) for link in links):
+            links = self.all_links()  # of which each may be a bridge with pods
+        inner = pod_links.pod_links({**self.snapshot, "links": links})
         routes = (route for family in FAMILIES for route in self.routes(family))
         pods = {
             str(route["to"]).partition("/")[0]: str(route["dev"])
             for route in routes
             if str(route.get("dev")) in inner and is_host(str(route.get("to"))) and not route.get("via")
         }
-        for link in self.links():
+        for link in links:
             peer = link.get("peer") or {}
             pods.update((str(address), str(link["name"])) for address in peer.get("addresses") or () if link["name"] in inner)
             if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
@@ -206,7 +214,8 @@ class Node:
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
-        master = self.link(str(self.link(link).get("master")))
+        links = {str(entry["name"]): entry for entry in self.all_links()}
+        master = links.get(str(links.get(link, {}).get("master")), {})
         return str(master["name"]) if master.get("kind") == "bridge" else link
 
     def probed_links(self) -> list[str]:
@@ -216,10 +225,11 @@ class Node:
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy's rules have a node port."""
         saves = (save for family in FAMILIES for save in self.iptables(family, "nat"))
+        if any("-A KUBE-NODEPORTS " in save for save in saves):
+            return True
         objects, text = self.ruleset()
         maps = (entry["map"] for entry in objects if "map" in entry)
-        is_of_nft = any(each.get("name") == NODE_PORTS and each.get("elem") for each in maps) or _HAS_NODE_PORTS.search(text)
-        return bool(is_of_nft) or any("-A KUBE-NODEPORTS " in save for save in saves)
+        return any(each.get("name") == NODE_PORTS and each.get("elem") for each in maps) or bool(_HAS_NODE_PORTS.search(text))
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by the context, or by its configuration or its links."""

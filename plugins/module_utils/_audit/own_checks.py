@@ -86,7 +86,7 @@ def _missing_rules(node: Node, rules: t.Sequence[Entry]) -> list[Entry]:
 
 def _missing_routes(node: Node, routes: t.Sequence[Entry]) -> list[Entry]:
     """Return the routes that the kernel lacks, without those that wait for a link that is missing or down."""
-    ready = {link["name"] for link in node.links() if "UP" in (link.get("flags") or ())}
+    ready = {link["name"] for link in node.all_links() if "UP" in (link.get("flags") or ())}
     listed = [entry for entry in routes if not entry.get("dev") or entry["dev"] in ready]
     current = {_meaning(entry) for place in {*map(_place, listed)} for entry in node.routes(*place)}
     return [entry for entry in listed if _meaning(entry) not in current]

@@ -48,8 +48,8 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
 def _routed_links(node: Node) -> list[Entry]:
     """Return the links of pods that no bridge joins and no BPF program takes packets from, whatever their MAC address."""
     programmed = {entry.get("link") for entry in node.demand("bpf")}
-    inner = pod_links.pod_links({**node.snapshot, "links": node.links()})
-    return [link for link in node.links() if link["name"] in inner - programmed and not link.get("master")]
+    inner = pod_links.pod_links({**node.snapshot, "links": node.all_links()})
+    return [link for link in node.all_links() if link["name"] in inner - programmed and not link.get("master")]
 
 
 CHECKS = (

@@ -52,7 +52,7 @@ def _services(node: Node) -> list[tuple[str, str, int]]:
 
 def _entrance(node: Node, address: str) -> str:
     """Return the interface in whose network an address is; empty if it is in several, or in none."""
-    links = [link for link in node.links() if link.get("kind") not in ENDLESS]
+    links = [link for link in node.all_links() if link.get("kind") not in ENDLESS]
     number = ipaddress.ip_address(address)
     names = [str(link["name"]) for link in links if any(number in network for network in pod_links.networks(link))]
     return names[0] if len(names) == 1 else ""

@@ -52,7 +52,12 @@ def pod_links(snapshot: Entry) -> set[str]:
     """
     outside = uplinks(snapshot)
     ends = (link for link in entries(snapshot, "links") if link.get("kind") in POD_KINDS and not networks(link))
-    return {name for link in ends if (name := str(link["name"])) not in outside and not _INTERFACE_NAME.fullmatch(name)}
+    return {name for link in ends if (name := str(link["name"])) not in outside and not has_interface_name(name)}
+
+
+def has_interface_name(link: str) -> bool:
+    """Return whether a link has the name of a network interface, which no bridge of pods has."""
+    return bool(_INTERFACE_NAME.fullmatch(link))
 
 
 def by_namespace(snapshot: Entry) -> dict[str, list[Entry]]:
