@@ -129,7 +129,7 @@ class _Prover:
     def __init__(self, audit: Audit, node: Node, run: process.Runner, checked: changes_backend.Checked) -> None:
         self._audit, self._node, self._run, self._checked = audit, node, run, checked
         self._end = time.monotonic() + SECONDS
-        self._answers: dict[str, dict[str, t.Any]] = {}  # several checks send the same packet
+        self._judgements: dict[str, trace_backend.Judgement] = {}  # several checks send the same packet
 
     def tried(self, check: Check, suspicion: Suspicion) -> Finding | None:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
@@ -169,24 +169,25 @@ class _Prover:
         """Return the first remedy that a trace offers."""
         if time.monotonic() > self._end:
             return None
-        offered = self._traced(trial, is_curable=True)["cures"]
+        offered = self._judgement(trial).with_cures()["cures"]
         return Remedy(operator=offered[0]["change"], task=offered[0]["task"]) if offered else None
 
     def _traced(
-        self,
-        trial: Trial,
-        calls: t.Sequence[changes_backend.Change] = (),
-        commands: t.Sequence[str] = (),
-        is_curable: bool = False,
+        self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()
     ) -> dict[str, t.Any]:
-        key = repr((trial._replace(culprit="", is_shown_by_remedy=False), calls, commands, is_curable))
-        if key not in self._answers:
-            self._answers[key] = self._in_a_twin(trial, calls, commands, is_curable)
-        return self._answers[key]
+        return self._judgement(trial, calls, commands).result
 
-    def _in_a_twin(
-        self, trial: Trial, calls: t.Sequence[changes_backend.Change], commands: t.Sequence[str], is_curable: bool
-    ) -> dict[str, t.Any]:
+    def _judgement(
+        self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()
+    ) -> trace_backend.Judgement:
+        key = repr((trial._replace(culprit="", is_shown_by_remedy=False, first=()), tuple(calls), tuple(commands)))
+        if key not in self._judgements:
+            self._judgements[key] = self._in_twins(trial, calls, commands)
+        return self._judgements[key]
+
+    def _in_twins(
+        self, trial: Trial, calls: t.Sequence[changes_backend.Change], commands: t.Sequence[str]
+    ) -> trace_backend.Judgement:
         snapshot = self._audit.snapshot
         if trial.pod:
             snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
@@ -196,11 +197,10 @@ class _Prover:
             {},
             tuple(calls),
             tuple(changes_backend.commands(commands)),
-            is_curable=is_curable,
             is_own=self._audit.is_own,
             is_compared=False,
         )
-        return trace_backend.judged(question, self._run, self._checked)
+        return trace_backend.judge(question, self._run, self._checked)
 
 
 def _trace(way: Answer) -> dict[str, t.Any]:

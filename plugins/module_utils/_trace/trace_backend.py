@@ -75,8 +75,28 @@ def answer(question: Question, run: process.Runner, checked: changes_backend.Che
     return _without_evidence(judged(question, run, checked))
 
 
+class Judgement(t.NamedTuple):
+    """result: of the module, without remedies, with what certainty is judged by. last: when a further twin may begin."""
+
+    result: dict[str, t.Any]
+    tracer: _Tracer
+    last: float
+
+    def with_cures(self) -> dict[str, t.Any]:
+        """Return the result with the remedies that work. Raises DatapathError."""
+        cures, sentences = _cures(self.tracer, self.result, self.last) if self.result["verdict"] != UNKNOWN else ([], [])
+        return {**self.result, "cures": cures, "unknown": [*self.result["unknown"], *sentences]}
+
+
 def judged(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """Return the result of the module with what certainty is judged by, such as ``caveats``. Raises DatapathError."""
+    judgement = judge(question, run, checked)
+    is_curable = question.is_curable and not (question.calls or question.lines)
+    return judgement.with_cures() if is_curable else {**judgement.result, "cures": []}
+
+
+def judge(question: Question, run: process.Runner, checked: changes_backend.Checked) -> Judgement:
+    """Ask in all worlds that fit the snapshot, and conclude from the answers. Raises DatapathError."""
     if question.is_own:
         build_backend.refuse_to_load_modules(question.snapshot)
     worlds.check(question.snapshot)
@@ -99,10 +119,7 @@ def judged(question: Question, run: process.Runner, checked: changes_backend.Che
         result["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
         result["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
-    is_curable = question.is_curable and not (question.calls or question.lines) and result["verdict"] != UNKNOWN
-    result["cures"], sentences = _cures(tracer, result, last) if is_curable else ([], [])
-    result["unknown"] += sentences
-    return result
+    return Judgement(result, tracer, last)
 
 
 def _evidence_about(question: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:

@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An audit sends no packet twice through twins of the same world."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
+
+from .._trace import random_nodes
+from .troubles import TROUBLES
+
+
+def test_remedies_are_looked_for_with_the_answer_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    trouble = TROUBLES["reply-by-other-interface"]
+    with trouble.node() as node:
+        snapshot = trouble.snapshot(node)
+    asked: Counter[str] = Counter()
+    in_a_twin = trace_backend._in_a_twin
+
+    def counted(question: trace_backend.Question, *args: Any) -> dict[str, Any]:
+        if not (question.calls or question.lines):
+            asked[repr(question._replace(end=0.0, is_curable=False))] += 1
+        return in_a_twin(question, *args)
+
+    monkeypatch.setattr(trace_backend, "_in_a_twin", counted)
+    audit = audit_backend.Audit(snapshot, catalogue.chosen(["reply-by-other-interface", "rp-strict-asymmetric"]))
+    result = audit_backend.result(audit, random_nodes.run, checked)
+    assert len(asked) > 1 and max(asked.values()) == 1, result["findings"]
