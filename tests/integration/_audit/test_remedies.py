@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-from .healthy_nodes import PROBE_TABLE
-from .troubles import ENI, MARKS, POD, STRICT, dual_stack, shared_enis
+from .._trace import random_nodes
+from .healthy_nodes import KERNEL, PROBE_TABLE, Node
+from .troubles import ENI, MARKS, POD, STRICT, TROUBLES, dual_stack, shared_enis
 
 KEPT = {"priority": 700, "to": "192.0.2.0/24", "table": "main"}
 
@@ -89,3 +92,28 @@ def test_a_rule_that_no_twin_can_have_leaves_open_what_may_meet_it(source: str, 
         assert (finding["id"], finding["state"]) == ("rp-strict-asymmetric", state)
         assert ("snapshot.rules[3].action must be one of lookup, " in finding["what"]) == (state == "cannot_tell")
         assert result["passed"] == ["rp-strict-at-boot"]
+
+
+def test_a_competing_agent_is_disabled_by_the_units_that_the_remedy_names() -> None:
+    trouble = TROUBLES["daemon-competes"]
+    with trouble.node() as node:
+        (finding,) = audit(node, "daemon-competes")["findings"]
+    (undo,) = trouble.undo
+    assert undo.replace("--root=/ disable", "disable --now") in finding["remedy"]["operator"]
+
+
+@pytest.mark.parametrize(("count", "severity"), [(95, "risk"), (100, "error")])
+def test_a_larger_limit_of_tracked_connections_ends_the_trouble(count: int, severity: str) -> None:
+    """In the snapshot: the limit is one of the whole machine, which a network namespace may not set."""
+
+    def audited(most: int) -> list[dict[str, Any]]:
+        node = Node(KERNEL)
+        node.snapshot["counters"]["connections"] = {"count": count, "max": most}
+        checks = catalogue.chosen(["conntrack-near-full"])
+        return list(audit_backend.result(audit_backend.Audit(node.done(), checks), random_nodes.run, checked)["findings"])
+
+    (finding,) = audited(100)
+    assert (finding["severity"], finding["proof"]) == (severity, "counter")
+    (command,) = finding["remedy"]["commands"]
+    key, _equals, most = command.removeprefix("sysctl -w ").partition("=")
+    assert key == finding["subject"] and audited(int(most)) == []

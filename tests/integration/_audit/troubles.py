@@ -110,10 +110,6 @@ def with_active_units(snapshot: Snapshot) -> None:
         unit.update(active="active", sub="exited")
 
 
-def with_agent(snapshot: Snapshot) -> None:
-    snapshot["network_daemons"]["daemons"]["nm-cloud-setup"] = True
-
-
 def with_programs(snapshot: Snapshot) -> None:
     snapshot["bpf"] = [{"link": "eth0", "hook": "tc", "direction": "ingress", "name": "cil_from_netdev"}]
 
@@ -336,7 +332,17 @@ TROUBLES = {
         undo=[f"ip rule add from {POD} lookup 1001 priority 2049"],
         proof="twin",
     ),
-    "daemon-competes": Trouble("nm-cloud-setup", ["nm-cloud-setup: active"], edit=with_agent, is_in_snapshot=True),
+    "daemon-competes": Trouble(
+        "nm-cloud-setup",
+        ["nm-cloud-setup: active"],
+        ["systemctl --root=/ enable nm-cloud-setup.timer"],
+        {
+            "/etc/systemd/system/nm-cloud-setup.timer": "[Timer]\nOnBootSec=5min\n\n[Install]\nWantedBy=timers.target\n",
+            "/etc/systemd/system/nm-cloud-setup.service": "[Service]\nExecStart=/bin/true\n",
+        },
+        # As the remedy says, but without --now, as the systemd that would answer is that of the host.
+        undo=["systemctl --root=/ disable nm-cloud-setup.timer nm-cloud-setup.service"],
+    ),
     "probe-no-way-back": Trouble(
         "eth0",
         [
