@@ -133,6 +133,15 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert pool.calls() == []
 
 
+def test_audits_say_what_the_profile_mends_and_cost_two_modules_at_most(pool: Pool) -> None:
+    done = pool.play(audit=True).well()
+    assert "Before: risk ebtables-stale " in done.output and " is gone." in done.output
+    assert "is still there" not in done.output
+    plain, audited = (pool.play("-vvv", audit=is_audited).well().modules for is_audited in (False, True))
+    assert plain == ["cni_info", "profile_cilium_migration"]
+    assert audited == ["cni_info", "datapath_audit", "profile_cilium_migration"]
+
+
 ANNOTATE = "annotate node node1 --overwrite kubenode.datapath/cordoned=true"
 RELEASE = ["uncordon node1", "annotate node node1 kubenode.datapath/cordoned-"]
 DRAIN = "drain node1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"
