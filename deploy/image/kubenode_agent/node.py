@@ -41,6 +41,11 @@ class Node:
         self._last: tuple[str, str, str] | None = None
         self._renewed = 0.0
 
+    @property
+    def room(self) -> int:
+        """Return how many events can be queued without losing one that waits."""
+        return MOST_EVENTS - len(self._events)
+
     def label(self, profile: str, version: str | None) -> bool:
         """Label the node with the version of its profile; None for no profile. False if the API did not accept the label."""
         return self._tried("label", lambda: self._label(profile.replace("_", "-"), version))

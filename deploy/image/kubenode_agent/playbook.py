@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a profile on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
+"""One run of a profile, or an audit, on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
 
 from __future__ import annotations
 
@@ -58,38 +58,56 @@ class Outcome:
         return self.state in ("ok", "changed")
 
 
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """result: of datapath_audit. sentence: why there is none; empty if there is."""
+
+    result: Mapping[str, Any]
+    sentence: str = ""
+    seconds: float = 0.0
+
+
 def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     """Apply the profile with these variables."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
-        hosts = {"nodes": {"hosts": {NODE: _connection()}}}
-        inventory = _written(Path(folder, "inventory.yaml"), hosts)
-        command = [
-            "ansible-playbook",
-            "--inventory",
-            str(inventory),
-            "--extra-vars",
-            f"@{variables_file}",
-            f"{COLLECTION}.{profile}",
-        ]
-        environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
-        status, printed = _ran(command, environment)
+        status, printed = _played(Path(folder), profile, {**_data(variables), "report": str(report)})
         outcome = outcome_of(_read(report), status, printed)
     return dataclasses.replace(outcome, seconds=time.monotonic() - began)
+
+
+def audit() -> Audit:
+    """Audit the node."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        status, printed = _played(Path(folder), "audit", {"audit_folder": folder, "audit_print": False})
+        result = audit_of(_read(Path(folder, "audit.json")), status, printed)
+    return dataclasses.replace(result, seconds=time.monotonic() - began)
+
+
+def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Audit:
+    """Judge an audit. report: that the playbook wrote; None if it wrote none. status, printed: of ansible-playbook."""
+    result = ((report or {}).get("nodes") or {}).get(NODE) or {}
+    if "findings" in result:
+        return Audit(result)
+    return Audit({}, result.get("error") or _ending(status, printed))
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
     """Judge a run. report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
     node = ((report or {}).get("nodes") or {}).get(NODE)
     if node is None or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
-        said = " ".join(printed.split())[-LAST_WORDS:]
-        return Outcome("failed", f"ansible-playbook ended with {status}: {said or 'it printed nothing'}")
+        return Outcome("failed", _ending(status, printed))
     modules = tuple(dict.fromkeys(name for change in node["changes"] for name in _modules(change)))
     if not status:
         return Outcome(node["state"], modules=modules)
     return Outcome("failed", node["trouble"], (node["action"].rpartition(".")[2],))
+
+
+def _ending(status: int, printed: str) -> str:
+    said = " ".join(printed.split())[-LAST_WORDS:]
+    return f"ansible-playbook ended with {status}: {said or 'it printed nothing'}"
 
 
 def _modules(change: Mapping[str, Any]) -> list[str]:
@@ -97,6 +115,15 @@ def _modules(change: Mapping[str, Any]) -> list[str]:
     results = (change.get("result") or {}).items()
     of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
     return of_profile or [change["action"].rpartition(".")[2]]
+
+
+def _played(folder: Path, playbook: str, variables: Mapping[str, Any]) -> tuple[int, str]:
+    """Run a playbook of the collection on this node. Return its exit status and what it printed. folder: for its files."""
+    variables_file = _written(folder / "variables.yaml", variables)
+    inventory = _written(folder / "inventory.yaml", {"nodes": {"hosts": {NODE: _connection()}}})
+    files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
+    environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": str(folder), "HOME": str(folder)}
+    return _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
 
 
 def _connection() -> dict[str, Any]:
