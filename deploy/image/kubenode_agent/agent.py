@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import variables
-from .loop import Loop
+from .loop import Loop, printable
 from .metrics import ProfileMetrics
 from .node import Node
 from .playbook import Outcome
@@ -58,6 +58,8 @@ class Agent(Loop):
     def _succeed(self, outcome: Outcome) -> None:
         is_new, self._converged = self._text != self._converged, self._text
         log.info("%s in %.1f s: %s", outcome.state, outcome.seconds, ", ".join(outcome.modules) or "as desired")
+        for line in outcome.audit:
+            log.info("%s", printable(line))
         self._be_ready()
         if outcome.state == "changed":
             what = "Applied" if is_new else "Corrected"

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -46,12 +47,16 @@ _Dumper.add_representer(_Data, lambda dumper, text: dumper.represent_scalar("!un
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """state: ok, changed or failed. sentence: of a failure. modules: those that changed something, or that failed."""
+    """state: ok, changed or failed. sentence: of a failure. modules: those that changed something, or that failed.
+
+    audit: what the audits around a change say, in lines.
+    """
 
     state: str
     sentence: str = ""
     modules: tuple[str, ...] = ()
     seconds: float = 0.0
+    audit: tuple[str, ...] = ()
 
     @property
     def is_well(self) -> bool:
@@ -101,7 +106,8 @@ def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> O
         return Outcome("failed", _ending(status, printed))
     modules = tuple(dict.fromkeys(name for change in node["changes"] for name in _modules(change)))
     if not status:
-        return Outcome(node["state"], modules=modules)
+        audit = tuple(line for change in node["changes"] for line in (change.get("result") or {}).get("audit", ()))
+        return Outcome(node["state"], modules=modules, audit=audit)
     return Outcome("failed", node["trouble"], (node["action"].rpartition(".")[2],))
 
 
@@ -120,7 +126,8 @@ def _modules(change: Mapping[str, Any]) -> list[str]:
 def _played(folder: Path, playbook: str, variables: Mapping[str, Any]) -> tuple[int, str]:
     """Run a playbook of the collection on this node. Return its exit status and what it printed. folder: for its files."""
     variables_file = _written(folder / "variables.yaml", variables)
-    inventory = _written(folder / "inventory.yaml", {"nodes": {"hosts": {NODE: _connection()}}})
+    hosts = {"nodes": {"hosts": {NODE: _connection()}}, "controller": {"hosts": {"localhost": _here(folder)}}}
+    inventory = _written(folder / "inventory.yaml", hosts)
     files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
     environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": str(folder), "HOME": str(folder)}
     return _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
@@ -128,6 +135,11 @@ def _played(folder: Path, playbook: str, variables: Mapping[str, Any]) -> tuple[
 
 def _connection() -> dict[str, Any]:
     return {"ansible_connection": f"{COLLECTION}.nsenter", "ansible_user": "root", "ansible_become": False}
+
+
+def _here(folder: Path) -> dict[str, Any]:
+    """Return the variables of the pod itself, whose home is read-only."""
+    return {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_remote_tmp": str(folder)}
 
 
 def _data(value: Any) -> Any:

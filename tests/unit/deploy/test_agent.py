@@ -377,6 +377,11 @@ def report(state: str, trouble: str = "", action: str = "", **result: Any) -> di
             Outcome("changed", modules=("rp_filter",)),
         ),
         (
+            report("changed", rp_filter={"changed": True}, audit=["After: rp-strict-asymmetric eth0 is gone."]),
+            0,
+            Outcome("changed", modules=("rp_filter",), audit=("After: rp-strict-asymmetric eth0 is gone.",)),
+        ),
+        (
             report("failed", "Apply: profile: nft says no", "kubenode.datapath.profile"),
             2,
             Outcome("failed", "Apply: profile: nft says no", ("profile",)),
@@ -443,6 +448,12 @@ def test_a_converged_node_is_ready_labelled_and_free_of_its_taint(folder: Path) 
         ("label", PROFILE, "1.0"),
         ("remove_taint", "kubenode.datapath/not-ready"),
     ]
+
+
+def test_what_audits_say_of_a_change_is_in_the_log(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    Stage(folder, Outcome("changed", modules=("a",), audit=("After: x \x1b[2J is gone.",))).agent.work()
+    assert "After: x \\x1b[2J is gone." in caplog.messages
 
 
 def test_a_failure_is_told_and_the_node_keeps_its_taint(folder: Path) -> None:

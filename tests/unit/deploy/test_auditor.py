@@ -27,7 +27,7 @@ from kubenode_agent.settings import Refused  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
 from unit.audits import audit, present, unclear  # noqa: E402
 
-GIVEN = {"KUBENODE_PROFILE": "audit", "KUBENODE_NODE": "node1"}
+SETTINGS = {"KUBENODE_PROFILE": "audit", "KUBENODE_NODE": "node1"}
 ERROR, RISK, NOTE = present(id="probe-untranslated"), present("risk", subject="eth1"), present("note", id="rules-by-the-hundred")
 FAILED = "datapath_audit: nft is not installed"
 # A process has one set of metrics. It serves them, and prints what they are and what the API got, after each audit.
@@ -73,8 +73,13 @@ def work(folder: Path, *audits: Any) -> dict[str, Any]:
     """Let an agent make these audits, each a result or the sentence of a failure, and end."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    given = {**GIVEN, "KUBENODE_RUN": str(folder), "KUBENODE_METRICS_ADDRESS": "127.0.0.1", "KUBENODE_METRICS_PORT": str(port)}
-    environment = {**os.environ, **given, "PYTHONPATH": os.pathsep.join([IMAGE, os.environ.get("PYTHONPATH", "")])}
+    variables = {
+        **SETTINGS,
+        "KUBENODE_RUN": str(folder),
+        "KUBENODE_METRICS_ADDRESS": "127.0.0.1",
+        "KUBENODE_METRICS_PORT": str(port),
+    }
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([IMAGE, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", PROCESS, json.dumps(audits), str(folder / "MANIFEST.json")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -132,7 +137,7 @@ def test_an_audit_that_fails_is_a_node_that_is_not_ready(folder: Path) -> None:
 
 def test_an_audit_cannot_be_undone() -> None:
     with pytest.raises(Refused, match="KUBENODE_STATE must be present for an audit, which leaves nothing on the node"):
-        settings.from_environment({**GIVEN, "KUBENODE_STATE": "absent"})
+        settings.from_environment({**SETTINGS, "KUBENODE_STATE": "absent"})
 
 
 def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -> None:
