@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import LOSSES, Finding
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import LOSSES, Finding, Findings
 
 from .loop import Loop
 from .metrics import AuditMetrics
@@ -47,21 +47,25 @@ class Auditor(Loop):
         if audit.sentence:
             self._fail("AuditFailed", audit.sentence)
             return
-        present = findings.read(audit.result).present
-        log.info("%d findings in %.1f s", len(present), audit.seconds)
+        result = findings.read(audit.result)
+        log.info("%d findings in %.1f s", len(result.present), audit.seconds)
         self._be_ready()
-        self._announce(present)
+        self._announce(result)
 
-    def _announce(self, present: Sequence[Finding]) -> None:
-        """Send an event for each finding that is new, errors first. What exceeds the queue of events waits for the next turn."""
+    def _announce(self, audit: Findings) -> None:
+        """Send an event for each finding that is new, errors first. What exceeds the queue of events waits for the next turn.
+
+        A finding of a check that cannot tell now is not new when it is there again.
+        """
         path = Path(self._settings.state, ANNOUNCED)
-        former = _read(path)
-        lasting = [finding for finding in present if _key(finding) in former]
-        new = [finding for finding in present if _key(finding) not in former][: self._node.room]
-        path.write_text(json.dumps([_key(finding) for finding in (*lasting, *new)]))
+        former, unclear = _read(path), {finding.id for finding in audit.unclear}
+        new = [finding for finding in audit.present if _key(finding) not in former][: self._node.room]
+        present = [_key(finding) for finding in audit.present]
+        lasting = [key for key in former if key in present or key[0] in unclear]
+        path.write_text(json.dumps([*lasting, *map(_key, new)]))
         for finding in new:
             kind = "Warning" if finding.severity in LOSSES else "Normal"
-            self._node.event(kind, reason(finding.id), f"{finding.severity} {finding.title}: {finding.what}")
+            self._node.queue(kind, reason(finding.id), f"{finding.severity} {finding.title}: {finding.what}")
 
 
 def reason(check: str) -> str:

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -75,40 +74,40 @@ class Audit:
 def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     """Apply the profile with these variables."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        status, printed = _played(Path(folder), profile, {**_data(variables), "report": str(report)})
-        outcome = outcome_of(_read(report), status, printed)
+    outcome = outcome_of(*_played(profile, variables))
     return dataclasses.replace(outcome, seconds=time.monotonic() - began)
 
 
 def audit() -> Audit:
     """Audit the node."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        status, printed = _played(Path(folder), "audit", {"audit_folder": folder, "audit_print": False})
-        result = audit_of(_read(Path(folder, "audit.json")), status, printed)
+    result = audit_of(*_played("audit", {"audit_print": False}))
     return dataclasses.replace(result, seconds=time.monotonic() - began)
 
 
 def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Audit:
-    """Judge an audit. report: that the playbook wrote; None if it wrote none. status, printed: of ansible-playbook."""
-    result = ((report or {}).get("nodes") or {}).get(NODE) or {}
+    """Judge an audit. The parameters are those of outcome_of()."""
+    result = (_node(report).get("stats") or {}).get("audit") or {}
     if "findings" in result:
         return Audit(result)
-    return Audit({}, result.get("error") or _ending(status, printed))
+    return Audit({}, _node(report).get("trouble") or _ending(status, printed))
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
     """Judge a run. report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
-    node = ((report or {}).get("nodes") or {}).get(NODE)
-    if node is None or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
+    node = _node(report)
+    if not node or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
         return Outcome("failed", _ending(status, printed))
     modules = tuple(dict.fromkeys(name for change in node["changes"] for name in _modules(change)))
     if not status:
         audit = tuple(line for change in node["changes"] for line in (change.get("result") or {}).get("audit", ()))
         return Outcome(node["state"], modules=modules, audit=audit)
     return Outcome("failed", node["trouble"], (node["action"].rpartition(".")[2],))
+
+
+def _node(report: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    node: Mapping[str, Any] = ((report or {}).get("nodes") or {}).get(NODE) or {}
+    return node
 
 
 def _ending(status: int, printed: str) -> str:
@@ -123,23 +122,20 @@ def _modules(change: Mapping[str, Any]) -> list[str]:
     return of_profile or [change["action"].rpartition(".")[2]]
 
 
-def _played(folder: Path, playbook: str, variables: Mapping[str, Any]) -> tuple[int, str]:
-    """Run a playbook of the collection on this node. Return its exit status and what it printed. folder: for its files."""
-    variables_file = _written(folder / "variables.yaml", variables)
-    hosts = {"nodes": {"hosts": {NODE: _connection()}}, "controller": {"hosts": {"localhost": _here(folder)}}}
-    inventory = _written(folder / "inventory.yaml", hosts)
-    files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
-    environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": str(folder), "HOME": str(folder)}
-    return _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
+def _played(playbook: str, variables: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int, str]:
+    """Run a playbook of the collection on this node. Return its report, its exit status, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
+        inventory = _written(Path(folder, "inventory.yaml"), {"nodes": {"hosts": {NODE: _connection()}}})
+        files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
+        environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
+        status, printed = _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
+        return _read(report), status, printed
 
 
 def _connection() -> dict[str, Any]:
     return {"ansible_connection": f"{COLLECTION}.nsenter", "ansible_user": "root", "ansible_become": False}
-
-
-def _here(folder: Path) -> dict[str, Any]:
-    """Return the variables of the pod itself, whose home is read-only."""
-    return {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_remote_tmp": str(folder)}
 
 
 def _data(value: Any) -> Any:

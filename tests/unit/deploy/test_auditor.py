@@ -104,6 +104,11 @@ def test_a_finding_has_one_event_when_it_appears_and_another_when_it_comes_back(
     assert [len(events) for events in result["events"]] == [3, 0, 1, 0, 1] and reasons(result)[4] == ["RpStrictAsymmetric"]
 
 
+def test_a_finding_of_a_check_that_could_not_tell_meanwhile_is_not_new(folder: Path) -> None:
+    audits = [audit(ERROR, RISK), audit(unclear(ERROR["id"])), audit(ERROR, RISK)]
+    assert reasons(work(folder, *audits)) == [["ProbeUntranslated", "RpStrictAsymmetric"], [], ["RpStrictAsymmetric"]]
+
+
 def test_a_container_that_starts_again_repeats_no_event(folder: Path) -> None:
     assert reasons(work(folder, audit(ERROR))) == [["ProbeUntranslated"]]
     assert reasons(work(folder, audit(ERROR, RISK))) == [["RpStrictAsymmetric"]]
@@ -149,8 +154,8 @@ def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -
 @pytest.mark.parametrize(
     ("report", "expected"),
     [
-        ({"nodes": {playbook.NODE: audit(ERROR)}}, playbook.Audit(audit(ERROR))),
-        ({"nodes": {playbook.NODE: {"error": FAILED}}}, playbook.Audit({}, FAILED)),
+        ({"nodes": {playbook.NODE: {"stats": {"audit": audit(ERROR)}, "trouble": ""}}}, playbook.Audit(audit(ERROR))),
+        ({"nodes": {playbook.NODE: {"stats": {"audit": {"msg": "no"}}, "trouble": FAILED}}}, playbook.Audit({}, FAILED)),
         (None, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
         ({"nodes": {}}, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
     ],
