@@ -30,7 +30,7 @@ class Audits:
         after = self._after(before, bool(result.get("changed")), is_check_mode)
         failed = next((audit for audit in (before, after) if audit and audit.get("failed")), None)
         if failed:
-            return _warned(result, [f"{self._profile} was applied, and the audit failed: {failed.get('msg')}"])
+            return _warned(result, [f"The audit around {self._profile} failed: {failed.get('msg')}"])
         audits = findings.read(before), findings.read(after) if after else None
         report = mended_text.report(self._profile, *audits, bool(result.get("changed")))
         return _warned({**result, "audit": report.lines}, report.warnings)

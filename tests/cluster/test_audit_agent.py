@@ -79,7 +79,7 @@ def test_kubectl_datapath_audits_a_node_from_the_agents_pod(cluster: Cluster, de
     assert CHECK in [entry["id"] for entry in json.loads(done.stdout)["findings"] if entry["state"] == "present"], done.stderr
     read = json.loads(plugin("snapshot", "--node", node.name).stdout)
     assert [(entry["subset"], entry["object"]) for entry in read["unread"]] == [("links", "eth0")]
-    assert read["iptables"] and read["units"]
+    assert read["iptables"] and read["cni"], "the rules of kube-proxy, and a file of the node"
     assert not cluster.debug_pods(), "no pod was needed"
 
 

@@ -58,7 +58,7 @@ def test_a_node_is_audited_again_only_if_a_change_may_have_mended_a_finding(
 @pytest.mark.parametrize("audits", [[FAILED], [audit(present()), FAILED]])
 def test_an_audit_that_fails_is_a_warning_and_the_profile_is_applied(audits: list[Result]) -> None:
     stage = Stage({"changed": True, "warnings": ["first"]}, *audits)
-    warning = "eni_policy_routing was applied, and the audit failed: datapath_audit: nft is not installed"
+    warning = "The audit around eni_policy_routing failed: datapath_audit: nft is not installed"
     assert stage.around() == {"changed": True, "warnings": ["first", warning]} and "profile" in stage.calls
 
 
