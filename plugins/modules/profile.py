@@ -253,7 +253,7 @@ rehearsed:
   elements: dict
 audit:
   description:
-    - In lines, what the profile mends by audits before and after the change, or that the node does not need the profile.
+    - In lines, what the profile mends by audits before and after the change, or that they find no need of the profile.
     - A finding that is still there is a warning too.
   returned: if the profile was audited
   type: list

@@ -67,7 +67,7 @@ def _needless(profile: str, audit: Findings, is_changed: bool) -> str:
     if not is_changed:
         return f"The audit finds nothing that {profile} mends, and the run changes nothing."
     if needed:
-        return f"Before: the node needs {needed}, and not {profile}, which is applied as asked. {reasons}"
+        return f"Before: the node needs {needed}. The audit finds no need of {profile}, which is applied as asked. {reasons}"
     # With open checks of other profiles, the reasons are about those.
     reasons = f" {reasons}" if reasons and not audit.unclear else ""
-    return f"Before: the node does not need {profile}, which is applied as asked.{reasons}"
+    return f"Before: the audit finds no need of {profile}, which is applied as asked.{reasons}"

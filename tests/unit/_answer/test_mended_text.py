@@ -59,7 +59,7 @@ def report(before: t.Any, after: t.Any, is_changed: bool) -> tuple[list[str], li
             None,
             True,
             [
-                "Before: the node does not need eni_policy_routing, which is applied as asked."
+                "Before: the audit finds no need of eni_policy_routing, which is applied as asked."
                 " No check found what a profile mends."
             ],
             [],
@@ -68,7 +68,7 @@ def report(before: t.Any, after: t.Any, is_changed: bool) -> tuple[list[str], li
             audit(unclear("ebtables-stale")),
             None,
             True,
-            ["Before: the node does not need eni_policy_routing, which is applied as asked."],
+            ["Before: the audit finds no need of eni_policy_routing, which is applied as asked."],
             [],
         ),
         (
@@ -76,8 +76,8 @@ def report(before: t.Any, after: t.Any, is_changed: bool) -> tuple[list[str], li
             None,
             True,
             [
-                "Before: the node needs cilium_migration, and not eni_policy_routing, which is applied as asked."
-                " Replies leave by eth1."
+                "Before: the node needs cilium_migration. The audit finds no need of eni_policy_routing,"
+                " which is applied as asked. Replies leave by eth1."
             ],
             [],
         ),
