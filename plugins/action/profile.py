@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""profile on the controller: checks a profile's options, recognises an image, rehearses, and confirms the checkpoint.
+"""profile on the controller: checks a profile's options, recognises an image, rehearses, audits, and confirms the checkpoint.
 
 The node gets the module of the profile, which ships the code of this profile only. It also gets pyroute2 if it lacks that.
 """
@@ -19,20 +19,29 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _changes, _checkpoint, _library, _profiles
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _audits, _changes, _checkpoint, _library, _profiles
 
 Result = dict[str, t.Any]
 NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
 
 
 class Call(t.NamedTuple):
-    """A module to run on the node. change: the same as a change for datapath_rehearsal. packets: None without a rehearsal."""
+    """A module to run on the node.
+
+    change: the same as a change for datapath_rehearsal. packets: None without a rehearsal. audited: the role whose profile is
+    audited; empty for none.
+    """
 
     module: str
     arguments: dict[str, t.Any]
     change: dict[str, t.Any]
     packets: t.Sequence[t.Any] | None
     verdict: ModeVerdict | None
+    audited: str = ""
+
+    @property
+    def is_image(self) -> bool:
+        return bool(self.verdict and self.verdict.is_image)
 
 
 class ActionModule(ActionBase):
@@ -69,14 +78,15 @@ class ActionModule(ActionBase):
         verdict = self._verdict(values["mode"], variables)
         further = self._packets(variables)
         packets = [*values["rehearse_packets"], *further] if values["rehearse"] else None
-        options = {option: value for option, value in values.items() if option not in _profiles.REHEARSAL and value is not None}
+        options = {option: value for option, value in values.items() if option not in _profiles.CONTROLLER and value is not None}
         options["mode"] = verdict.mode if verdict else "auto"
         change = {"name": name, "options": options}
         module_arguments: dict[str, t.Any] = {"options": options}
         seconds, command = _profiles.PROFILES[name].checkpoint_of(values)
         if seconds:
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
-        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict), []
+        audited = name if values["audit"] and values["state"] != _profiles.PROFILES[name].UNDO else ""
+        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict, audited), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
         """Return the module for a list of modules."""
@@ -105,9 +115,7 @@ class ActionModule(ActionBase):
             rehearsal = _changes.rehearsed(self, call.change, call.packets, variables)
             if rehearsal.get("failed"):
                 return rehearsal
-        carrying = partial(_library.execute, self, task_vars=variables, module=call.module)
-        is_runtime = not (call.verdict and call.verdict.is_image)
-        result = _checkpoint.execute(self, carrying, call.arguments, is_runtime)
+        result = self._audited(call, variables) if call.audited and not call.is_image else self._applied(call, variables)
         if rehearsal and not result.get("failed"):
             result["rehearsed"] = rehearsal["rehearsed"]
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
@@ -115,3 +123,12 @@ class ActionModule(ActionBase):
             reason, transport = result["node"]["reason"], self._connection.transport
             result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)
         return result
+
+    def _audited(self, call: Call, variables: dict[str, t.Any]) -> Result:
+        auditing = partial(_library.lend, self, task_vars=variables, module=_audits.MODULE)
+        audits = _audits.Audits(call.audited, auditing)
+        return audits.around(lambda: self._applied(call, variables), bool(self._task.check_mode))
+
+    def _applied(self, call: Call, variables: dict[str, t.Any]) -> Result:
+        carrying = partial(_library.execute, self, task_vars=variables, module=call.module)
+        return _checkpoint.execute(self, carrying, call.arguments, not call.is_image)

@@ -31,7 +31,7 @@ options:
         tell is skipped.
       - V(markdown) has a table of errors and risks with their nodes.
       - V(prometheus) has C(kubenode_datapath_finding) with the labels C(id), C(severity), C(subject) and C(node),
-        C(kubenode_datapath_cannot_tell) with C(id) and C(node), and C(kubenode_datapath_audit_timestamp) with C(node).
+        C(kubenode_datapath_cannot_tell) with C(id) and C(node), and C(kubenode_datapath_audit_timestamp_seconds) with C(node).
     type: str
     choices: [html, json, junit, markdown, prometheus]
     required: true

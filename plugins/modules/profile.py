@@ -34,8 +34,8 @@ attributes:
     support: full
     details:
       - The controller checks the options of a role's profile before anything is done on the node, recognises an image by the
-        connection and by Packer's variables, carries pyroute2 to a node that lacks it, rehearses the profile, and confirms the
-        checkpoint. The node gets the code of the profile in O(name) only.
+        connection and by Packer's variables, carries pyroute2 to a node that lacks it, rehearses and audits the profile, and
+        confirms the checkpoint. The node gets the code of the profile in O(name) only.
 options:
   name:
     description:
@@ -251,6 +251,14 @@ rehearsed:
   returned: if the profile was rehearsed
   type: list
   elements: dict
+audit:
+  description:
+    - In lines, what the profile mends by audits before and after the change, or that they find no need of the profile.
+    - A finding that is still there is a warning too.
+  returned: if the profile was audited
+  type: list
+  elements: str
+  sample: ["After: probe-untranslated eth0 is gone."]
 summary:
   description: For each module, in the order in which they are applied, one line that names what changed and what is as desired.
   returned: success

@@ -45,7 +45,9 @@ PROFILES: dict[str, Model] = {
     "eni_policy_routing": eni_policy_routing,
 }
 # The options of each role that the controller alone needs: a node gets a rehearsal by the module datapath_rehearsal.
-REHEARSAL: Options = {
+# Carried out by the controller; the profile's module on the node does not get them.
+CONTROLLER: Options = {
+    "audit": permitted("bool", False),
     "rehearse": permitted("bool", False),
     "rehearse_packets": permitted(
         "list",
@@ -60,7 +62,7 @@ ROLE_NAMES = ("ansible_play_role_names", "ansible_dependent_role_names", "ansibl
 
 
 def options_of(profile: str) -> Options:
-    return {**PROFILES[profile].OPTIONS, **REHEARSAL}
+    return {**PROFILES[profile].OPTIONS, **CONTROLLER}
 
 
 class Checked(t.NamedTuple):

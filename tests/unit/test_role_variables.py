@@ -300,7 +300,7 @@ PLACES: list[tuple[str, Result, list[str]]] = [
         {**AWS, "remedi": "loose", "protocol": 0, "remedy": "x", "x9": [1]},
         [
             "remedi is not a variable of the role eni_policy_routing. Did you mean remedy?",
-            "x9 is not a variable of the role eni_policy_routing. Remove it; the variables are before, checkpoint, ",
+            "x9 is not a variable of the role eni_policy_routing. Remove it; the variables are audit, before, checkp",
             "remedy must be one of loose, strict, symmetric; 'x' was given",
             "protocol must be a number from 1 to 255; 0 was given",
         ],

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from . import playbook, settings
 from .agent import Agent
-from .metrics import Metrics
+from .auditor import Auditor
+from .loop import Loop
+from .metrics import AuditMetrics, Metrics, ProfileMetrics
 from .node import Node
 
 MANIFEST = Path("/usr/share/ansible/collections/ansible_collections/kubenode/datapath/MANIFEST.json")
@@ -31,19 +33,27 @@ def main() -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
-    node, metrics, version = Node(options.node), Metrics(), _collection()
+    node, version = Node(options.node), _collection()
+    metrics: Metrics
+    worker: Loop
+    if options.profile == settings.AUDIT:
+        metrics = AuditMetrics()
+        worker = Auditor(options, node, metrics, playbook.audit, version, ended)
+    else:
+        metrics = ProfileMetrics()
+        worker = Agent(options, node, metrics, playbook.run, version, ended)
     metrics.versions(version, _ansible_core(), options.profile)
     try:
         if options.port:
             metrics.serve(options.address, options.port)
-    except OSError as error:  # the node is converged all the same
+    except OSError as error:  # the agent works all the same
         sentence = (
             f"{options.profile}: no metrics are served: port {options.port}: {error.strerror}."
             " Set KUBENODE_METRICS_PORT to another"
         )
         logging.error("%s", sentence)
         node.event("Warning", "NoMetrics", sentence)
-    Agent(options, node, metrics, playbook.run, version, ended).work()
+    worker.work()
     return 0
 
 

@@ -6,27 +6,30 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Iterator
 
-from prometheus_client import Counter, Gauge, Histogram, start_http_server
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily
 
-from .playbook import Outcome
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import prometheus
+
+from .playbook import NODE, Audit, Outcome
 
 # A run that finds nothing to do takes some seconds, one that installs a package minutes.
 SECONDS = (1, 2.5, 5, 10, 30, 60, 300, 1800)
+NODE_LABEL = "node"  # of samples of many nodes; a scrape of an agent knows the node
 
 
 class Metrics:
-    def __init__(self) -> None:
-        self._runs = Counter("kubenode_runs", "Runs of the profile, by result.", ["result"])
-        self._changes = Counter("kubenode_changes", "Changes of the node, by module.", ["module"])
-        self._drift = Counter("kubenode_drift", "Changes although the desired state was the same, by module.", ["module"])
-        self._failures = Counter("kubenode_failures", "Failed runs, by module.", ["module"])
-        self._refusals = Counter("kubenode_refused_variables", "ConfigMaps that were refused.")
+    """The metrics of every agent. results: of runs."""
+
+    def __init__(self, *results: str) -> None:
+        self._runs = Counter("kubenode_runs", "Runs, by result.", ["result"])
         self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
-        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to the desired state.")
         self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
         self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
-        for result in ("ok", "changed", "failed"):
+        for result in results:
             self._runs.labels(result)
 
     def serve(self, address: str, port: int) -> None:
@@ -36,15 +39,29 @@ class Metrics:
     def versions(self, version: str, ansible_core: str, profile: str) -> None:
         self._build.labels(version, ansible_core, profile).set(1)
 
-    def ran(self, outcome: Outcome, is_new: bool) -> None:
+    def _ran(self, result: str, seconds: float, is_well: bool) -> None:
+        self._runs.labels(result).inc()
+        self._seconds.observe(seconds)
+        if is_well:
+            self._last.set_to_current_time()
+
+
+class ProfileMetrics(Metrics):
+    def __init__(self) -> None:
+        super().__init__("ok", "changed", "failed")
+        self._changes = Counter("kubenode_changes", "Changes of the node, by module.", ["module"])
+        self._drift = Counter("kubenode_drift", "Changes although the desired state was the same, by module.", ["module"])
+        self._failures = Counter("kubenode_failures", "Failed runs, by module.", ["module"])
+        self._refusals = Counter("kubenode_refused_variables", "ConfigMaps that were refused.")
+        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to the desired state.")
+
+    def converged(self, outcome: Outcome, is_new: bool) -> None:
         """Count a run. is_new: whether the desired state has changed since the last run that succeeded."""
-        self._runs.labels(outcome.state).inc()
-        self._seconds.observe(outcome.seconds)
+        self._ran(outcome.state, outcome.seconds, outcome.is_well)
         self._converged.set(outcome.is_well)
         if not outcome.is_well:
             self._failures.labels(outcome.modules[0] if outcome.modules else "none").inc()
             return
-        self._last.set_to_current_time()
         for module in outcome.modules:
             self._changes.labels(module).inc()
             if not is_new:
@@ -53,3 +70,25 @@ class Metrics:
     def refused(self) -> None:
         self._refusals.inc()
         self._converged.set(0)
+
+
+class AuditMetrics(Metrics):
+    def __init__(self) -> None:
+        super().__init__("ok", "failed")
+        self._findings: list[prometheus.Metric] = []
+        REGISTRY.register(self)
+
+    def audited(self, audit: Audit) -> None:
+        """Count an audit. After one that failed, the findings and the time of the last one before it stay."""
+        self._ran("failed" if audit.sentence else "ok", audit.seconds, not audit.sentence)
+        if not audit.sentence:
+            self._findings = prometheus.metrics({NODE: audit.result}, int(time.time()))
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of the last audit, as prometheus_client demands it of a collector."""
+        for metric in self._findings:
+            samples = [{name: value for name, value in labels.items() if name != NODE_LABEL} for labels in metric.samples]
+            family = GaugeMetricFamily(metric.name, metric.about, labels=[*samples[0]] if samples else None)
+            for labels in samples:
+                family.add_metric([*labels.values()], metric.value)
+            yield family

@@ -41,6 +41,11 @@ class Node:
         self._last: tuple[str, str, str] | None = None
         self._renewed = 0.0
 
+    @property
+    def room(self) -> int:
+        """Return how many events can be queued without losing one that waits."""
+        return MOST_EVENTS - len(self._events)
+
     def label(self, profile: str, version: str | None) -> bool:
         """Label the node with the version of its profile; None for no profile. False if the API did not accept the label."""
         return self._tried("label", lambda: self._label(profile.replace("_", "-"), version))
@@ -52,9 +57,13 @@ class Node:
     def event(self, kind: str, reason: str, message: str) -> None:
         """Queue an event. kind: Normal or Warning. The same event is not sent twice in a row, except to renew it."""
         if self._last != (kind, reason, message) or time.monotonic() > self._renewed:
-            self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
-            self._events.append((kind, reason, message, datetime.datetime.now(datetime.timezone.utc)))
-            self.flush()
+            self.queue(kind, reason, message)
+
+    def queue(self, kind: str, reason: str, message: str) -> None:
+        """Queue an event, even if it is the same as the last one."""
+        self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
+        self._events.append((kind, reason, message, datetime.datetime.now(datetime.timezone.utc)))
+        self.flush()
 
     def flush(self) -> None:
         """Send the events that the API has not taken yet."""

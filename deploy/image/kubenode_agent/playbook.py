@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a profile on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
+"""One run of a profile, or an audit, on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
 
 from __future__ import annotations
 
@@ -46,50 +46,73 @@ _Dumper.add_representer(_Data, lambda dumper, text: dumper.represent_scalar("!un
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """state: ok, changed or failed. sentence: of a failure. modules: those that changed something, or that failed."""
+    """state: ok, changed or failed. sentence: of a failure. modules: those that changed something, or that failed.
+
+    audit: what the audits around a change say, in lines.
+    """
 
     state: str
     sentence: str = ""
     modules: tuple[str, ...] = ()
     seconds: float = 0.0
+    audit: tuple[str, ...] = ()
 
     @property
     def is_well(self) -> bool:
         return self.state in ("ok", "changed")
 
 
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """result: of datapath_audit. sentence: why there is none; empty if there is."""
+
+    result: Mapping[str, Any]
+    sentence: str = ""
+    seconds: float = 0.0
+
+
 def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     """Apply the profile with these variables."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
-        hosts = {"nodes": {"hosts": {NODE: _connection()}}}
-        inventory = _written(Path(folder, "inventory.yaml"), hosts)
-        command = [
-            "ansible-playbook",
-            "--inventory",
-            str(inventory),
-            "--extra-vars",
-            f"@{variables_file}",
-            f"{COLLECTION}.{profile}",
-        ]
-        environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
-        status, printed = _ran(command, environment)
-        outcome = outcome_of(_read(report), status, printed)
+    outcome = outcome_of(*_played(profile, variables))
     return dataclasses.replace(outcome, seconds=time.monotonic() - began)
+
+
+def audit() -> Audit:
+    """Audit the node."""
+    began = time.monotonic()
+    result = audit_of(*_played("audit", {"audit_print": False}))
+    return dataclasses.replace(result, seconds=time.monotonic() - began)
+
+
+def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Audit:
+    """Judge an audit. The parameters are those of outcome_of()."""
+    result = (_node(report).get("stats") or {}).get("audit") or {}
+    if "findings" in result:
+        return Audit(result)
+    return Audit({}, _node(report).get("trouble") or _ending(status, printed))
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
     """Judge a run. report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
-    node = ((report or {}).get("nodes") or {}).get(NODE)
-    if node is None or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
-        said = " ".join(printed.split())[-LAST_WORDS:]
-        return Outcome("failed", f"ansible-playbook ended with {status}: {said or 'it printed nothing'}")
+    node = _node(report)
+    if not node or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
+        return Outcome("failed", _ending(status, printed))
     modules = tuple(dict.fromkeys(name for change in node["changes"] for name in _modules(change)))
     if not status:
-        return Outcome(node["state"], modules=modules)
+        audit = tuple(line for change in node["changes"] for line in (change.get("result") or {}).get("audit", ()))
+        return Outcome(node["state"], modules=modules, audit=audit)
     return Outcome("failed", node["trouble"], (node["action"].rpartition(".")[2],))
+
+
+def _node(report: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    node: Mapping[str, Any] = ((report or {}).get("nodes") or {}).get(NODE) or {}
+    return node
+
+
+def _ending(status: int, printed: str) -> str:
+    said = " ".join(printed.split())[-LAST_WORDS:]
+    return f"ansible-playbook ended with {status}: {said or 'it printed nothing'}"
 
 
 def _modules(change: Mapping[str, Any]) -> list[str]:
@@ -97,6 +120,18 @@ def _modules(change: Mapping[str, Any]) -> list[str]:
     results = (change.get("result") or {}).items()
     of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
     return of_profile or [change["action"].rpartition(".")[2]]
+
+
+def _played(playbook: str, variables: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int, str]:
+    """Run a playbook of the collection on this node. Return its report, its exit status, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
+        inventory = _written(Path(folder, "inventory.yaml"), {"nodes": {"hosts": {NODE: _connection()}}})
+        files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
+        environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
+        status, printed = _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
+        return _read(report), status, printed
 
 
 def _connection() -> dict[str, Any]:

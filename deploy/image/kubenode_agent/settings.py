@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
+AUDIT = "audit"  # in place of a profile: the node is audited, and not changed
 UNDO = {"cilium_migration": "restored"}  # the state that undoes a profile, if it is not absent
 LOW, HIGH = 0.1, 1440.0  # minutes between two runs
 
@@ -20,7 +21,7 @@ class Refused(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """profile: the role. undoes: whether the profile is removed instead of applied. node: the name of this pod's node.
+    """profile: the role, or AUDIT. undoes: whether the profile is removed instead of applied. node: the name of this pod's node.
 
     folder: where the ConfigMap is mounted. state: the folder of the readiness files. interval: minutes between two runs.
     taint: key of the taint that is removed from a converged node; empty for none. address, port: of the metrics; port 0 for none.
@@ -45,14 +46,16 @@ class Settings:
 def from_environment(variables: Mapping[str, str]) -> Settings:
     """Raise Refused."""
     profile = variables.get("KUBENODE_PROFILE", "")
-    if profile not in PROFILES:
-        raise Refused(f"KUBENODE_PROFILE must be one of {', '.join(PROFILES)}; {profile!r} was given")
+    if profile not in (*PROFILES, AUDIT):
+        raise Refused(f"KUBENODE_PROFILE must be one of {', '.join((*PROFILES, AUDIT))}; {profile!r} was given")
     node = variables.get("KUBENODE_NODE", "")
     if not node:
         raise Refused("KUBENODE_NODE must be the name of the node (fieldRef spec.nodeName); nothing was given")
     state = variables.get("KUBENODE_STATE", "present")
     if state not in ("present", "absent"):
         raise Refused(f"KUBENODE_STATE must be present or absent; {state!r} was given")
+    if profile == AUDIT and state == "absent":
+        raise Refused("KUBENODE_STATE must be present for an audit, which leaves nothing on the node; 'absent' was given")
     usual = Settings(profile, node)
     return Settings(
         profile,

@@ -14,13 +14,22 @@ from . import fleet
 METRICS = {
     "kubenode_datapath_finding": "Findings of datapath_audit that are present.",
     "kubenode_datapath_cannot_tell": "Checks of datapath_audit that cannot tell.",
-    "kubenode_datapath_audit_timestamp": "When the node was audited, in seconds since 1970.",
+    "kubenode_datapath_audit_timestamp_seconds": "When the node was audited, in seconds since 1970.",
 }
 Labels = t.Mapping[str, str]
 
 
-def text(results: object, time: int) -> str:
-    """Return the metrics. A node that could not be audited has none. time: of the audit, in seconds. Raises NoAudit."""
+class Metric(t.NamedTuple):
+    """samples: the labels of each; each only once, as the format demands. value: of all samples."""
+
+    name: str
+    about: str
+    samples: list[Labels]
+    value: int
+
+
+def metrics(results: object, time: int) -> list[Metric]:
+    """Return the metrics. A node that could not be audited has no samples. time: of the audit, in seconds. Raises NoAudit."""
     audits = fleet.read(results).audited
     findings = [
         {"id": finding.id, "severity": finding.severity, "subject": finding.subject, "node": node}
@@ -29,12 +38,20 @@ def text(results: object, time: int) -> str:
     ]
     unclear = [{"id": finding.id, "node": node} for node, audit in audits.items() for finding in audit.unclear]
     series: list[tuple[list[dict[str, str]], int]] = [(findings, 1), (unclear, 1), ([{"node": node} for node in audits], time)]
-    return "".join(_metric(name, about, labels, value) for (name, about), (labels, value) in zip(METRICS.items(), series))
+    return [
+        Metric(name, about, [*{tuple(labels.items()): labels for labels in samples}.values()], value)
+        for (name, about), (samples, value) in zip(METRICS.items(), series)
+    ]
 
 
-def _metric(name: str, about: str, samples: t.Iterable[Labels], value: int) -> str:
-    lines = dict.fromkeys(f"{name}{{{_labels(labels)}}} {value}" for labels in samples)  # each only once, as the format demands
-    return "\n".join([f"# HELP {name} {about}", f"# TYPE {name} gauge", *lines, ""])
+def text(results: object, time: int) -> str:
+    """Return the metrics as the exposition format has them. Raises NoAudit."""
+    return "".join(map(_text, metrics(results, time)))
+
+
+def _text(metric: Metric) -> str:
+    lines = [f"{metric.name}{{{_labels(labels)}}} {metric.value}" for labels in metric.samples]
+    return "\n".join([f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} gauge", *lines, ""])
 
 
 def _labels(labels: Labels) -> str:

@@ -17,7 +17,7 @@ import yaml
 
 from lab import apt, collection
 
-PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration")
+OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "audit")
 # The last release with the schemas of 1.20, and its requirements.
 OLDER = ["kubernetes-validate==1.24.1", "jsonschema==4.17.3", "setuptools==80.9.0"]
 OLDER_VERSIONS = ("1.20", "1.21", "1.22", "1.23", "1.24")
@@ -62,7 +62,7 @@ def test_what_is_applied_is_valid_by_all_schemas(kustomize: Kustomize, older: Pa
     newer = sorted(set(validator.utils.all_versions()), key=lambda version: tuple(map(int, version.split("."))))
     assert newer[0].startswith("1.25.") and len(newer) > 10, "none is left out between both"
     paths = []
-    for name in ("namespace", *(f"overlays/{overlay}" for overlay in (*PROFILES, "absent"))):
+    for name in ("namespace", *(f"overlays/{overlay}" for overlay in (*OVERLAYS, "absent"))):
         path = tmp_path / f"{name.replace('/', '-')}.yaml"
         path.write_text(kustomize.text(name))
         paths.append(path)
@@ -77,9 +77,9 @@ def test_what_is_applied_is_valid_by_all_schemas(kustomize: Kustomize, older: Pa
     assert validated(older, OLDER_VERSIONS[0], wrong).returncode != 0, "the validator finds what is wrong"
 
 
-@pytest.mark.parametrize("overlay", PROFILES)
+@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_deletion_of_an_overlay_leaves_the_others(kustomize: Kustomize, overlay: str) -> None:
-    others = {key(one) for name in PROFILES for one in kustomize.build(f"overlays/{name}") if name != overlay}
+    others = {key(one) for name in OVERLAYS for one in kustomize.build(f"overlays/{name}") if name != overlay}
     assert not others & {key(one) for one in kustomize.build(f"overlays/{overlay}")}
 
 
@@ -97,6 +97,20 @@ def test_the_overlay_absent_is_the_same_daemonset_that_undoes(kustomize: Kustomi
     assert undoes in container["env"]
     container["env"].remove(undoes)
     assert absent == present
+
+
+def test_the_agent_that_audits_has_fewer_rights_and_no_variables(kustomize: Kustomize) -> None:
+    audit, profile = ({one["kind"]: one for one in kustomize.build(f"overlays/{name}")} for name in ("audit", OVERLAYS[0]))
+    assert audit["ClusterRole"]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+    assert "ConfigMap" in profile and "ConfigMap" not in audit
+    pods = [objects["DaemonSet"]["spec"]["template"]["spec"] for objects in (audit, profile)]
+    containers = [pod["containers"][0] for pod in pods]
+    few, many = ({*container["securityContext"]["capabilities"]["add"]} for container in containers)
+    assert many - few == {"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL"} and few < many
+    assert containers[0]["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert containers[0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert [mount["name"] for mount in containers[0]["volumeMounts"]] == [volume["name"] for volume in pods[0]["volumes"]]
+    assert "variables" not in [volume["name"] for volume in pods[0]["volumes"]]
 
 
 def test_the_policy_of_a_pool_is_bound_in_any_namespace(kustomize: Kustomize) -> None:

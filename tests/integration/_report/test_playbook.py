@@ -22,8 +22,8 @@ UNREACHABLE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansibl
 FILES = {"audit.html", "audit.json", "audit.xml", "audit.md", "audit.prom"}
 
 
-def play(inventory: Path, **variables: Any) -> Played:
-    return playbook.play(inventory, "kubenode.datapath.audit", variables=variables)
+def play(inventory: Path, *arguments: str, **variables: Any) -> Played:
+    return playbook.play(inventory, "kubenode.datapath.audit", *arguments, variables=variables)
 
 
 def reports(folder: Path) -> dict[str, str]:
@@ -56,6 +56,16 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
     suites = {suite.attrib["name"]: suite.attrib for suite in ElementTree.fromstring(texts["audit.xml"])}
     assert int(suites["node1"]["failures"]) >= 1 and suites["gone"]["errors"] == "1"
     assert "<code>eth0</code> | <code>node1</code> |" in texts["audit.md"] and "<code>gone</code>" in texts["audit.md"]
+
+
+def test_a_node_executes_one_module_and_a_second_time_if_it_lacks_pyroute2(tmp_path: Path) -> None:
+    with scenes.shared_enis(scenes.STRICT) as (lab, _node):
+        inventory = lab.write_inventory(tmp_path / "inventory.json")
+        there = play(inventory, "-vvv").well()
+        here = play(inventory, "-vvv", audit_on_controller="true").well()
+    assert "risk rp-strict-asymmetric eth0" in there.output and "risk rp-strict-asymmetric eth0" in here.output
+    assert there.modules == ["datapath_audit"] * 2
+    assert [*dict.fromkeys(here.modules)] == ["datapath_info", "datapath_audit"] and here.modules.count("datapath_info") == 1
 
 
 def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:

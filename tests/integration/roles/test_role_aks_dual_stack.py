@@ -18,6 +18,7 @@ from lab.node import NamespaceNode
 from lab.playbook import Played
 
 PLAYBOOK = "kubenode.datapath.aks_dual_stack"
+AZURE = "neighbor add 192.0.2.254 lladdr 12:34:56:78:9a:bc dev eth0 nud permanent"  # as the gateway of each node in Azure
 
 
 class Site:
@@ -86,6 +87,37 @@ def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
     assert gone.failed and "packets[0] (tcp [fe80::1234:5678:9abc]:40000" in gone.output and site.is_answered()
     wrong = site.play(aks_dual_stack_rehearse_packets='[{"destination": "nowhere"}]')
     assert wrong.failed and "aks_dual_stack_rehearse_packets[0].destination must be " in wrong.output
+
+
+@pytest.mark.each_core
+def test_audits_say_what_the_profile_mends_and_what_is_still_there(site: Site) -> None:
+    """The profile that translates another source leaves the probe lost."""
+    site.node.ip([AZURE])
+    audited = {"aks_dual_stack_audit": "true"}
+    finding = "probe-untranslated eth0"
+    predicted = site.play("--check", "-vvv", **audited).well()
+    assert f"Before: risk {finding}: " in predicted.output and "After: " not in predicted.output
+    other = json.dumps([{"source": "fe80::10", "translated": "2001:db8:ffff::10"}])
+    left = site.play(aks_dual_stack_probes=other, **audited).well()
+    assert f"After: {finding} is still there." in left.output
+    assert f"With aks_dual_stack applied, {finding} is still there: " in left.output, "a warning"
+    assert "The packet that is lost: tcp [fe80::1234:5678:9abc]:40000 > " in " ".join(left.output.split())
+    mended = site.play("-vvv", **audited).well()
+    assert f"Before: risk {finding}: " in mended.output and f"After: {finding} is gone." in mended.output
+    assert [name for name in mended.modules if name != "datapath_audit"] == ["profile_aks_dual_stack"]
+    assert mended.modules[-1] == "datapath_audit" and site.is_answered()
+    converged = site.play("-vvv", **audited).well()
+    assert (converged.changed, converged.modules) == (0, ["datapath_audit", "profile_aks_dual_stack"])
+    assert "The audit finds nothing that aks_dual_stack mends, and the run changes nothing." in converged.output
+    assert site.play("-vvv").modules == ["profile_aks_dual_stack"]
+    assert site.play("-vvv", aks_dual_stack_state="absent", **audited).well().modules == ["profile_aks_dual_stack"]
+
+
+def test_a_node_that_does_not_need_the_profile_is_named_with_the_reason(site: Site) -> None:
+    site.node.ip([f"route delete {site.lab.pod('pod1').address}/128 dev veth-pod1"])  # no pod of IPv6 is left
+    done = site.play(aks_dual_stack_audit="true").well()
+    assert "Before: the audit finds no need of aks_dual_stack, which is applied as asked. " in done.output, done.output
+    assert done.changed == 1
 
 
 @pytest.mark.parametrize("by", ["imds", "never"])

@@ -133,6 +133,16 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert pool.calls() == []
 
 
+def test_an_audit_costs_one_module_and_does_not_keep_the_role_from_its_work(pool: Pool) -> None:
+    """The leftovers are of dead pods: no packet of a live one is lost, and so the audit finds nothing."""
+    done = pool.play(audit=True).well()
+    assert "Before: the audit finds no need of cilium_migration, which is applied as asked. " in done.output
+    assert done.changed == 1 and len(pool.report()["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
+    plain, audited = (pool.play("-vvv", audit=is_audited).well().modules for is_audited in (False, True))
+    assert plain == ["cni_info", "profile_cilium_migration"]
+    assert audited == ["cni_info", "datapath_audit", "profile_cilium_migration"]
+
+
 ANNOTATE = "annotate node node1 --overwrite kubenode.datapath/cordoned=true"
 RELEASE = ["uncordon node1", "annotate node node1 kubenode.datapath/cordoned-"]
 DRAIN = "drain node1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"

@@ -140,6 +140,17 @@ def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
     assert aws.is_node_port_answered()
 
 
+def test_audits_say_what_the_profile_mends_and_cost_a_converged_node_one_module(aws: Site) -> None:
+    done = aws.play(audit=True, **AWS).well()
+    assert (
+        "Before: error rp-strict-asymmetric eth0: " in done.output and "After: rp-strict-asymmetric eth0 is gone." in done.output
+    )
+    assert "is still there" not in done.output and aws.is_node_port_answered()
+    converged = aws.play(audit=True, **AWS).well()
+    assert (converged.changed, converged.modules) == (0, ["datapath_audit", "profile_eni_policy_routing"])
+    assert "The audit finds nothing that eni_policy_routing mends, and the run changes nothing." in converged.output
+
+
 def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: Site) -> None:
     clean = aws.node.snapshot()
     first: dict[str, dict[str, Any]] = {}

@@ -74,8 +74,8 @@ def test_metrics_have_findings_open_checks_and_the_time_of_each_node_that_was_au
         'kubenode_datapath_finding{id="waste",severity="note",subject="eth0",node="node2"} 1',
         'kubenode_datapath_cannot_tell{id="base-rule-missing",node="node1"} 1',
         'kubenode_datapath_cannot_tell{id="reply-by-other-interface",node="node2"} 1',
-        'kubenode_datapath_audit_timestamp{node="node1"} 1700000000',
-        'kubenode_datapath_audit_timestamp{node="node2"} 1700000000',
+        'kubenode_datapath_audit_timestamp_seconds{node="node1"} 1700000000',
+        'kubenode_datapath_audit_timestamp_seconds{node="node2"} 1700000000',
     ]
     assert len(metrics({"node1": audit(RISK, RISK)})) == 2, "a sample is there once"
 

@@ -26,8 +26,8 @@ pytest.importorskip("prometheus_client")
 yaml = pytest.importorskip("yaml")
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
 
-from kubenode_agent import agent, node, playbook, settings, variables  # noqa: E402
-from kubenode_agent.metrics import Metrics  # noqa: E402
+from kubenode_agent import agent, loop, node, playbook, settings, variables  # noqa: E402
+from kubenode_agent.metrics import ProfileMetrics  # noqa: E402
 from kubenode_agent.playbook import Outcome  # noqa: E402
 from kubenode_agent.settings import Refused, Settings  # noqa: E402
 
@@ -126,7 +126,7 @@ ROOT: list[tuple[str, dict[str, Any], str]] = [
     ("cilium_migration", {"cordon": True}, "because the agent has no kubectl; True was given"),
     ("cilium_migration", {"backup": "/etc/cron.d"}, "because it is a path; '/etc/cron.d' was given"),
     ("eni_policy_routing", {"checkpoint": 20, "checkpoint_command": "id > F"}, "checkpoint_command is not accepted"),
-    ("aks_dual_stack", {"path": "/etc/cron.d/x"}, "Accepted are aks_dual_stack_ followed by agentbaker, before, "),
+    ("aks_dual_stack", {"path": "/etc/cron.d/x"}, "Accepted are aks_dual_stack_ followed by agentbaker, audit, before, "),
     (
         "aks_dual_stack",
         {"path": "/etc/ld.so.preload"},
@@ -377,6 +377,11 @@ def report(state: str, trouble: str = "", action: str = "", **result: Any) -> di
             Outcome("changed", modules=("rp_filter",)),
         ),
         (
+            report("changed", rp_filter={"changed": True}, audit=["After: rp-strict-asymmetric eth0 is gone."]),
+            0,
+            Outcome("changed", modules=("rp_filter",), audit=("After: rp-strict-asymmetric eth0 is gone.",)),
+        ),
+        (
             report("failed", "Apply: profile: nft says no", "kubenode.datapath.profile"),
             2,
             Outcome("failed", "Apply: profile: nft says no", ("profile",)),
@@ -428,7 +433,7 @@ class Stage:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(agent, "TICK", 0.01)
+    monkeypatch.setattr(loop, "TICK", 0.01)
     (tmp_path / variables.FILE).write_text("aks_dual_stack_ipv6: address\n")
     return tmp_path
 
@@ -437,7 +442,7 @@ def test_a_converged_node_is_ready_labelled_and_free_of_its_taint(folder: Path) 
     stage = Stage(folder, Outcome("changed", modules=("nftables_probe_snat",)))
     stage.agent.work()
     assert stage.runs == [(PROFILE, {"aks_dual_stack_ipv6": "address"})]
-    assert (folder / agent.READY).exists() and not (folder / agent.TROUBLE).exists()
+    assert (folder / loop.READY).exists() and not (folder / loop.TROUBLE).exists()
     assert [one for one in stage.api.told if one != ("flush",)] == [
         ("event", "Normal", "Applied", "aks_dual_stack 1.0: changed nftables_probe_snat"),
         ("label", PROFILE, "1.0"),
@@ -445,12 +450,16 @@ def test_a_converged_node_is_ready_labelled_and_free_of_its_taint(folder: Path) 
     ]
 
 
+def test_what_audits_say_of_a_change_is_in_the_log(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    Stage(folder, Outcome("changed", modules=("a",), audit=("After: x \x1b[2J is gone.",))).agent.work()
+    assert "After: x \\x1b[2J is gone." in caplog.messages
+
+
 def test_a_failure_is_told_and_the_node_keeps_its_taint(folder: Path) -> None:
     stage = Stage(folder, Outcome("failed", "profile: nft says no", ("profile",)))
     stage.agent.work()
-    assert (folder / agent.TROUBLE).read_text() == "aks_dual_stack: profile: nft says no\n" and not (
-        folder / agent.READY
-    ).exists()
+    assert (folder / loop.TROUBLE).read_text() == "aks_dual_stack: profile: nft says no\n" and not (folder / loop.READY).exists()
     assert [one for one in stage.api.told if one != ("flush",)] == [
         ("event", "Warning", "Failed", "aks_dual_stack 1.0: profile: nft says no")
     ]
@@ -462,7 +471,7 @@ def test_what_a_program_printed_cannot_change_the_terminal_of_who_reads_an_event
     stage = Stage(folder, Outcome("failed", "nft: Error \x1b]0;\x07 \u202egone"))
     stage.agent.work()
     [event] = [one[-1] for one in stage.api.told if one[0] == "event"]
-    for text in (event, caplog.messages[-1], (folder / agent.TROUBLE).read_text().rstrip("\n")):
+    for text in (event, caplog.messages[-1], (folder / loop.TROUBLE).read_text().rstrip("\n")):
         assert text.isprintable() and text.endswith("nft: Error \\x1b]0;\\x07 \\u202egone")
 
 
@@ -475,7 +484,7 @@ def test_refused_variables_run_nothing_until_they_change(folder: Path, monkeypat
     def text_in(where: Path) -> str:
         looks.append(1)
         if len(looks) == 4:
-            assert "aks_dual_stack: variables.yaml of the ConfigMap must have only" in (folder / agent.TROUBLE).read_text()
+            assert "aks_dual_stack: variables.yaml of the ConfigMap must have only" in (folder / loop.TROUBLE).read_text()
             (folder / variables.FILE).write_text("aks_dual_stack_ipv6: never\n")
         return real(where)
 
@@ -488,7 +497,7 @@ def test_what_another_program_undid_is_told_as_a_correction(folder: Path) -> Non
     stage = Stage(folder, Outcome("changed", modules=("a",)), Outcome("changed", modules=("a",)), interval=0.0001)
     stage.agent.work()
     assert [one[2] for one in stage.api.told if one[0] == "event"] == ["Applied", "Corrected"]
-    assert [one[2] for one in stage.metrics.told if one[0] == "ran"] == [True, False]
+    assert [one[2] for one in stage.metrics.told if one[0] == "converged"] == [True, False]
 
 
 def test_an_api_that_does_not_answer_is_told_again_and_stops_nothing(folder: Path) -> None:
@@ -522,7 +531,7 @@ def port() -> int:
     """The port of metrics, of which a process has one set."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         found: int = free.getsockname()[1]
-    Metrics().serve("", found)
+    ProfileMetrics().serve("", found)
     return found
 
 
@@ -571,7 +580,7 @@ def test_sigterm_lets_the_run_end_and_a_port_that_is_taken_stops_nothing(folder:
         environment = {**os.environ, **told, "PYTHONPATH": PYTHONPATH}
         command = [sys.executable, "-c", WHOLE, str(manifest)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, (folder / agent.READY).exists()) == (0, True), done.stderr
+    assert (done.returncode, (folder / loop.READY).exists()) == (0, True), done.stderr
     assert "Warning NoMetrics aks_dual_stack: no metrics are served: port " in done.stdout
 
 

@@ -1,0 +1,164 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent that audits: its events and metrics from one audit to the next. Its pods are in tests/cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ansible")
+pytest.importorskip("prometheus_client")
+IMAGE = str(Path(__file__).resolve().parents[3] / "deploy/image")
+sys.path.append(IMAGE)
+
+from kubenode_agent import node, playbook, settings  # noqa: E402
+from kubenode_agent.auditor import reason  # noqa: E402
+from kubenode_agent.settings import Refused  # noqa: E402
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
+from unit.audits import audit, present, unclear  # noqa: E402
+
+SETTINGS = {"KUBENODE_PROFILE": "audit", "KUBENODE_NODE": "node1"}
+ERROR, RISK, NOTE = present(id="probe-untranslated"), present("risk", subject="eth1"), present("note", id="rules-by-the-hundred")
+FAILED = "datapath_audit: nft is not installed"
+# A process has one set of metrics. It serves them, and prints what they are and what the API got, after each audit.
+PROCESS = """
+import json, os, pathlib, signal, sys, urllib.request
+from kubenode_agent import __main__ as main, api, loop, playbook
+
+audits, turns = json.loads(sys.argv[1]), [[]]
+
+def request(method, path, content):
+    turns[-1].append([content["type"], content["reason"], content["message"]])
+    return {}
+
+def samples():
+    with urllib.request.urlopen(f"http://127.0.0.1:{os.environ['KUBENODE_METRICS_PORT']}/metrics") as answer:
+        return [line for line in answer.read().decode().splitlines() if line.startswith("kubenode_")]
+
+def audit():
+    turns.append([])
+    result = audits.pop(0)
+    if not audits:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return playbook.Audit({}, result) if isinstance(result, str) else playbook.Audit(result)
+
+shown = []
+def pause(self):
+    shown.append(samples())
+    return 0
+
+main.playbook.audit, api.request, loop.Loop._pause, main.MANIFEST = audit, request, pause, pathlib.Path(sys.argv[2])
+status = main.main()
+print(json.dumps({"status": status, "events": turns[1:], "metrics": shown}))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "MANIFEST.json").write_text('{"collection_info": {"version": "1.0"}}')
+    return tmp_path
+
+
+def work(folder: Path, *audits: Any) -> dict[str, Any]:
+    """Let an agent make these audits, each a result or the sentence of a failure, and end."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {
+        **SETTINGS,
+        "KUBENODE_RUN": str(folder),
+        "KUBENODE_METRICS_ADDRESS": "127.0.0.1",
+        "KUBENODE_METRICS_PORT": str(port),
+    }
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([IMAGE, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", PROCESS, json.dumps(audits), str(folder / "MANIFEST.json")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def reasons(result: dict[str, Any]) -> list[list[str]]:
+    """The reasons of the events of each audit."""
+    return [[event[1] for event in events] for events in result["events"]]
+
+
+def test_a_finding_has_one_event_when_it_appears_and_another_when_it_comes_back(folder: Path) -> None:
+    audits = [audit(ERROR, RISK, NOTE), audit(ERROR, NOTE), FAILED, audit(ERROR), audit(ERROR, RISK)]
+    result = work(folder, *audits)
+    assert result["events"][0] == [
+        ["Warning", "ProbeUntranslated", "error probe-untranslated eth0: Strict filtering drops replies."],
+        ["Warning", "RpStrictAsymmetric", "risk rp-strict-asymmetric eth1: Strict filtering drops replies."],
+        ["Normal", "RulesByTheHundred", "note rules-by-the-hundred eth0: Strict filtering drops replies."],
+    ]
+    assert result["events"][2] == [["Warning", "AuditFailed", f"audit 1.0: {FAILED}"]]
+    assert [len(events) for events in result["events"]] == [3, 0, 1, 0, 1] and reasons(result)[4] == ["RpStrictAsymmetric"]
+
+
+def test_a_finding_of_a_check_that_could_not_tell_meanwhile_is_not_new(folder: Path) -> None:
+    audits = [audit(ERROR, RISK), audit(unclear(ERROR["id"])), audit(ERROR, RISK)]
+    assert reasons(work(folder, *audits)) == [["ProbeUntranslated", "RpStrictAsymmetric"], [], ["RpStrictAsymmetric"]]
+
+
+def test_a_container_that_starts_again_repeats_no_event(folder: Path) -> None:
+    assert reasons(work(folder, audit(ERROR))) == [["ProbeUntranslated"]]
+    assert reasons(work(folder, audit(ERROR, RISK))) == [["RpStrictAsymmetric"]]
+    (folder / "announced").write_text("[[")
+    assert reasons(work(folder, audit(ERROR))) == [["ProbeUntranslated"]], "a file that was cut short is as none"
+
+
+def test_many_findings_are_no_storm_of_events(folder: Path) -> None:
+    findings = [ERROR, *(present("risk", subject=f"eth{number}") for number in range(node.MOST_EVENTS + 5))]
+    first, second, third = reasons(work(folder, *[audit(*findings)] * 3))
+    assert (len(first), first[0], len(second), third) == (node.MOST_EVENTS, "ProbeUntranslated", 6, [])
+
+
+def test_metrics_have_the_findings_of_the_last_audit_that_succeeded(folder: Path) -> None:
+    first, failed, last = work(folder, audit(ERROR, unclear()), FAILED, audit())["metrics"]
+    finding = 'kubenode_datapath_finding{id="probe-untranslated",severity="error",subject="eth0"} 1.0'
+    for samples in (first, failed):
+        assert finding in samples and 'kubenode_datapath_cannot_tell{id="base-rule-missing"} 1.0' in samples
+    assert 'kubenode_runs_total{result="failed"} 1.0' in failed and 'kubenode_runs_total{result="failed"} 0.0' in first
+    assert not [sample for sample in last if "finding" in sample or "cannot_tell" in sample]
+    times = [sample for sample in last if sample.startswith("kubenode_datapath_audit_timestamp_seconds ")]
+    assert len(times) == 1 and not [sample for sample in last if sample.startswith("kubenode_converged")]
+
+
+def test_an_audit_that_fails_is_a_node_that_is_not_ready(folder: Path) -> None:
+    work(folder, FAILED)
+    assert (folder / "trouble").read_text() == f"audit: {FAILED}\n" and not (folder / "ready").exists()
+    work(folder, audit())
+    assert (folder / "ready").exists() and not (folder / "trouble").exists()
+
+
+def test_an_audit_cannot_be_undone() -> None:
+    with pytest.raises(Refused, match="KUBENODE_STATE must be present for an audit, which leaves nothing on the node"):
+        settings.from_environment({**SETTINGS, "KUBENODE_STATE": "absent"})
+
+
+def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -> None:
+    names = [reason(check.id) for check in catalogue.CHECKS]
+    assert all(name.isidentifier() and name[0].isupper() and len(name) <= 128 for name in names)
+    assert len({*names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ({"nodes": {playbook.NODE: {"stats": {"audit": audit(ERROR)}, "trouble": ""}}}, playbook.Audit(audit(ERROR))),
+        ({"nodes": {playbook.NODE: {"stats": {"audit": {"msg": "no"}}, "trouble": FAILED}}}, playbook.Audit({}, FAILED)),
+        (None, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
+        ({"nodes": {}}, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
+    ],
+)
+def test_an_audit_is_what_its_report_says(report: Any, expected: playbook.Audit) -> None:
+    assert playbook.audit_of(report, 2, "no such\n playbook\n") == expected
