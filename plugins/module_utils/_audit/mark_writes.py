@@ -100,7 +100,8 @@ def _of_line(family: str, line: str) -> Write | None:
 def _of_objects(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, str, str, t.Any]]:
     """Yield table, chain, the kind of the mark and its value of each statement in the JSON of nft."""
     for rule in (entry["rule"] for entry in objects if "rule" in entry):
-        for statement in rule.get("expr") or ():
+        expressions = rule.get("expr")
+        for statement in expressions if isinstance(expressions, list) else ():
             mangle = statement.get("mangle") if isinstance(statement, dict) else None
             if isinstance(mangle, dict) and mangle.get("key") in (PACKET, CONNECTION):
                 mark = "ct" if mangle["key"] == CONNECTION else "meta"

@@ -21,6 +21,7 @@ from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK, Entry, entries
+from .._twin.pod_links import Network
 from .context import CILIUM, Context
 from .suspicion import Unobserved
 
@@ -168,9 +169,7 @@ class Node:
     @functools.cached_property
     def pods(self) -> dict[str, str]:
         """Return the links of pods by the addresses of the pods behind them, of both families."""
-        links = self.links()
-        if any(pod_links.networks(link) and not pod_links.has_interface_name(str(link["name"])) for link in links):
-            links = self.all_links()  # of which each may be a bridge with pods
+        links = self.all_links() if self._may_have_bridge() else self.links()
         inner = pod_links.pod_links({**self.snapshot, "links": links})
         routes = (route for family in FAMILIES for route in self.routes(family))
         pods = {
@@ -184,6 +183,12 @@ class Node:
             if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
                 raise Unobserved(f"Which address the pod behind {link['name']} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
+
+    def _may_have_bridge(self) -> bool:
+        """Return whether table main has a network on a link that may be a bridge of pods, to which no routes lead."""
+        routes = (route for family in FAMILIES for route in self.routes(family) if route.get("dev") and not route.get("via"))
+        networks = (route for route in routes if not is_host(str(route.get("to"))) and not is_link_local(_address(route)))
+        return any(not pod_links.has_interface_name(str(route["dev"])) for route in networks)
 
     @functools.cached_property
     def enis(self) -> Uplinks | None:
@@ -202,6 +207,10 @@ class Node:
     def addresses(self, link: str, family: str) -> list[str]:
         """Return the addresses of a link, without link-local ones."""
         return _addresses([self.link(link)], family)
+
+    def networks(self, link: str) -> list[Network]:
+        """Return the networks of a link's addresses, which outputs such as routes do not show."""
+        return [network for entry in self.all_links() if entry["name"] == link for network in pod_links.networks(entry)]
 
     def all_addresses(self, family: str) -> list[str]:
         """Return the addresses of all links, without link-local ones."""
@@ -237,7 +246,7 @@ class Node:
             return self.context.cni == CILIUM
         configurations = self.snapshot.get("cni") or ()
         is_configured = any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations)
-        return is_configured or any(str(link.get("name")).startswith(("cilium_", "lxc")) for link in self.links())
+        return is_configured or _has_link_of_cilium(self.links()) or _has_link_of_cilium(self.all_links())
 
     def is_azure(self) -> bool:
         """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
@@ -249,6 +258,15 @@ class Node:
 
 def _family(entry: Entry) -> str:
     return str(entry.get("family") or IPV4)
+
+
+def _has_link_of_cilium(links: t.Iterable[Entry]) -> bool:
+    return any(str(link.get("name")).startswith(("cilium_", "lxc")) for link in links)
+
+
+def _address(route: Entry) -> str:
+    """Return the first address of a route's destination."""
+    return str(route.get("to")).partition("/")[0]
 
 
 def is_host(prefix: str) -> bool:

@@ -13,7 +13,6 @@ import typing as t
 
 from .._cni import marks
 from .._core.names import DOTTED
-from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
@@ -210,7 +209,7 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
     enis, tables = node.enis, node.tables_of_enis()
     if enis is None:
         return
-    networks = {name: pod_links.networks(node.link(name)) for name in (enis.primary, *enis.secondary)}
+    networks = {name: node.networks(name) for name in (enis.primary, *enis.secondary)}
     with_rule = {str(entry.get("from") or "").partition("/")[0] for entry in node.rules(IPV4)}
     branches = {entry["iif"] for entry in node.rules(IPV4) if entry.get("iif")}  # as of pods with security groups of their own
     for pod, link in node.pods.items():

@@ -13,7 +13,6 @@ import typing as t
 from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
 from .._network_daemons.networkd import Setting
-from .._twin import pod_links
 from .._twin.blueprint import Entry
 from .context import AWS_VPC_CNI, TERWAY
 from .finding import Check
@@ -129,7 +128,7 @@ def _left_over(node: Node, source: str, rules: t.Sequence[Entry]) -> list[Entry]
     tables = node.tables_of_enis()
     address = ipaddress.ip_network(source).network_address
     links = [tables.get(str(entry.get("table")), "") for entry in rules]
-    names = {name for name in links if any(address in prefix for prefix in pod_links.networks(node.link(name)))}
+    names = {name for name in links if any(address in prefix for prefix in node.networks(name))}
     return [entry for entry, name in zip(rules, links) if name and name not in names] if len(names) == 1 else []
 
 
