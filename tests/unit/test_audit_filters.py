@@ -29,7 +29,7 @@ def test_a_filter_writes_what_its_room_writes() -> None:
     assert audit_text(RESULT, True) == findings_text.text(RESULT, colours=True)
     for format, room in (("json", fleet), ("junit", junit), ("markdown", markdown)):
         assert audit_report(nodes, format) == room.text(nodes)
-    assert re.search(r'timestamp{node="node1"} \d{10}\n', audit_report(nodes, "prometheus"))
+    assert re.search(r'timestamp_seconds{node="node1"} \d{10}\n', audit_report(nodes, "prometheus"))
 
 
 @pytest.mark.parametrize(
