@@ -114,6 +114,12 @@ def _users(item: Rule | Route) -> list[str]:
     return of_rule or ranges or [by for table, by in TABLES.items() if table == item.table]
 
 
+def agent_of(rule: Rule) -> str:
+    """Return the cloud agent in whose range both the priority and the table of a rule are; empty if there is none."""
+    ranges = (use for use in RANGES if use[0] <= rule.priority <= use[1] and use[0] <= rule.table <= use[1])
+    return next((by for _first, _last, by, _meaning in ranges), "")
+
+
 def _mark_of(rule: Rule) -> list[int]:
     return [rule.fwmark, rule.fwmask, rule.table]
 

@@ -117,6 +117,8 @@ def test_systemds_library_tells_its_version(tmp_path: Path, path: str, version: 
 
 UDEV_RULE = "usr/lib/udev/rules.d/99-vpc-policy-routes.rules"
 EC2 = {"usr/lib/systemd/system/policy-routes@.service": "", UDEV_RULE: "SUBSYSTEM"}
+HOTPLUG_RULE = "etc/udev/rules.d/90-cloud-init-hook-hotplug.rules"
+IFUPDOWN_RULE = "etc/udev/rules.d/75-cloud-ifupdown.rules"
 CLOUD_INIT = {"usr/bin/cloud-init": "", "etc/netplan/50-cloud-init.yaml": "network: {}"}
 NM_CLOUD_SETUP = {
     "usr/lib/systemd/system/nm-cloud-setup.timer": "",
@@ -145,6 +147,46 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
         set(),
         {"amazon-ec2-net-utils": (False, HARMLESS)},
     ),
+    "amazon-ec2-net-utils, masked by comments": (
+        {**EC2, "etc/udev/rules.d/99-vpc-policy-routes.rules": "# a mask\n"},
+        set(),
+        {"amazon-ec2-net-utils": (False, HARMLESS)},
+    ),
+    "amazon-ec2-net-utils, masked and still running": (
+        {
+            **EC2,
+            "etc/udev/rules.d/99-vpc-policy-routes.rules": "",
+            "run/systemd/units/invocation:refresh-policy-routes@eth1.timer": "",
+        },
+        set(),
+        {"amazon-ec2-net-utils": (True, COMPETING)},
+    ),
+    "cloud-init's hotplug": ({HOTPLUG_RULE: "SUBSYSTEM"}, set(), {"cloud-init-hotplugd": (True, COMPETING)}),
+    "cloud-init's hotplug, of an older version": (
+        {"etc/udev/rules.d/10-cloud-init-hook-hotplug.rules": "SUBSYSTEM"},
+        set(),
+        {"cloud-init-hotplugd": (True, COMPETING)},
+    ),
+    "cloud-init's hotplug, off": (
+        {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud.cfg.d/99-x.cfg": "updates: {network: {when: [boot]}}"},
+        set(),
+        {"cloud-init-hotplugd": (False, HARMLESS)},
+    ),
+    "cloud-init's hotplug, on in a later file": (
+        {
+            HOTPLUG_RULE: "SUBSYSTEM",
+            "etc/cloud/cloud.cfg.d/98-x.cfg": "updates:\n  network:\n    when: [boot]\n",
+            "etc/cloud/cloud.cfg.d/99-x.cfg": "updates:\n  network:\n    when:\n    - boot\n    - hotplug\n",
+        },
+        set(),
+        {"cloud-init-hotplugd": (True, COMPETING)},
+    ),
+    "cloud-init, off": (
+        {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud-init.disabled": ""},
+        set(),
+        {"cloud-init-hotplugd": (False, HARMLESS)},
+    ),
+    "cloud-ifupdown-helper": ({IFUPDOWN_RULE: "SUBSYSTEM"}, set(), {"cloud-ifupdown-helper": (True, HOSTILE)}),
     "ec2-net-utils": (
         {"etc/udev/rules.d/53-ec2-network-interfaces.rules": ""},
         set(),
@@ -162,7 +204,7 @@ def test_agents_are_recognised_by_their_files(
         (tmp_path / name).write_text(text)
     units: t.Any = FakeUnits(tmp_path)
     units.enabled = enabled
-    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)))
+    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)), {}, {})
     assert {one.name: (one.active, one.verdict) for one in told} == found
     assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
 
