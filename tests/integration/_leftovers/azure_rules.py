@@ -36,7 +36,7 @@ AZURE6 = [
     "-t mangle -I POSTROUTING 1 -j MARK --set-mark 0x0",
 ]
 FOREIGN = [
-    "-t nat -N AZURE-NPM",
+    "-t nat -N FOREIGN",
     "-t nat -A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE",
     "-t nat -A POSTROUTING -s 10.241.0.0/16 -d 168.63.129.16 -p udp --dport 53 -j SNAT --to 10.240.0.4",
     '-A FORWARD -i azSnatbr -m comment --comment "$(touch /run/bad)" -j ACCEPT',
