@@ -464,7 +464,7 @@ RULES: list[tuple[list[str], list[str]]] = [
     (
         [MARK_RULE, "rule add from 10.0.1.11 lookup 1001 priority 512"],
         [
-            "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni, protocol unspec)"
+            "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni or UCloud's CNI, protocol unspec)"
             " comes after ip rule 512: from 10.0.1.11 lookup 1001 (protocol unspec), "
         ],
     ),
@@ -508,7 +508,7 @@ def test_warns_of_each_other_interface_that_is_no_link_has_no_rule_or_shares_one
     assert collision.startswith("Mark 0x82/0x82 has bits of 0x80/0x80, the mark of amazon-vpc-cni and Cilium for")
     shared = warnings(connmark.run(**{**MARKED, "interfaces": [{"name": "eth0", "mark": "0x82"}]}))[-1]
     assert shared.startswith(
-        "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni, protocol unspec) routes by mark 0x82 of eth0 as by"
+        "ip rule 1024: from all fwmark 0x80/0x80 lookup main (amazon-vpc-cni or UCloud's CNI, protocol unspec) routes by mark 0x82 of eth0 as by"
         " mark 0x80 of lan"
     )
 
