@@ -149,7 +149,9 @@ leftovers:
   elements: dict
   contains:
     kind:
-      description: V(chain), V(rule), V(link), V(address), V(neighbor), V(route), V(sysctl), V(namespace) or V(program).
+      description: >-
+        V(chain), V(rule), V(link), V(address), V(neighbor), V(route), V(policy_rule), V(set), V(sysctl), V(namespace) or
+        V(program).
       type: str
     place:
       description: Where the object is; for a rule of iptables the family, the table, the chain and the backend.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import typing as t
 
 CHAIN, RULE, LINK, ADDRESS, NEIGHBOUR = "chain", "rule", "link", "address", "neighbor"
-SYSCTL, NAMESPACE, PROGRAM, ROUTE = "sysctl", "namespace", "program", "route"
+SYSCTL, NAMESPACE, PROGRAM = "sysctl", "namespace", "program"
+ROUTE, POLICY_RULE, SET = "route", "policy_rule", "set"
 
 
 class Leftover(t.NamedTuple):

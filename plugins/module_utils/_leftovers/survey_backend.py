@@ -16,11 +16,12 @@ import typing as t
 from .._cni import cilium as agent
 from .._cni import cni, cni_backend
 from .._core.errors import Failure
+from .._core.fields import UINT32
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link, Scene
 from .._netfilter import chains_backend, iptables, iptables_backend
-from .._netlink import bpf
+from .._netlink import bpf, nfnetlink
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
@@ -140,7 +141,18 @@ def of_azure(
         bool(survey.plugins) and "azure-vnet" in survey.plugins[0],
         bool(processes.in_this_network([CNS])),
         former.rules,
+        _tunnel(),
     )
+
+
+def _tunnel() -> azure_leftovers.Tunnel:
+    """Return the objects of azure-vnet's mode transparent-tunnel. The table is its own only if its rule leads to it."""
+    netlink, number = Netlink(), azure_leftovers.TUNNEL_TABLE
+    marked = (azure_leftovers.TUNNEL_MARK, UINT32, number)
+    rules = [str(rule) for rule, _protocol in netlink.rules() if (rule.fwmark, rule.fwmask, rule.table) == marked]
+    routes = [str(route) for route, _protocol in netlink.routes() if route.table == number] if rules else []
+    names = nfnetlink.ipsets() if kernel.is_ready("ip_set") else []
+    return azure_leftovers.Tunnel(tuple(rules), tuple(routes), azure_leftovers.TUNNEL_SET in names)
 
 
 def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:

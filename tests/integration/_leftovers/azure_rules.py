@@ -30,6 +30,11 @@ AZURE = [
     *(f"-A {chain} -{side} azSnatbr -d 10.0.0.0/8 -j DROP" for chain, side in (("FORWARD", "i"), ("OUTPUT", "o"))),
     "-I INPUT 1 -i azSnatbr -d 10.0.0.10 -j ACCEPT",
 ]
+# Of the mode transparent-tunnel, which keeps all but the first without pods.
+TUNNEL = [
+    "-t mangle -A PREROUTING -i azv0123456789a -j MARK --set-mark 3",
+    "-t raw -A PREROUTING -i eth0 -m set --match-set azure-tt-local-pods src,dst -j NOTRACK",
+]
 UNCERTAIN = ["-A FORWARD -j ACCEPT", "-I FORWARD -d 168.63.129.16 -p tcp -m tcp --dport 80 -j DROP"]
 AZURE6 = [
     f"-t nat -I POSTROUTING 1 -s {PODS6} -j SNAT --to {NODE6}",

@@ -206,5 +206,5 @@ def test_chains_of_kube_proxy_are_one_entry_for_each_place() -> None:
 
 def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> None:
     """The table's rules are not read, so the chain may not be empty."""
-    found = only(Facts(chains=((Table("ip", "raw", "nft"), "SWIFT"),)))
+    found = only(Facts(chains=((Table("ip", "security", "nft"), "SWIFT"),)))
     assert not found.is_certain and "its rules were not read" in found.evidence
