@@ -17,6 +17,7 @@ import re
 import typing as t
 
 from .._core import fields, json_object
+from .._netfilter import iptables
 
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
@@ -204,9 +205,8 @@ def kube_proxy_removal(place: str) -> str:
     family, table, backend = place.split()
     if place in _KUBE_PROXY_TABLES:
         return f"nft delete table {family} {table}"
-    program = f"{'iptables' if family == 'ip' else 'ip6tables'}-{backend.strip('()')}"
-    words = f"{program}-save -c -t {table} | grep -vE '{_KUBE_PROXY_CHAIN.pattern}( |$)' | {program}-restore -c -T {table}"
-    return words
+    program = f"{iptables.PROGRAMS[family]}-{backend.strip('()')}"
+    return f"{program}-save -c -t {table} | grep -vE '{_KUBE_PROXY_CHAIN.pattern}( |$)' | {program}-restore -c -T {table}"
 
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:

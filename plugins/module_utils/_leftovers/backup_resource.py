@@ -18,7 +18,7 @@ from .._files.managed_files import ManagedFile, ManagedFiles
 from .._interfaces import interfaces_backend
 from .._netfilter.iptables import Rule
 from .._platform import process
-from . import backup, cni_leftovers, ebtables_backup, iptables_backup, links_backup, survey_backend
+from . import backup, ebtables_backup, iptables_backup, links_backup, survey_backend
 from .azure_leftovers import Facts
 from .backup import Backup, Codec, Node
 from .state_file import STATE_FILE
@@ -125,7 +125,6 @@ class Backups(t.NamedTuple):
         troubles: list[str] = []
         survey = survey_backend.survey(run)
         facts = survey_backend.of_azure(run, troubles.append, survey, self.former(), is_strict=True)
-        troubles += cni_leftovers.harms(survey_backend.of_others(run, troubles.append, survey))
         return Look(facts, tuple(troubles))
 
     def former(self) -> Former:

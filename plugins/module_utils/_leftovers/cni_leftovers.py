@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import typing as t
 
@@ -98,20 +99,25 @@ def _effects(rules: t.Sequence[Rule], ours: t.AbstractSet[tuple[Table, str]]) ->
     inside: dict[tuple[Table, str], list[Rule]] = {}
     for rule in rules:
         inside.setdefault((rule.table, rule.chain), []).append(rule)
+    targets = {rule: (rule.table, iptables.target(rule.text)) for rule in rules}
 
-    def reached(rule: Rule) -> dict[Rule, None]:
-        """Return the rule and those of the chains to which it leads; iptables allows no loop."""
-        target = (rule.table, iptables.target(rule.text))
-        return dict.fromkeys([rule, *(each for other in inside.get(target, ()) for each in reached(other))])
+    @functools.cache
+    def of_chain(chain: tuple[Table, str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(verb for rule in inside.get(chain, ()) for verb in of_rule(rule)))
 
-    entered = {each for rule in rules if (rule.table, rule.chain) not in ours for each in reached(rule)}
-    effects = {}
-    for rule in filter(entered.__contains__, rules):
-        verbs = dict.fromkeys(VERBS.get(iptables.target(each.text), "") for each in reached(rule))
-        named = " or ".join(filter(None, verbs))
-        if named:
-            effects[rule] = f"{named} packets{_selector(rule)}"
-    return effects
+    def of_rule(rule: Rule) -> tuple[str, ...]:
+        """Return what the rule does, or the rules of the chain to which it leads; iptables allows no loop."""
+        verb = VERBS.get(targets[rule][1], "")
+        return (verb,) if verb else of_chain(targets[rule])
+
+    entered = {chain for chain in inside if chain not in ours}
+    waiting = [*entered]
+    while waiting:
+        further = {targets[rule] for rule in inside.get(waiting.pop(), ())} - entered
+        entered |= further
+        waiting += further
+    reached = [rule for rule in rules if (rule.table, rule.chain) in entered]
+    return {rule: f"{' or '.join(verbs)} packets{_selector(rule)}" for rule in reached if (verbs := of_rule(rule))}
 
 
 def _selector(rule: Rule) -> str:

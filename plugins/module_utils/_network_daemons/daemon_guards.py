@@ -22,7 +22,8 @@ def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
         if daemon.name == "nm-cloud-setup" and daemon.verdict == HOSTILE:
             raise Refusal(f"{daemon.name} is active: {daemon.reason}. Nothing was changed. {daemon.remedy}")
     for daemon in daemons:
-        if daemon.remedy and (daemon.active or daemon.verdict == COMPETING):
+        # One that is not active competes by the rules that it left.
+        if daemon.verdict == COMPETING or (daemon.active and daemon.verdict == HOSTILE):
             yield f"{daemon.name}{' is active' if daemon.active else ''}: {daemon.reason}. {daemon.remedy}"
 
 

@@ -75,7 +75,7 @@ AGENTS = {
         COMPETING,
         f"its units policy-routes@ run, and {_BY_ENI}, again each minute",
         "End them: systemctl stop 'refresh-policy-routes@*.timer', rm -f /run/systemd/network/*/ec2net_alias.conf, networkctl"
-        f" reload; or reboot the node. {_MASK}",
+        " reload; or reboot the node.",
     ),
     "cloud-init-hotplugd": Agent(
         COMPETING,

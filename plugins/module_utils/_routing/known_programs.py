@@ -134,6 +134,7 @@ PRIORITY_SPANS = (
     _EC2,
     _NM,
 )
+_IN_SPANS = frozenset(number for span in PRIORITY_SPANS for number in range(span.first, span.last + 1))
 TABLE_SPANS = (
     Span(1, 1, "netd", "hairpins"),
     Span(52, 52, "Tailscale", "its peers"),
@@ -222,7 +223,7 @@ def _at_priority(rule: Rule) -> t.Iterator[str]:
     if uses and not any(use.fits(rule) for use in uses):
         others = " and ".join(f"{use.owner} ({use.meaning})" for use in uses)
         yield f"Priority {rule.priority} has another purpose in {others}. {_CHOOSE}"
-    for span in PRIORITY_SPANS:
+    for span in PRIORITY_SPANS if rule.priority in _IN_SPANS else ():  # a node may have thousands of rules
         if rule.priority in span and not (span.fits and span.fits(rule)):
             numbers = f"{span.first} to {span.last}"
             yield f"Priority {rule.priority} is in the range {numbers}, which {span.owner} uses for {span.meaning}. {_CHOOSE}"

@@ -209,6 +209,29 @@ def test_agents_are_recognised_by_their_files(
     assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
 
 
+REMNANTS = {"nm-cloud-setup": [known_daemons.Remnant("ip rule 30300: from 10.9.2.7 lookup 30300", "ip rule del ...")]}
+
+
+@pytest.mark.parametrize(
+    ("agents", "switches", "verdicts"),
+    [
+        ({}, {}, {"nm-cloud-setup": (False, COMPETING)}),
+        ({"nm-cloud-setup": False}, {}, {"nm-cloud-setup": (False, COMPETING)}),
+        ({"nm-cloud-setup": True}, {}, {"nm-cloud-setup": (True, HOSTILE)}),
+        (
+            {"cloud-init-hotplugd": False},
+            {"cloud-init-hotplugd": "/etc/x.cfg"},
+            {"cloud-init-hotplugd": (False, KEPT_OFF), "nm-cloud-setup": (False, COMPETING)},
+        ),
+    ],
+)
+def test_an_agent_is_judged_by_its_state_then_by_its_rules_then_by_its_switch(
+    agents: dict[str, bool], switches: dict[str, str], verdicts: dict[str, tuple[bool, str]]
+) -> None:
+    daemons = known_daemons.of_agents(agents, switches, REMNANTS)
+    assert {daemon.name: (daemon.active, daemon.verdict) for daemon in daemons} == verdicts
+
+
 @pytest.mark.parametrize(
     ("state", "warned"),
     [
