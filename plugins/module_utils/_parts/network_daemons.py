@@ -77,8 +77,8 @@ def parts(request: Request) -> Parts:
 
 def _remnants() -> dict[str, list[known_daemons.Remnant]]:
     """Return the rules in the ranges of agents whose tables have routes, by agent."""
-    rules = [(known_programs.agent_of(rule), rule) for rule, _protocol in routing_backend.listed_rules()]
-    rules = [(agent, rule) for agent, rule in rules if agent in known_daemons.AGENTS]
+    listed = routing_backend.rules_at(known_programs.OF_AGENTS)
+    rules = [(agent, rule) for rule, _protocol in listed if (agent := known_programs.agent_of(rule))]
     links = dict(socket.if_nameindex())
     tables = {route.table for route, _protocol in routing_backend.listed_routes(links)} if rules else set()
     remnants: dict[str, list[known_daemons.Remnant]] = {}

@@ -151,6 +151,7 @@ TABLE_SPANS = (
     _NM,
 )
 AGENTS = (_EC2, _NM)
+OF_AGENTS = frozenset(number for span in AGENTS for number in range(span.first, span.last + 1))
 # Mark, mask, owner, meaning, the table that the owner looks up by it (0: none).
 MARKS = (
     (0x80, 0x80, "amazon-vpc-cni and Cilium", "node port replies", rt_names.MAIN),
