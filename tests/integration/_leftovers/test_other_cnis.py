@@ -17,7 +17,7 @@ from lab.prober import Prober
 from lab.steps import Steps, warnings
 from lab.waiting import until
 
-from .azure_rules import apply, saved
+from .azure_rules import BACKENDS, apply, saved
 
 PORT = 8080
 CONFIGURATIONS = "/etc/cni/net.d"
@@ -83,12 +83,13 @@ def from_pod(lab: Lab) -> Callable[[], str]:
     return ask
 
 
-def left(lab: Lab, rules: list[str]) -> None:
+def left(lab: Lab, rules: list[str], backend: str = "nft") -> None:
     pod = lab.pod("pod1").address
     pods = f"{pod.rpartition(':')[0]}:0/112"
-    apply(lab.node("node1"), "ip6tables-nft", [rule.format(pod=pod, pods=pods) for rule in rules])
+    apply(lab.node("node1"), f"ip6tables-{backend}", [rule.format(pod=pod, pods=pods) for rule in rules])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("owner", "rules", "effect", "program"),
     [
@@ -106,10 +107,11 @@ def test_rules_that_stop_the_next_pod_with_the_address(
     rules: list[str],
     effect: str,
     program: str,
+    backend: str,
 ) -> None:
     foreign = saved(node)
     assert to_pod() and look(node)["leftovers"] == []
-    left(lab, rules)
+    left(lab, rules, backend)
     assert not to_pod()
     with process(node, program):
         assert look(node)["leftovers"] == [], "its program runs"

@@ -237,6 +237,19 @@ def test_an_agent_that_another_file_keeps_off_and_a_foreign_file_are_left(agents
     assert node.snapshot() == before
 
 
+def test_an_image_gets_the_files_too(steps: Steps) -> None:
+    node = steps.node
+    node.run(["sh", "-c", ANOTHER_ROOT])
+    node.run(["sh", "-c", "mkdir -p /mnt/etc/udev/rules.d"])
+    node.write(f"/mnt{UDEV}/75-cloud-ifupdown.rules", 'RUN+="/etc/network/cloud-ifupdown-helper"\n')
+    for changed in (True, False):
+        result = node.module("network_daemons", {}, through=["chroot", "/mnt"])
+        assert not result["failed"] and result["changed"] is changed and states(result) == {(False, "kept_off")}
+    assert node.exists(f"/mnt{SWITCHES['cloud-ifupdown-helper']}")
+    assert node.module("network_daemons", {"state": "absent"}, through=["chroot", "/mnt"])["changed"]
+    assert not node.exists(f"/mnt{SWITCHES['cloud-ifupdown-helper']}")
+
+
 def test_units_that_run_on_are_warned_of_until_they_end(agents: Steps) -> None:
     agents.node.run(["mkdir", "-p", "/run/systemd/units"])
     agents.node.run(["ln", "-s", "0123", "/run/systemd/units/invocation:refresh-policy-routes@eth1.timer"])

@@ -95,6 +95,7 @@ def test_a_version_is_judged_by_what_it_removes(
     daemon = known_daemons.of_networkd(True, version, settings, in_force)
     assert daemon.verdict == verdict
     assert told in daemon.reason
+    assert ("at netplan apply, and at each upgrade of systemd" in daemon.reason) == ("Upgrade" in daemon.remedy)
 
 
 @pytest.mark.parametrize(
