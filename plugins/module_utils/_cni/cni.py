@@ -37,7 +37,8 @@ class Owner(t.NamedTuple):
     """A CNI other than azure-vnet and Cilium, or an agent beside it, by the names that it uses on a node.
 
     comments: of its rules in chains of others. protocols: of its routes. processes: names of its programs, of which the kernel
-    keeps 15 bytes. plugins: types of its plugins in a CNI configuration. state: a file with the prefixes of its pods.
+    keeps 15 bytes. plugins: types of its plugins, or names of its networks, in a CNI configuration. state: a file with the
+    prefixes of its pods.
     """
 
     name: str

@@ -204,7 +204,9 @@ def _has_trace(owner: cni.Owner, survey: Survey) -> bool:
 
 
 def _is_configured(owner: cni.Owner, survey: Survey) -> bool:
-    return any({*owner.plugins} & {*plugins} for plugins in survey.plugins[:1])
+    """Return whether the configuration that a runtime uses has one of the owner's plugins, or a plugin's name, as kubenet's."""
+    first = next((file for file in survey.configurations.values() if not file.is_inert), None)
+    return bool(first and {*owner.plugins} & {*first.plugins, first.name})
 
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:

@@ -123,14 +123,20 @@ def test_rules_that_stop_the_next_pod_with_the_address(
     assert [line for line in saved(node) if line.startswith("-A")] == [line for line in foreign if line.startswith("-A")]
 
 
-@pytest.mark.parametrize(("owner", "rules", "plugin"), [("flannel", FLANNEL, "flannel"), ("kubenet", KUBENET, "kubenet")])
+@pytest.mark.parametrize(
+    ("owner", "rules", "configuration"),
+    [
+        ("flannel", FLANNEL, '{"name": "cbr0", "plugins": [{"type": "flannel"}]}'),
+        ("kubenet", KUBENET, '{"name": "kubenet", "plugins": [{"type": "bridge", "bridge": "cbr0"}]}'),  # as on AKS
+    ],
+)
 def test_rules_that_hide_the_address_of_a_pod(
-    lab: Lab, node: NamespaceNode, from_pod: Callable[[], str], owner: str, rules: list[str], plugin: str
+    lab: Lab, node: NamespaceNode, from_pod: Callable[[], str], owner: str, rules: list[str], configuration: str
 ) -> None:
     node.ip(["link add cbr0 type bridge"] if owner == "kubenet" else [])
     left(lab, rules)
     assert from_pod() not in ("", lab.pod("pod1").address)
-    node.write(f"{CONFIGURATIONS}/10-x.conflist", f'{{"plugins": [{{"type": "{plugin}"}}]}}')
+    node.write(f"{CONFIGURATIONS}/10-x.conflist", configuration)
     assert look(node)["leftovers"] == [], "its configuration is that of the runtime"
     node.write(f"{CONFIGURATIONS}/05-cilium.conflist", '{"plugins": [{"type": "cilium-cni"}]}')
     leftovers = look(node)["leftovers"]
