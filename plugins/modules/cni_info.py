@@ -23,7 +23,7 @@ notes:
   - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
     is installed.
   - Lists rules with C(iptables-nft-save) and C(iptables-legacy-save), and those of IPv6, only if the node has a chain, a link, a
-    file or a bridge of azure-vnet, or if it has chains of Cilium although Cilium does not serve it.
+    file or a bridge of azure-vnet, or chains or links of Cilium or another CNI that does not serve it.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -138,15 +138,20 @@ kube_proxy_leftovers:
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
 leftovers:
   description:
-    - The objects that azure-vnet, azure-cns, Cilium and kube-proxy left on the node, in an order in which the commands can be run
-      one after another. Nothing is removed.
+    - The objects that azure-vnet, azure-cns, Cilium, kube-proxy and the CNIs of RV(others) left on the node, in an order in which
+      the commands can be run one after another. Nothing is removed.
+    - Of a CNI in RV(others), objects are leftovers if none of its programs runs and the first CNI configuration is not its own.
+      Known are amazon-vpc-cni, antrea, azure-npm, calico, flannel, kubenet, kube-router, ovn-kubernetes and weave.
+    - The chains of a kube-proxy that runs are among them if they are of several modes or backends, of which it uses one.
     - On a node without any trace of azure-vnet, no rule is listed as azure-vnet's.
   returned: success
   type: list
   elements: dict
   contains:
     kind:
-      description: V(chain), V(rule), V(link), V(address), V(neighbor), V(sysctl), V(namespace) or V(program).
+      description: >-
+        V(chain), V(rule), V(link), V(address), V(neighbor), V(route), V(policy_rule), V(set), V(sysctl), V(namespace) or
+        V(program).
       type: str
     place:
       description: Where the object is; for a rule of iptables the family, the table, the chain and the backend.
@@ -168,6 +173,11 @@ leftovers:
     command:
       description: The command, run as root on the node, that removes the object.
       type: str
+    effect:
+      description: >-
+        What the object does to packets, as the end of a sentence; V("") if no packet reaches it, if it changes none, and for
+        objects of azure-vnet and azure-cns.
+      type: str
   sample:
     - kind: rule
       place: ip nat POSTROUTING (nft)
@@ -176,6 +186,7 @@ leftovers:
       evidence: jumps to azure-vnet's chain
       certain: true
       command: iptables-nft -w -t nat -D POSTROUTING -j SWIFT
+      effect: ""
 marks:
   description:
     - Rules of amazon-vpc-cni, Cilium and Terway that mark connections which come in by the primary network interface, and copy
@@ -226,7 +237,8 @@ def main() -> None:
             for neighbour in survey.neighbours
             if neighbour.is_permanent and not (bridge and neighbour.link == bridge.name)
         ]
-        of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
+        has_kube_proxy, proxied = cni_backend.is_kube_proxy_running(), model.kube_proxy_chains(chains)
+        of_kube_proxy = {} if has_kube_proxy else proxied
         if of_kube_proxy:
             module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
         leftovers = survey_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), survey)
@@ -258,7 +270,7 @@ def main() -> None:
             },
             others=model.others(chains, names),
             kube_proxy_leftovers=of_kube_proxy,
-            leftovers=[leftover.report() for leftover in (*leftovers, *former.of_kube_proxy(of_kube_proxy))],
+            leftovers=[leftover.report() for leftover in (*leftovers, *former.of_kube_proxy(proxied, has_kube_proxy))],
             marks=[marks.report() for marks in cni_marks.find(mangle.tables)],
             neighbors=[str(neighbour) for neighbour in permanent],
         )

@@ -18,7 +18,10 @@ description:
     C(/etc/systemd/networkd.conf.d/90-kubenode.conf).
   - If other permanent files already have these settings, as on nodes of EKS, nothing is written.
   - Other daemons and cloud agents are recognised by their files; see RV(daemons). The module refuses to run if nm-cloud-setup is
-    active, because nm-cloud-setup removes rules of pods. It warns of daemons that route the same interfaces in their own way.
+    active, because nm-cloud-setup removes rules of pods. It warns of daemons that route the same interfaces in their own way, of
+    rules that such an agent left in the kernel, of a second default route by DHCP, and of firewalld if its reload flushes the
+    rules of other programs.
+  - Cloud agents that configure interfaces which the CNI attaches are kept off these, each by one file; see O(agents).
 notes:
   - The drop-in is written whenever systemd-networkd is installed, because systemd-networkd may be started later.
   - A running systemd-networkd is restarted if it was started before the settings were written. Its links, their addresses
@@ -45,6 +48,20 @@ options:
       - systemd-networkd is never restarted in a root that is not process 1's, such as a chroot or an image build.
     type: bool
     default: true
+  agents:
+    description:
+      - With V(masked), agents that would configure an interface as it appears are kept from it, if they are on the node.
+        C(/etc/udev/rules.d/99-vpc-policy-routes.rules) hides the rule of amazon-ec2-net-utils, which configures each interface
+        with its addresses, those of pods included. C(/etc/cloud/cloud.cfg.d/99-kubenode-hotplug.cfg) turns off the hotplug of
+        cloud-init, where cloud-init has installed it; cloud-init then configures the network at an instance's first boot only.
+        C(/etc/udev/rules.d/76-kubenode-ifupdown.rules) keeps the cloud-ifupdown-helper of Debian 11 from links of pods.
+      - udev and cloud-init read these files at each event, so that they decide for the running node, too. What an agent has
+        already configured stays.
+      - A foreign file at one of these paths is not replaced.
+      - With V(ignore), and with O(state=absent), these files are removed.
+    type: str
+    choices: [masked, ignore]
+    default: masked
 seealso:
   - module: kubenode.datapath.policy_routes
   - name: networkd.conf
@@ -60,6 +77,10 @@ EXAMPLES = r"""
   kubenode.datapath.network_daemons:
     restart: false
 
+- name: Leave interfaces that appear to the agents of the image
+  kubenode.datapath.network_daemons:
+    agents: ignore
+
 - name: Remove the settings
   kubenode.datapath.network_daemons:
     state: absent
@@ -69,8 +90,9 @@ RETURN = r"""
 daemons:
   description:
     - The network daemons and cloud agents on the node. Known are systemd-networkd, NetworkManager, nm-cloud-setup, netplan,
-      cloud-init and its hotplug, cloud-ifupdown-helper of Debian's images, amazon-ec2-net-utils and its predecessor
-      ec2-net-utils.
+      cloud-init and its hotplug (cloud-init-hotplugd), cloud-ifupdown-helper, amazon-ec2-net-utils and its predecessor
+      ec2-net-utils, and firewalld.
+    - An agent of which the kernel still has rules is listed even if it is no longer on the node.
     - In check mode, the state that they would have after a run.
   returned: success
   type: list
@@ -96,7 +118,7 @@ daemons:
       description:
         - What the daemon does to foreign rules and routes.
         - V(harmless) if it keeps them, V(kept_off) if it keeps them because of its configuration, V(hostile) if it removes them,
-          V(competing) if it keeps them, but routes the same interfaces in its own way.
+          V(competing) if it keeps them, but routes the same interfaces in its own way, or if rules that it left still do.
       type: str
     reason:
       description: The reason for the verdict.

@@ -383,7 +383,7 @@ rules:
       elements: dict
       sample:
         - object: "ip rule 1024: from all fwmark 0x80/0x80 lookup main"
-          owner: amazon-vpc-cni, protocol unspec
+          owner: amazon-vpc-cni or UCloud's CNI, protocol unspec
           protocol: unspec
 routes:
   description: The same for routes. If a route replaces another one, the new one is added and the old one is removed.

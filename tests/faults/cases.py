@@ -137,6 +137,13 @@ def _links(_lab: Lab, node: NamespaceNode) -> None:
     until(f"all links of {node.name} have a carrier", lambda: "NO-CARRIER" not in node.run(["ip", "link"]).stdout)
 
 
+def _agents(_lab: Lab, node: NamespaceNode) -> None:
+    """The hotplug of cloud-init, and the helper that Debian 11 starts for each interface."""
+    node.write("/etc/cloud/cloud.cfg.d/05_logging.cfg", "logging: {}\n")
+    for name in ("75-cloud-ifupdown.rules", "90-cloud-init-hook-hotplug.rules"):
+        node.write(f"/etc/udev/rules.d/{name}", 'SUBSYSTEM=="net", RUN+="/bin/true"\n')
+
+
 def _filtering_links(lab: Lab, node: NamespaceNode) -> None:
     """Strict by conf/all, as sysctl.conf of some distributions has it."""
     _links(lab, node)
@@ -247,7 +254,11 @@ CASES = (
         prepare=_links,
         lists=("addresses",),
     ),
-    Case("network_daemons", changes={"restart": ({}, {"restart": False})}),
+    Case(
+        "network_daemons",
+        changes={"restart": ({}, {"restart": False}), "agents": ({}, {"agents": "ignore"})},
+        prepare=_agents,
+    ),
     Case(
         "nftables_connmark",
         {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},

@@ -6,8 +6,9 @@
 """How CNIs are recognised on a node: by the plugins in their configurations, their links and their chains.
 
 From the sources of azure-container-networking (network/transparent_endpointclient_linux.go), cilium
-(pkg/datapath/connector), amazon-vpc-cni-k8s (pkg/networkutils/network.go), flannel (pkg/trafficmngr/iptables), calico and
-kubernetes (pkg/kubelet/network/kubenet, pkg/proxy).
+(pkg/datapath/connector), amazon-vpc-cni-k8s (pkg/networkutils/network.go), flannel (pkg/trafficmngr/iptables), calico,
+kube-router (pkg/controllers/netpol), antrea (pkg/agent/route), ovn-kubernetes (go-controller/pkg/node) and kubernetes
+(pkg/kubelet/network/kubenet, pkg/proxy).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import typing as t
 
 from .._core import fields, json_object
+from .._netfilter import iptables
 
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
@@ -32,29 +34,85 @@ PODS = {
 
 
 class Owner(t.NamedTuple):
-    """A CNI other than azure-vnet and Cilium, or an agent beside it, with the chains and links that it creates."""
+    """A CNI other than azure-vnet and Cilium, or an agent beside it, by the names that it uses on a node.
+
+    comments: of its rules in chains of others. protocols: of its routes. processes: names of its programs, of which the kernel
+    keeps 15 bytes. plugins: types of its plugins, or names of its networks, in a CNI configuration. state: a file with the
+    prefixes of its pods.
+    """
 
     name: str
     chains: re.Pattern[str] | None = None
     links: re.Pattern[str] | None = None
+    comments: re.Pattern[str] | None = None
+    protocols: frozenset[int] = frozenset()
+    processes: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    state: str = ""
+
+    def has_chain(self, name: str) -> bool:
+        return bool(self.chains and self.chains.fullmatch(name))
+
+    def has_link(self, name: str) -> bool:
+        return bool(self.links and self.links.fullmatch(name))
 
 
+_K3S = ("k3s-server", "k3s-agent")  # contains flannel, and the policies of kube-router
 OTHERS = (
-    Owner("amazon-vpc-cni", re.compile(r"AWS-(SNAT|CONNMARK)-CHAIN-\d+")),
-    Owner("flannel", re.compile(r"FLANNEL-\w+"), re.compile(r"flannel(\.\d+|-wg|-v6\.\d+)|cni0")),
-    Owner("calico", re.compile(r"cali-\S+"), re.compile(r"vxlan\.calico|wireguard\.cali")),
-    Owner("azure-npm", re.compile(r"AZURE-NPM\S*")),
-    Owner("kubenet", None, re.compile(r"cbr0")),
-    Owner("weave", re.compile(r"WEAVE\S*"), re.compile(r"weave|vxlan-6784")),
+    Owner(
+        "amazon-vpc-cni",
+        re.compile(r"AWS-(SNAT|CONNMARK)-CHAIN-\d+"),
+        processes=("aws-k8s-agent",),
+        plugins=("aws-cni",),
+    ),
+    Owner(
+        "flannel",
+        re.compile(r"FLANNEL-\w+"),
+        re.compile(r"flannel(\.\d+|-wg|-v6\.\d+)|cni0"),
+        re.compile(r"flanneld \w+"),
+        processes=("flanneld", *_K3S),
+        plugins=("flannel",),
+        state="/run/flannel/subnet.env",
+    ),
+    Owner(
+        "calico",
+        re.compile(r"cali-\S+"),
+        re.compile(r"vxlan\.calico|wireguard\.cali"),
+        re.compile(r"cali:\S+"),
+        frozenset({12, 80}),  # bird's, and Felix's DeviceRouteProtocol
+        processes=("calico-node", "calico-felix", "bird", "bird6"),
+        plugins=("calico",),
+    ),
+    Owner("azure-npm", re.compile(r"AZURE-NPM\S*"), processes=("azure-npm",)),
+    Owner("kubenet", None, re.compile(r"cbr0"), re.compile(r"kubenet: .*"), plugins=("kubenet",)),
+    Owner(
+        "weave",
+        re.compile(r"WEAVE\S*"),
+        re.compile(r"weave|vxlan-6784"),
+        processes=("weaver", "weave-npc"),
+        plugins=("weave-net",),
+    ),
+    Owner(
+        "kube-router",
+        re.compile(r"KUBE-(ROUTER-[A-Z]+|POD-FW-[A-Z0-9]+|NWPLCY-[A-Z0-9]+)"),
+        re.compile(r"kube-bridge|kube-dummy-if"),
+        processes=("kube-router", *_K3S),
+    ),
+    Owner(
+        "antrea",
+        re.compile(r"ANTREA-\S+"),
+        re.compile(r"antrea-(gw|tun|egress)0"),
+        processes=("antrea-agent",),
+        plugins=("antrea",),
+    ),
+    Owner("ovn-kubernetes", re.compile(r"OVN-KUBE-\S+"), processes=("ovnkube",), plugins=("ovn-k8s-cni-overlay",)),
 )
-# Chains that kube-proxy alone creates, in its modes iptables and ipvs. kubelet has chains of its own beside them, such as
-# KUBE-FIREWALL and KUBE-POSTROUTING. KUBE-PROXY-CANARY is empty, and kube-proxy --cleanup leaves it.
-# kube-router has KUBE-ROUTER-*, KUBE-NWPLCY-* and KUBE-POD-FW-*.
 _KUBE_PROXY_CHAIN = re.compile(
     r"KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|PROXY-FIREWALL"
     r"|LOAD-BALANCER|NODE-PORT|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER|(SVC|SVL|SEP|FW|XLB|EXT)-[A-Z2-7]{16})"
 )
 _KUBE_PROXY_TABLES = ("ip kube-proxy (nft)", "ip6 kube-proxy (nft)")  # its mode nftables
+NFTABLES = "nftables"
 
 
 class AzureVnet(t.NamedTuple):
@@ -120,11 +178,11 @@ def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[
     objects: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         for owner in OTHERS:
-            if owner.chains and owner.chains.fullmatch(chain):
+            if owner.has_chain(chain):
                 objects.setdefault(owner.name, []).append(f"chain {chain} in {place}")
     for link in sorted(links):
         for owner in OTHERS:
-            if owner.links and owner.links.fullmatch(link):
+            if owner.has_link(link):
                 objects.setdefault(owner.name, []).append(f"link {link}")
     return objects
 
@@ -136,6 +194,20 @@ def kube_proxy_chains(chains: t.Iterable[tuple[str, str]]) -> dict[str, list[str
         if place in _KUBE_PROXY_TABLES or _KUBE_PROXY_CHAIN.fullmatch(chain):
             by_place.setdefault(place, []).append(chain)
     return by_place
+
+
+def kube_proxy_modes(places: t.Iterable[str]) -> set[str]:
+    """Return the modes and backends of kube-proxy that have chains: nftables, nft and legacy. places: see kube_proxy_chains()."""
+    return {NFTABLES if place in _KUBE_PROXY_TABLES else place.rpartition("(")[2].rstrip(")") for place in places}
+
+
+def kube_proxy_removal(place: str) -> str:
+    """Return the command that removes kube-proxy's chains at a place, and no other, for a shell."""
+    family, table, backend = place.split()
+    if place in _KUBE_PROXY_TABLES:
+        return f"nft delete table {family} {table}"
+    program = f"{iptables.PROGRAMS[family]}-{backend.strip('()')}"
+    return f"{program}-save -c -t {table} | grep -vE '{_KUBE_PROXY_CHAIN.pattern}( |$)' | {program}-restore -c -T {table}"
 
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:

@@ -7,7 +7,7 @@
 
 From the sources of Azure/azure-container-networking: network/snat/snat_linux.go, network/network_linux.go,
 network/networkutils/networkutils_linux.go, network/transparent_vlan_endpointclient_linux.go, cni/network/invoker_cns.go,
-cns/restserver/internalapi_linux.go.
+cns/restserver/internalapi_linux.go; of its mode transparent-tunnel from pull request 4319.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._cni import cni
 from .._netfilter import iptables
 from .._netfilter.iptables import Rule, Table
 from . import judge
-from .leftover import ADDRESS, CHAIN, LINK, NAMESPACE, NEIGHBOUR, RULE, SYSCTL, Leftover
+from .leftover import ADDRESS, CHAIN, LINK, NAMESPACE, NEIGHBOUR, POLICY_RULE, ROUTE, RULE, SET, SYSCTL, Leftover
 
 VNET, CNS = "azure-vnet", "azure-cns"
 NAT_BRIDGE = judge.NAT_BRIDGE
@@ -29,7 +29,8 @@ NAT_BRIDGE_SUBNET = "169.254.128.0/17"
 NAT_LINKS = ("azSnatveth0", "azSnatveth1")  # ovs_endpoint_snatroute_linux.go
 WIRE_SERVER, METADATA = "168.63.129.16/32", "169.254.169.254/32"  # the first is also Azure's DNS server
 SECOND_NAMESPACE = re.compile(r"az_ns_\d+")  # of mode transparent-vlan
-TABLES = {"ip": ("filter", "nat"), "ip6": ("mangle", "nat")}  # where the rules of SHAPES are
+TUNNEL_SET, TUNNEL_TABLE, TUNNEL_MARK = "azure-tt-local-pods", 101, 3  # of mode transparent-tunnel, which keeps them without pods
+TABLES = {"ip": ("raw", "mangle", "filter", "nat"), "ip6": ("mangle", "nat")}  # where the rules of SHAPES are
 FIRST_HOST = 1
 
 
@@ -79,6 +80,7 @@ SHAPES = (
         "ip", "filter", "FORWARD", f"-d {WIRE_SERVER} -p tcp --dport 80 -j DROP", VNET,
         "keeps pods from WireServer; AKS nodes have the same rule of AgentBaker, so leave it there", False,
     ),
+    Shape("ip", "mangle", "PREROUTING", "-i {pod} -j MARK --set-xmark 0x3/0xffffffff", VNET, "marks packets of the pod at {pod}"),
     Shape(
         "ip6", "mangle", "POSTROUTING", "-j MARK --set-xmark 0x0/0xffffffff", VNET,
         "deletes the mark by which kube-proxy and others recognise packets to masquerade",
@@ -100,6 +102,15 @@ class Bridge(t.NamedTuple):
     ports: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
+
+
+class Tunnel(t.NamedTuple):
+    """The node's objects of the mode transparent-tunnel, as ip shows them: policy rules and routes of its table. has_set: of
+    ipset."""
+
+    rules: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    has_set: bool = False
 
 
 class Facts(t.NamedTuple):
@@ -131,6 +142,7 @@ class Facts(t.NamedTuple):
     is_configured: bool = False
     has_cns: bool = False
     former: tuple[Rule, ...] = ()
+    tunnel: Tunnel = Tunnel()
 
     def in_use(self, owner: str) -> str:
         """Return why the objects of an owner may be in use; empty if they are not in use."""
@@ -144,7 +156,7 @@ class Facts(t.NamedTuple):
 def find(facts: Facts) -> list[Leftover]:
     """Return the leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all
     else."""
-    return [*_of_iptables(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_others(facts)]
+    return [*_of_iptables(facts), *_of_tunnel(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_others(facts)]
 
 
 def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) -> list[tuple[str, str]]:
@@ -234,6 +246,9 @@ def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
 
 
 def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
+    if f"--match-set {TUNNEL_SET} " in rule.text:
+        used = facts.in_use(VNET)
+        return Leftover(RULE, rule.place, rule.text, VNET, _joined("has azure-vnet's set", used), not used, rule.deletion)
     shape, slots = _shape_of(rule)
     if shape is None:
         return None
@@ -245,10 +260,12 @@ def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
         evidence += f", which {has}"
     if "nat" in slots and slots["nat"] not in _nat_subnets(facts):
         return None
+    if "pod" in slots and not judge.HOST_LINK.fullmatch(slots["pod"]):
+        return None
     if "pods6" in slots and not _is_of_pods(facts, slots["pods6"]):
         is_certain = False
         evidence += "; nothing tells whether the subnet was azure-vnet's"
-    if rule.table.name == "mangle" and not _has_ipv6_nat(facts):
+    if rule.table.family == "ip6" and rule.table.name == "mangle" and not _has_ipv6_nat(facts):
         is_certain = False
         evidence += "; nothing else tells that azure-vnet was in its mode ipv6nat"
     return Leftover(RULE, rule.place, rule.text, owner, _joined(evidence, used), is_certain, rule.deletion)
@@ -282,6 +299,21 @@ def _of_ipv6_nat(facts: Facts) -> t.Iterator[Leftover]:
             evidence = _joined(f"gateway of azure-vnet's pods in {subnet}", used)
             command = f"ip address del {address} dev {facts.bridge.name}"
             yield Leftover(ADDRESS, f"link {facts.bridge.name}", address, VNET, evidence, not used, command)
+
+
+def _of_tunnel(facts: Facts) -> t.Iterator[Leftover]:
+    """Yield the objects of the whole node, of which the set goes last, because rules of iptables name it."""
+    used = facts.in_use(VNET)
+    evidence = _joined("of azure-vnet's mode transparent-tunnel", used)
+    for text in facts.tunnel.rules:
+        priority, _colon, selector = text.partition(" rule ")[2].partition(": ")
+        command = f"ip rule del priority {priority} {selector}"
+        yield Leftover(POLICY_RULE, "rules", text, VNET, evidence, not used, command)
+    for text in facts.tunnel.routes:
+        command = f"ip route del {text.partition(' route ')[2]}"
+        yield Leftover(ROUTE, f"table {TUNNEL_TABLE}", text, VNET, evidence, not used, command)
+    if facts.tunnel.has_set:
+        yield Leftover(SET, "ipset", TUNNEL_SET, VNET, evidence, not used, f"ipset destroy {TUNNEL_SET}")
 
 
 def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:

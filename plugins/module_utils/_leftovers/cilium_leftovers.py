@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._netfilter import iptables
+from .._cni import cni
 from .._netfilter.iptables import Rule, Table
-from .leftover import CHAIN, LINK, PROGRAM, RULE, Leftover
+from . import cni_leftovers
+from .leftover import CHAIN, LINK, PROGRAM, Leftover
 
 CILIUM, KUBE_PROXY = "cilium", "kube-proxy"
 AGENT = "cilium-agent"
@@ -25,7 +26,7 @@ LINKS = re.compile(r"cilium_(host|vxlan|geneve|wg0|ipip[46])|lxc_health")  # cil
 CLEANUP = "cilium-dbg post-uninstall-cleanup --all-state --force"
 NO_AGENT = "no Cilium agent runs, and no runtime uses Cilium's CNI configuration"
 NO_PROXY = "kube-proxy does not run; nothing tells whether it was replaced or is about to start"
-TABLES = {family: ("raw", "mangle", "nat", "filter") for family in iptables.PROGRAMS}
+OF_SERVICES = "translates or filters connections to Services as they were"
 
 
 def of_cilium(
@@ -39,29 +40,29 @@ def of_cilium(
     programs: link and name of each BPF program of Cilium.
     """
 
-    def is_within(rule: Rule) -> bool:
-        return bool(CHAINS.fullmatch(rule.chain))
-
     def left(kind: str, place: str, text: str, command: str) -> Leftover:
         return Leftover(kind, place, text, CILIUM, NO_AGENT, True, command)
 
-    ours = {*chains}
-    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, ours)]
     return [
-        *(left(RULE, rule.place, rule.text, rule.deletion) for rule in sorted(mine, key=is_within)),
-        *(left(CHAIN, str(table), chain, f"{table.program} -X {chain}") for table, chain in chains),
+        *cni_leftovers.in_tables(CILIUM, NO_AGENT, rules, chains),
         *(left(PROGRAM, f"link {link}", name, CLEANUP) for link, name in programs),
         *(left(LINK, "links", link, f"ip link del {link}") for link in links if LINKS.fullmatch(link)),
     ]
 
 
-def of_kube_proxy(chains: t.Mapping[str, t.Sequence[str]]) -> list[Leftover]:
+def of_kube_proxy(chains: t.Mapping[str, t.Sequence[str]], is_running: bool) -> list[Leftover]:
     """Return one leftover for each place, which may have thousands of chains.
+
+    Those of a kube-proxy that runs are leftovers if they are of several modes or backends: it uses one of these.
 
     chains: names by place; see cni.kube_proxy_chains().
     """
+    modes = sorted(cni.kube_proxy_modes(chains))
+    if is_running and len(modes) < 2:
+        return []
+    evidence = f"kube-proxy runs, and uses one of {' and '.join(modes)}" if is_running else NO_PROXY
     return [
-        Leftover(CHAIN, place, _counted(names), KUBE_PROXY, NO_PROXY, False, "kube-proxy --cleanup")
+        Leftover(CHAIN, place, _counted(names), KUBE_PROXY, evidence, False, cni.kube_proxy_removal(place), OF_SERVICES)
         for place, names in chains.items()
     ]
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Refusals for a node where azure-vnet or its monitor is still at work."""
+"""Refusals for a node where azure-vnet or its monitor is still at work, and warnings of what other CNIs left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import typing as t
 
 from .._cni import cni_backend
 from .._core.errors import Refusal
+from .._platform import process
+from . import cni_leftovers, survey_backend
 
 
 def another_cni() -> t.Iterable[str]:
@@ -37,3 +39,10 @@ def no_monitor() -> t.Iterable[str]:
             " Delete the DaemonSet azure-cni-networkmonitor, or stop the process if something else runs it, then run again"
         )
     return ()
+
+
+def harmful_leftovers(run: process.Runner) -> t.Iterable[str]:
+    """Warn of leftovers of other CNIs that act on packets. Starts programs only if there are leftovers."""
+    troubles: list[str] = []
+    leftovers = survey_backend.of_others(run, troubles.append, survey_backend.survey(run))
+    return [*troubles, *cni_leftovers.harms(leftovers)]

@@ -11,12 +11,14 @@ import typing as t
 
 CHAIN, RULE, LINK, ADDRESS, NEIGHBOUR = "chain", "rule", "link", "address", "neighbor"
 SYSCTL, NAMESPACE, PROGRAM = "sysctl", "namespace", "program"
+ROUTE, POLICY_RULE, SET = "route", "policy_rule", "set"
 
 
 class Leftover(t.NamedTuple):
     """kind: one of the above. place: "ip nat POSTROUTING (nft)", "link eth0", a file. text: as the object's own tool shows it.
 
     is_certain: whether the object's owner created it and nothing on the node uses it. command: removes it, for a shell.
+    effect: what it does to packets, as the end of a sentence; empty if it does nothing, or if that was not looked at.
     """
 
     kind: str
@@ -26,6 +28,7 @@ class Leftover(t.NamedTuple):
     evidence: str
     is_certain: bool
     command: str
+    effect: str = ""
 
     def report(self) -> dict[str, t.Any]:
         """Return the leftover as the module returns it."""

@@ -16,15 +16,16 @@ import typing as t
 from .._cni import cilium as agent
 from .._cni import cni, cni_backend
 from .._core.errors import Failure
+from .._core.fields import UINT32
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link, Scene
 from .._netfilter import chains_backend, iptables, iptables_backend
-from .._netlink import bpf
+from .._netlink import bpf, nfnetlink
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
-from . import azure_leftovers, cilium_leftovers, judge, state_file
+from . import azure_leftovers, cilium_leftovers, cni_leftovers, judge, state_file
 from . import bridge as bridges
 from .azure_leftovers import Bridge, Facts
 from .azure_pods import CNS, Cns, configuration_of, manages_state
@@ -83,7 +84,11 @@ def survey(run: process.Runner) -> Survey:
 def read(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
     """Return the leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
     facts = of_azure(run, warn, survey)
-    return [*(azure_leftovers.find(facts) if facts else ()), *_of_cilium(run, warn, survey)]
+    return [
+        *(azure_leftovers.find(facts) if facts else ()),
+        *_of_cilium(run, warn, survey),
+        *of_others(run, warn, survey),
+    ]
 
 
 def of_azure(
@@ -136,7 +141,18 @@ def of_azure(
         bool(survey.plugins) and "azure-vnet" in survey.plugins[0],
         bool(processes.in_this_network([CNS])),
         former.rules,
+        _tunnel(),
     )
+
+
+def _tunnel() -> azure_leftovers.Tunnel:
+    """Return the objects of azure-vnet's mode transparent-tunnel. The table is its own only if its rule leads to it."""
+    netlink, number = Netlink(), azure_leftovers.TUNNEL_TABLE
+    marked = (azure_leftovers.TUNNEL_MARK, UINT32, number)
+    rules = [str(rule) for rule, _protocol in netlink.rules() if (rule.fwmark, rule.fwmask, rule.table) == marked]
+    routes = [str(route) for route, _protocol in netlink.routes() if route.table == number] if rules else []
+    names = nfnetlink.ipsets() if kernel.is_ready("ip_set") else []
+    return azure_leftovers.Tunnel(tuple(rules), tuple(routes), azure_leftovers.TUNNEL_SET in names)
 
 
 def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
@@ -144,12 +160,53 @@ def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Surve
     if is_configured or processes.in_this_network([cilium_leftovers.AGENT]):
         return []
     named = _named(survey.chains, cilium_leftovers.CHAINS.fullmatch)
-    listing = iptables_backend.read(run, cilium_leftovers.TABLES, survey.chains) if named else iptables_backend.Read()
+    listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains) if named else iptables_backend.Read()
     for sentence in listing.unread.values():
         warn(sentence)
     names = sorted(link.name for link in survey.links)
     pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
     return cilium_leftovers.of_cilium(listing.rules, named, names, _programs([name for name in names if name not in pods], warn))
+
+
+def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
+    """Return the leftovers of CNIs of which no program runs. For run and warn see read().
+
+    Starts programs only if there are any.
+    """
+    traces = [owner for owner in cni.OTHERS if _has_trace(owner, survey)]
+    running = {*processes.in_this_network([name for owner in traces for name in owner.processes]).values()} if traces else set()
+    former = [
+        owner for owner in traces if not (running & {name[:15] for name in owner.processes} or _is_configured(owner, survey))
+    ]
+    if not former:
+        return []
+    named = {owner.name: _named(survey.chains, owner.has_chain) for owner in former}
+    listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains)
+    for sentence in listing.unread.values():
+        warn(sentence)
+    routes, masters = Netlink().routes(), {link.master for link in survey.links}
+    leftovers = []
+    for owner in former:
+        links = [link for link in survey.links if owner.has_link(link.name)]
+        with_ports = {link.name for link in links if link.number in masters}
+        of_links = cni_leftovers.Links(tuple(link.name for link in links), with_ports)
+        state = files.text_or_empty(owner.state) if owner.state else ""
+        leftovers += cni_leftovers.find(owner, listing.rules, named[owner.name], of_links, routes, state)
+    return leftovers
+
+
+def _has_trace(owner: cni.Owner, survey: Survey) -> bool:
+    return (
+        any(owner.has_chain(chain) for _place, chain in survey.chains)
+        or any(owner.has_link(link.name) for link in survey.links)
+        or bool(owner.state and os.path.exists(owner.state))
+    )
+
+
+def _is_configured(owner: cni.Owner, survey: Survey) -> bool:
+    """Return whether the configuration that a runtime uses has one of the owner's plugins, or a plugin's name, as kubenet's."""
+    first = next((file for file in survey.configurations.values() if not file.is_inert), None)
+    return bool(first and {*owner.plugins} & {*first.plugins, first.name})
 
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:

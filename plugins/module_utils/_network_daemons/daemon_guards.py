@@ -22,8 +22,9 @@ def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
         if daemon.name == "nm-cloud-setup" and daemon.verdict == HOSTILE:
             raise Refusal(f"{daemon.name} is active: {daemon.reason}. Nothing was changed. {daemon.remedy}")
     for daemon in daemons:
-        if daemon.active and daemon.verdict in (COMPETING, HOSTILE):
-            yield f"{daemon.name} is active: {daemon.reason}. {daemon.remedy}"
+        # One that is not active competes by the rules that it left.
+        if daemon.verdict == COMPETING or (daemon.active and daemon.verdict == HOSTILE):
+            yield f"{daemon.name}{' is active' if daemon.active else ''}: {daemon.reason}. {daemon.remedy}"
 
 
 def later_file(settings: t.Mapping[str, Setting]) -> t.Iterable[str]:
@@ -47,3 +48,14 @@ def links_of_networkd(backend: Networkd, links: t.Callable[[], t.Mapping[str, in
                 f" that it did not set. With the last address the kernel removes the routes over {link}. Either set the"
                 f" address in its .network file ([Address] with AddPrefixRoute=no), or set Unmanaged=yes for {link}."
             )
+
+
+def second_default(backend: Networkd) -> t.Iterable[str]:
+    """Warn of links to which networkd's DHCP gave a default route besides the one that the node uses."""
+    for route in backend.dhcp_defaults()[1:]:
+        yield (
+            f"systemd-networkd gave {route.link} a default route by DHCP ({route.file}), besides that by another link: which one"
+            " the node uses depends on their metrics and on the order in which links appear. If the CNI attached"
+            f" {route.link}, match it in a .network file of its own with [Link] Unmanaged=yes, or set [DHCPv4] UseRoutes=no, and"
+            f" remove the route: ip route del default via {route.gateway} dev {route.link}."
+        )

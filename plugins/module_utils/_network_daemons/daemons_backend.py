@@ -13,13 +13,10 @@ from pathlib import Path
 from .._files import files
 from .._systemd.unit_files import FOLDERS
 from .._systemd.units import Units
+from . import agent_files
 
 _NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
-# Rules of udev: of amazon-ec2-net-utils (udev/), of cloud-init (config/cc_install_hotplug.py) now and formerly, and of Debian's
-# images for clouds.
-_OF_NET_UTILS = "99-vpc-policy-routes.rules"
-_OF_CLOUD_INIT = ("90-cloud-init-hook-hotplug.rules", "10-cloud-init-hook-hotplug.rules")
-_OF_IFUPDOWN_HELPER = "75-cloud-ifupdown.rules"
+_DISABLED = "etc/cloud/cloud-init.disabled"
 _UDEV_FOLDERS = (
     "etc/udev/rules.d",
     "run/udev/rules.d",
@@ -35,17 +32,19 @@ def read(units: Units, root: str = "/") -> dict[str, bool]:
     root: differs from "/" in tests only.
     """
     place = Path(root)
-    cloud_init = "cloud-init"
+    net_utils, cloud_init = agent_files.NET_UTILS, "cloud-init"
+    if _has(place, "run/systemd/units/invocation:*policy-routes@*"):
+        net_utils = f"{net_utils}, running"
     if "routing-policy:" in _text(place / "etc/netplan/50-cloud-init.yaml"):
         cloud_init = "cloud-init, with rules"
     states = {
         "NetworkManager": _units(place, units, "NetworkManager.service"),
         "nm-cloud-setup": _units(place, units, "nm-cloud-setup.timer", "nm-cloud-setup.service"),
         "netplan": (_has(place, "usr/sbin/netplan", "usr/bin/netplan"), _has(place, *_NETPLAN_FILES)),
-        cloud_init: (_has(place, "usr/bin/cloud-init"), not _has(place, "etc/cloud/cloud-init.disabled")),
-        "cloud-init hotplug": (_has(place, "usr/bin/cloud-init"), any(_winning(place, rule) for rule in _OF_CLOUD_INIT)),
-        "cloud-ifupdown-helper": (_has(place, "etc/network/cloud-ifupdown-helper"), bool(_winning(place, _OF_IFUPDOWN_HELPER))),
-        "amazon-ec2-net-utils": (_has_unit(place, "policy-routes@.service"), bool(_winning(place, _OF_NET_UTILS))),
+        cloud_init: (_has(place, "usr/bin/cloud-init"), not _has(place, _DISABLED)),
+        agent_files.HOTPLUG: (_has(place, *_udev(agent_files.HOTPLUG_RULE)), _has_hotplug(place)),
+        net_utils: (_has_unit(place, "policy-routes@.service"), "," in net_utils or _applies(place, agent_files.NET_UTILS_RULE)),
+        agent_files.IFUPDOWN: (_applies(place, agent_files.IFUPDOWN_RULE), not _switches(place, agent_files.IFUPDOWN)),
         "ec2-net-utils": (_has(place, "etc/udev/rules.d/53-ec2-network-interfaces.rules"), True),
     }
     return {name: at_work for name, (is_there, at_work) in states.items() if is_there}
@@ -64,10 +63,23 @@ def _units(place: Path, units: Units, *names: str) -> tuple[bool, bool]:
     return any(_has_unit(place, name) for name in names), at_work
 
 
-def _winning(place: Path, rule: str) -> str:
-    """Return the text of a udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
-    paths = (place / folder / rule for folder in _UDEV_FOLDERS)
-    return next((_text(path).strip() for path in paths if path.exists()), "")
+def _udev(name: str) -> list[str]:
+    return [f"{folder}/{name}" for folder in _UDEV_FOLDERS]
+
+
+def _applies(place: Path, name: str) -> bool:
+    """Return whether udev has rules of this name. The first file in this order hides the others, so an empty one masks them."""
+    paths = (place / path for path in _udev(name))
+    return agent_files.has_rules(next((_text(path) for path in paths if path.exists()), ""))
+
+
+def _has_hotplug(place: Path) -> bool:
+    files_read = sorted(place.glob(f"{agent_files.CLOUD_FOLDER[1:]}/*.cfg"))
+    return agent_files.has_hotplug([_text(path) for path in files_read]) and not _has(place, _DISABLED)
+
+
+def _switches(place: Path, agent: str) -> bool:
+    return _has(place, *(switch.path[1:] for switch in agent_files.SWITCHES if switch.agent == agent))
 
 
 def _text(path: Path) -> str:

@@ -6,8 +6,8 @@
 """The network daemons and cloud agents of a node, and what each does to foreign rules and routes.
 
 From the sources of systemd, NetworkManager (src/nm-cloud-setup), netplan (src/networkd.c), cloud-init
-(cloudinit/sources/DataSourceEc2.py, cloudinit/config/cc_install_hotplug.py) and amazon-ec2-net-utils (lib/lib.sh), from
-amazon-vpc-cni-k8s (docs/troubleshooting.md) on nm-cloud-setup, and from kOps on cloud-ifupdown-helper.
+(cloudinit/sources/DataSourceEc2.py, config/cc_install_hotplug.py) and amazon-ec2-net-utils (lib/lib.sh), and from
+amazon-vpc-cni-k8s (docs/troubleshooting.md) on nm-cloud-setup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ class Agent(t.NamedTuple):
     remedy: str = ""
 
 
-_BY_ENI = "it gives each interface an address, a default route, and a rule and a table from 10000 up"
+class Remnant(t.NamedTuple):
+    """A rule that an agent left in the kernel, as ip shows it, and the command that removes it, with its table."""
+
+    text: str
+    command: str
+
+
+_BY_ENI = "it gives each interface its addresses, those of pods included, a default route, and a rule and a table from 10000 up"
+_MASK = "Mask its udev rule with an empty /etc/udev/rules.d/99-vpc-policy-routes.rules, as EKS's images do."
 # By name. The part after a comma distinguishes ways in which the agent is set up.
 AGENTS = {
     "NetworkManager": Agent(HARMLESS, "it removes rules of its own profiles only"),
@@ -58,24 +66,29 @@ AGENTS = {
         "Disable its network configuration with 'network: {config: disabled}' in a file in /etc/cloud/cloud.cfg.d, and remove"
         " the rules and tables from /etc/netplan/50-cloud-init.yaml.",
     ),
-    "cloud-init hotplug": Agent(
+    "amazon-ec2-net-utils": Agent(COMPETING, _BY_ENI, _MASK),
+    "amazon-ec2-net-utils, running": Agent(
         COMPETING,
-        "it configures each interface that is plugged in, with addresses, rules and tables on EC2",
-        "Set 'updates: {network: {when: [boot-new-instance]}}' in a file in /etc/cloud/cloud.cfg.d, and remove"
-        " /etc/udev/rules.d/90-cloud-init-hook-hotplug.rules.",
+        f"its units policy-routes@ run, and {_BY_ENI}, again each minute",
+        "End them: systemctl stop 'refresh-policy-routes@*.timer', rm -f /run/systemd/network/*/ec2net_alias.conf, networkctl"
+        " reload; or reboot the node.",
+    ),
+    "cloud-init-hotplugd": Agent(
+        COMPETING,
+        "it writes netplan's configuration anew when an interface is plugged in, with rules and tables from 101 up for those of"
+        " the CNI, and applies it",
+        "Turn it off with 'updates: {network: {when: [boot-new-instance]}}' in a file in /etc/cloud/cloud.cfg.d.",
     ),
     "cloud-ifupdown-helper": Agent(
-        COMPETING,
-        "it runs ifupdown for each new link, also for those of pods, which it takes down",
-        "Mask its udev rule with an empty /etc/udev/rules.d/75-cloud-ifupdown.rules.",
-    ),
-    "amazon-ec2-net-utils": Agent(
-        COMPETING,
-        _BY_ENI,
-        "Mask its udev rule with an empty /etc/udev/rules.d/99-vpc-policy-routes.rules, as EKS's images do.",
+        HOSTILE,
+        "it runs DHCP on links of pods whose names begin with eni, and takes them down when that fails",
+        "Let /etc/udev/rules.d/75-cloud-ifupdown.rules match ens* and eth* only.",
     ),
     "ec2-net-utils": Agent(COMPETING, _BY_ENI, "Remove the package, as EKS's images of Amazon Linux 2 do."),
 }
+
+
+_OCCASIONS = "it does so at netplan apply, and at each upgrade of systemd, which may be unattended"
 
 
 def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Setting], in_force: bool) -> Daemon:
@@ -90,10 +103,10 @@ def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Sett
         return Daemon(name, active, version, HOSTILE, f"{' and '.join(removed)} is yes, as by default")
     if networkd.has_no_setting(ROUTES, version):
         reason = f"version {version} removes foreign routes on links that it manages, and has no setting against it"
-        return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
+        return Daemon(name, active, version, HOSTILE, f"{reason}; {_OCCASIONS}", "Upgrade systemd to 249 or newer.")
     if networkd.has_no_setting(RULES, version):
         reason = f"version {version} may remove foreign rules, and has no setting against it before {networkd.SINCE[RULES]}"
-        return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
+        return Daemon(name, active, version, HOSTILE, f"{reason}; {_OCCASIONS}", "Upgrade systemd to 249 or newer.")
     since = "" if in_force else ", from its next start on"
     lines = " and ".join(f"{key}=no" for key in settings)
     return Daemon(name, active, version, KEPT_OFF, f"{lines} in {_paths(settings)}{since}")
@@ -103,9 +116,43 @@ def _paths(settings: t.Mapping[str, Setting]) -> str:
     return " and ".join(dict.fromkeys(setting.path for setting in settings.values()))
 
 
-def of_agents(agents: t.Mapping[str, bool]) -> list[Daemon]:
-    """Return the agents as Daemons. agents: as daemons_backend.read() returns it."""
-    idle = Agent(HARMLESS, "it is not active")
-    return [
-        Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle)) for name, at_work in agents.items()
-    ]
+def of_firewalld(is_active: bool, flushes: bool, path: str) -> Daemon:
+    """Describe firewalld as a Daemon. flushes: what path, its configuration, says about a reload."""
+    if not is_active:
+        return Daemon("firewalld", False, None, *_IDLE)
+    if not flushes:
+        return Daemon("firewalld", True, None, KEPT_OFF, f"FlushAllOnReload=no in {path}")
+    reason = (
+        "firewall-cmd --reload flushes all rules of iptables, with those of kube-proxy and of hostPorts, because FlushAllOnReload"
+        " is yes"
+    )
+    return Daemon("firewalld", True, None, HOSTILE, reason, f"Set FlushAllOnReload=no in {path}, or disable firewalld.")
+
+
+_IDLE = Agent(HARMLESS, "it is not active")
+
+
+def of_agents(
+    agents: t.Mapping[str, bool], switches: t.Mapping[str, str], remnants: t.Mapping[str, t.Sequence[Remnant]]
+) -> list[Daemon]:
+    """Return the agents as Daemons, and those of which only rules are left.
+
+    agents: as daemons_backend.read() returns it. switches: the paths of this collection's files that keep agents off.
+    """
+    names = {name.partition(",")[0] for name in agents}
+    states = {**agents, **{name: False for name in remnants if name not in names}}
+    return [_of_agent(name, is_active, switches, remnants) for name, is_active in states.items()]
+
+
+def _of_agent(name: str, is_active: bool, switches: t.Mapping[str, str], remnants: t.Mapping[str, t.Sequence[Remnant]]) -> Daemon:
+    base = name.partition(",")[0]
+    agent = _IDLE
+    if is_active:
+        agent = AGENTS[name]
+    elif base in remnants:
+        texts, commands = zip(*remnants[base])
+        reason = f"it is not active, but what it left in the kernel still routes packets: {', '.join(texts)}"
+        agent = Agent(COMPETING, reason, f"Remove it: {'; '.join(commands)}.")
+    elif base in switches:
+        agent = Agent(KEPT_OFF, f"{switches[base]} keeps it off interfaces that appear")
+    return Daemon(base, is_active, None, *agent)

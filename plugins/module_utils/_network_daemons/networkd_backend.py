@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import stat
+import sys
 import time
 import typing as t
 from pathlib import Path
@@ -25,7 +27,8 @@ UNIT = "systemd-networkd.service"
 _PROCESS = "systemd-network"
 _PROGRAM = "systemd/systemd-networkd"
 _LIBRARIES = ("usr/lib/systemd", "usr/lib/*/systemd", "usr/lib64/systemd", "lib/systemd")
-_LINKS = "run/systemd/netif/links"
+_LINKS, _LEASES = "run/systemd/netif/links", "run/systemd/netif/leases"
+_MAIN_TABLE = "proc/net/route"  # IPv4 only; reading it needs neither a process nor a dump of all tables
 # systemd.network(5): networkd then keeps static addresses and routes when it starts.
 _KEEPING = "[Network]\nKeepConfiguration=static\n"
 _KEEPING_NAME = "kubenode-restart.conf"
@@ -36,6 +39,15 @@ class File(t.NamedTuple):
 
     text: str
     changed: float
+
+
+class DhcpRoute(t.NamedTuple):
+    """A default route in table main by a link with a lease. file: by which networkd manages the link."""
+
+    metric: int
+    link: str
+    gateway: str
+    file: str
 
 
 class Restart(t.NamedTuple):
@@ -101,6 +113,15 @@ class Networkd(UndoBackend):
         is_left = any("ADMIN_STATE=unmanaged\n" in text for text in _text(state))
         return "" if is_left else "".join(map(str, _managing(state)))
 
+    def dhcp_defaults(self) -> list[DhcpRoute]:
+        """Return the IPv4 default routes whose links have a lease of networkd with a router, the preferred one first."""
+        leases = self._root / _LEASES
+        links = {name: number for number, name in socket.if_nameindex()} if any(leases.glob("*")) else {}
+        routers = {name for name, number in links.items() for text in _text(leases / str(number)) if "ROUTER=" in text}
+        lines = (line.split() for text in (_text(self._root / _MAIN_TABLE) if routers else ()) for line in text.splitlines())
+        defaults = (words for words in lines if words[1:2] == words[7:8] == ["00000000"] and words[0] in routers)
+        return sorted(DhcpRoute(int(words[6]), words[0], _dotted(words[2]), self.managing(links[words[0]])) for words in defaults)
+
     def perform(self, operation: Operation) -> None:
         """Restart or start networkd. Foreign addresses and routes stay on the links that it manages. Raises Failure.
 
@@ -158,6 +179,11 @@ class Networkd(UndoBackend):
             with contextlib.suppress(OSError):
                 file.unlink()
                 folder.rmdir()  # refused where there is another drop-in
+
+
+def _dotted(word: str) -> str:
+    """Return an address in /proc/net/route, which has the bytes in the order of the processor."""
+    return socket.inet_ntoa(int(word, 16).to_bytes(4, sys.byteorder))
 
 
 def _managing(state: Path) -> t.Iterator[Path]:

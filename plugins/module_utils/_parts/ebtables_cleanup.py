@@ -18,7 +18,7 @@ from .._files.files import Files
 from .._files.folder_guards import roots_folders
 from .._leftovers import backup_resource, cleanup_options, iptables_resource, links_resource
 from .._leftovers.backup_resource import Backups
-from .._leftovers.cni_guards import another_cni, no_monitor
+from .._leftovers.cni_guards import another_cni, harmful_leftovers, no_monitor
 from .._leftovers.ebtables_resource import AzureVnetLeftovers, LeftoverBackends, RestoredLeftovers, Selection
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
 from .._leftovers.leftover import Findings
@@ -65,6 +65,7 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
     rules = IptablesLeftovers(request.run, backends.files, kept, desired.backends)
     links = LinkLeftovers(request.run, backends.files, kept)
     guards: list[Guard] = [ON_THE_NODE, partial(roots_folders, kept.frames.path), another_cni, no_monitor]
+    guards.append(partial(harmful_leftovers, request.run))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         findings = outcome.report(leftovers)

@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import typing as t
 from functools import partial
 
 from .._core.parts import Parts, Request
-from .._core.plan import Guard
+from .._core.plan import Guard, Resource
 from .._files import managed_files
-from .._files.files import Files
+from .._files.files import Files, text_or_empty
 from .._files.folder_guards import roots_folders
 from .._network_daemons import (
+    agents_resource,
     daemons_backend,
     known_daemons,
     networkd,
@@ -24,6 +26,7 @@ from .._network_daemons import (
 from .._network_daemons.daemon_guards import (
     later_file,
     network_daemons,
+    second_default,
 )
 from .._network_daemons.known_daemons import Daemon
 from .._network_daemons.networkd_backend import File, Networkd
@@ -31,11 +34,16 @@ from .._network_daemons.networkd_resource import (
     NetworkdSettings,
     has_read,
 )
+from .._platform import kernel
+from .._routing import known_programs, routing_backend
+from .._routing.rule import IPV6, Rule
+from .._snapshot import firewalls
 from .._systemd.units import Units
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "restart": {"type": "bool", "default": True},
+    "agents": {"type": "str", "choices": ["masked", "ignore"], "default": "masked"},
 }
 
 
@@ -51,15 +59,47 @@ def parts(request: Request) -> Parts:
     text = networkd.drop_in(version) if request.is_present and keys and _is_needed(configuration, keys) else None
     settings = _settings(texts, text, keys)
 
-    daemons = known_daemons.of_agents(daemons_backend.read(units))
+    files, agents = Files(), daemons_backend.read(units)
+    switched = agents_resource.switched(files, agents, request.is_present and request.params["agents"] == "masked")
+    remnants = _remnants() if kernel.is_own_root() else {}
+    daemons = [*known_daemons.of_agents(switched.agents, switched.paths, remnants), *_firewalld(units)]
     if backend.is_installed():
         active = restarts or started is None or has_read(configuration, keys, started)
         daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
-    resource = NetworkdSettings(Files(), backend, text, keys if request.is_present else (), restarts)
+    resource = NetworkdSettings(files, backend, text, keys if request.is_present else (), restarts)
     guards: list[Guard] = [partial(later_file, settings), partial(network_daemons, daemons)] if request.is_present else []
+    guards += [partial(second_default, backend)] if request.is_present and kernel.is_own_root() else []
     if text:
         guards.insert(0, partial(roots_folders, networkd.PATH))
-    return Parts([resource], guards, lambda _outcome: {"daemons": [_report(daemon) for daemon in daemons]}, groundwork=[resource])
+    resources: list[Resource] = [resource, *agents_resource.placed(files, switched)]
+    return Parts(resources, guards, lambda _outcome: {"daemons": [_report(daemon) for daemon in daemons]}, groundwork=resources)
+
+
+def _remnants() -> dict[str, list[known_daemons.Remnant]]:
+    """Return the rules in the ranges of agents whose tables have routes, by agent."""
+    listed = routing_backend.rules_at(known_programs.OF_AGENTS)
+    rules = [(agent, rule) for rule, _protocol in listed if (agent := known_programs.agent_of(rule))]
+    links = dict(socket.if_nameindex())
+    tables = {route.table for route, _protocol in routing_backend.listed_routes(links)} if rules else set()
+    remnants: dict[str, list[known_daemons.Remnant]] = {}
+    for agent, rule in rules:
+        if rule.table in tables:
+            remnants.setdefault(agent, []).append(known_daemons.Remnant(str(rule), _deletion(rule)))
+    return remnants
+
+
+def _deletion(rule: Rule) -> str:
+    program = "ip -6" if rule.family == IPV6 else "ip"
+    selector = str(rule).partition(": ")[2]
+    return f"{program} rule del priority {rule.priority} {selector}; {program} route flush table {rule.table}"
+
+
+def _firewalld(units: Units) -> list[Daemon]:
+    if not units.named(firewalls.FIREWALLD):
+        return []
+    path = firewalls.FIREWALLD_FILE
+    flushes = firewalls.of_firewalld(text_or_empty(path))["FlushAllOnReload"] != "no"
+    return [known_daemons.of_firewalld(units.is_active(firewalls.FIREWALLD), flushes, path)]
 
 
 def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bool:

@@ -87,6 +87,8 @@ def parts(request: Request) -> Parts:
         resources.insert(0 if replaces else len(resources), replaced)
     others = probe_guards.OtherTranslators(request.params["interface"])
     guards = _guards(desired, others, owner, nft if request.params["immediate"] else None)
+    if desired and request.params["permanent"] and request.params["immediate"]:
+        guards.append(partial(probe_guards.advertisements_at_boot, desired.interface, request.warn))
     if is_placed and request.params["permanent"]:
         guards.append(partial(roots_folders, path, path_of(boot.unit)))
         guards.append(partial(kubelet_starters, units, [boot.unit], before))

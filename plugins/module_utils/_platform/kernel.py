@@ -106,6 +106,20 @@ def all_global_ipv6_addresses() -> dict[str, list[str]]:
     return addresses
 
 
+def has_advertised_default(link: str) -> bool:
+    """Return whether the kernel itself learned an IPv6 default route by the link from a router advertisement.
+
+    A route that a network daemon learned does not have the flag RTF_ADDRCONF.
+    """
+    for line in _lines("/proc/net/ipv6_route"):
+        # destination, its length, source, its length, next hop, metric, references, uses, flags, link: numbers in hexadecimal
+        words = line.split()
+        if words[1] == "00" and words[9] == link and int(words[8], 16) & RTF_ADDRCONF:
+            return True
+    return False
+
+
+RTF_ADDRCONF = 0x40000  # include/uapi/linux/ipv6_route.h
 IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection has not ended
 
 

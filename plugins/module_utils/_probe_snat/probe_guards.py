@@ -16,7 +16,7 @@ from .._core.errors import Failure, Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._nftables.nft_backend import Nft
-from .._platform import kernel
+from .._platform import kernel, sysctl_configuration, sysctl_files
 from . import agentbaker_resource, probe_need
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
@@ -164,4 +164,24 @@ def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
             f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
             " advertisements, and a default route learned from one expires. Set it to 2, or to 0 if a network"
             " daemon handles the advertisements."
+        )
+    elif accept_ra == 0 and kernel.has_advertised_default(link):
+        yield (
+            f"net.ipv6.conf.{link}.accept_ra is 0, and the IPv6 default route by {link} comes from a router advertisement that"
+            " the kernel accepted before: it accepts no further one, and the route expires. Set it to 2."
+        )
+
+
+def advertisements_at_boot(link: str, warn: t.Callable[[str], None]) -> t.Iterable[str]:
+    """Warn of a line in a file of sysctl.d that costs the IPv6 default route which the kernel learns by the link."""
+    if not kernel.has_advertised_default(link):
+        return
+    boot = sysctl_files.by_systemd(sysctl_configuration.configuration(warn))
+    line = next(filter(None, (boot.winner(f"net/ipv6/conf/{name}/accept_ra") for name in (link, "default"))), None)
+    if line and line.number in (0, 1):
+        yield (
+            f"At the next boot, line {line.line} of {line.path} sets accept_ra of {link} to {line.number}. The kernel, which has"
+            f" the IPv6 default route by {link} from router advertisements, then accepts none"
+            f"{' while the node forwards' if line.number else ''}: replies to probes find no route. Set"
+            f" net.ipv6.conf.{link}.accept_ra to 2 in a file whose name sorts after it."
         )

@@ -355,6 +355,12 @@ def listed_rules(opener: wire.Opener = wire.open_socket) -> list[Owned]:
     return [rules.from_message(body) for family in (IPV4, IPV6) for body in dump(GETRULE, family, opener)]
 
 
+def rules_at(priorities: t.Container[int]) -> list[Owned]:
+    """List the rules with these priorities. Others are not parsed, because a node may have thousands. Raises Failure."""
+    bodies = (body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
+    return [rules.from_message(body) for body in bodies if rules.priority_in(body) in priorities]
+
+
 def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Owned]:
     """List the routes of both families and all tables. links: names by index. Raises Failure."""
     bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family, opener)]

@@ -15,7 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import ANY, BITS, FAMILIES, IPV4, IPV6, UINT32, Prefix, Range, Unfit
-from .._netlink.attributes import attributes, text
+from .._netlink.attributes import attributes, text, u32
 from . import rt_names
 
 # include/uapi/linux/fib_rules.h
@@ -174,6 +174,11 @@ def _sendable(body: bytes) -> bytes:
     """Return the message without the flags that report missing links: the kernel would store them if they were sent back."""
     *header, flags = HEADER.unpack_from(body)
     return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
+
+
+def priority_in(body: bytes) -> int:
+    """Return the priority in a rule's message; 0 if it has none, as the first rule."""
+    return u32(attributes(body, HEADER.size), FRA_PRIORITY)
 
 
 def from_message(body: bytes) -> tuple[Rule, int]:

@@ -117,7 +117,7 @@ class LiveReversePath:
 
     def plan(self, observed: ObservedReversePath) -> Plan:
         settings = observed.settings
-        difference = reverse_path.difference(self._desired, self._holder, settings)
+        difference = reverse_path.difference(self._desired, self._holder, settings, self._setters)
         if not (observed.is_moving or difference.changes or difference.record != settings.record):
             difference = reverse_path.Difference((), observed.recorded, observed.recorded)
         announcing = self._record_file(difference.announced)
@@ -132,6 +132,10 @@ class LiveReversePath:
         before_text = reverse_path.lines(settings, difference, is_after=False)
         after_text = reverse_path.lines(after, difference, is_after=True)
         return Plan(steps, before_text, after_text, self.report(settings, after))
+
+    def _setters(self, mode: int) -> str:
+        others = {path: text for path, text in self._configuration.items() if path not in self._ours}
+        return reverse_path_boot.setters(others, self._setting, mode)
 
     def remember(self, observed: ObservedReversePath) -> Plan:
         """Plan the record alone: it takes over what our files have set."""

@@ -361,14 +361,20 @@ class Difference(t.NamedTuple):
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
-def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -> Difference:
+def difference(
+    desired: DesiredFilter | None, holder: str, settings: Settings, setters: t.Callable[[int], str] = lambda _mode: ""
+) -> Difference:
     """Return how to reach the desired state of ``holder``; desired None releases all its settings.
 
     Raises Refusal if conf/all or another holder makes that impossible.
+
+    setters: returns the sentence about the files that set conf/all above a mode.
     """
     entries = settings.entries(holder)
     current = settings.held(holder)
     ours = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
+    if desired and _original(ours, settings) > desired.mode and not desired.raise_all:
+        raise _impossible(desired, _original(ours, settings), setters(desired.mode))
     targets = _targets(desired, entries, ours, holder, settings) if desired else {}
     others = settings.desired_by_others(holder)
     for name, target in targets.items():
@@ -411,10 +417,7 @@ def _targets(
     ours: the entries of ``holder`` whose value is current, so that no other program has changed it since.
     """
     named = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
-    all_value = settings.values[ALL]
-    original = ours[ALL].before if ALL in ours else all_value
-    if original > desired.mode and not desired.raise_all:
-        raise _impossible(desired, original)
+    all_value, original = settings.values[ALL], _original(ours, settings)
     if original <= desired.mode:
         # The program that changed conf/all after we lowered it found the other links as they are now.
         is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
@@ -428,13 +431,18 @@ def _targets(
     return {**kept, **named, ALL: _Target(desired.mode)}
 
 
-def _impossible(desired: DesiredFilter, current: int) -> Refusal:
+def _original(ours: t.Mapping[str, RecordEntry], settings: Settings) -> int:
+    """Return conf/all as it is without this collection."""
+    return ours[ALL].before if ALL in ours else settings.values[ALL]
+
+
+def _impossible(desired: DesiredFilter, current: int, setters: str) -> Refusal:
     links = ", ".join((*desired.names, *desired.patterns))
     return Refusal(
         f"{dotted(ALL)} is {current} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"
-        f" ({desired.mode}) is not possible on {links} while it is above {desired.mode}. Nothing was changed. Lower it, or set"
-        " raise_all to true: then every other link, and conf/default for future links, is first raised to the value that it"
-        " has through conf/all"
+        f" ({desired.mode}) is not possible on {links} while it is above {desired.mode}. {setters} Nothing was changed. Lower it,"
+        " or set raise_all to true: then every other link, and conf/default for future links, is first raised to the value that"
+        " it has through conf/all"
     )
 
 

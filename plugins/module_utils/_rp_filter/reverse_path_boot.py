@@ -14,7 +14,13 @@ from __future__ import annotations
 import typing as t
 
 from .._platform import sysctl_files
-from .reverse_path import ALL, DEFAULT, Record, RecordEntry, Settings, desired_in, key
+from .reverse_path import ALL, DEFAULT, Record, RecordEntry, Settings, desired_in, dotted, key
+
+# The tools that read the files, and when they do.
+OCCASIONS = (
+    ("at the next boot (systemd-sysctl)", sysctl_files.by_systemd),
+    ("at the next `sysctl --system`", sysctl_files.by_procps),
+)
 
 
 class Line(t.NamedTuple):
@@ -72,3 +78,16 @@ def _before(name: str, rest: sysctl_files.Configuration, is_default_ours: bool, 
     if name in (ALL, DEFAULT):
         return 0
     return _before(DEFAULT, rest, is_default_ours, settings) if is_default_ours else settings.values[DEFAULT]
+
+
+def setters(files: t.Mapping[str, str], setting: str, mode: int) -> str:
+    """Return the sentence about the lines that set conf/all above a mode, and when; that a program did if there is none."""
+    occasions: dict[str, list[str]] = {}
+    for occasion, read in OCCASIONS:
+        winner = read(files).winner(key(ALL, setting))
+        if winner and (winner.number or 0) > mode:
+            occasions.setdefault(f"line {winner.line} of {winner.path} sets it to {winner.number}", []).append(occasion)
+    if not occasions:
+        return f"No file of sysctl.d sets {dotted(ALL, setting)} so: a program wrote it."
+    text = "; ".join(f"{line} {' and '.join(when)}" for line, when in occasions.items())
+    return f"{text[0].upper()}{text[1:]}."

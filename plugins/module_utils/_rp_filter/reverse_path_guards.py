@@ -13,7 +13,7 @@ import typing as t
 from .._core import glob
 from .._files import files
 from .._platform import sysctl_files
-from . import reverse_path
+from . import reverse_path, reverse_path_boot
 
 
 def missing_links(
@@ -69,10 +69,7 @@ def boot_order(
         yield f"{path} is not read at boot: {unread}"
         return
     occasions: dict[reverse_path.Overriding, list[str]] = {}
-    for occasion, read in (
-        ("At the next boot (systemd-sysctl)", sysctl_files.by_systemd),
-        ("at the next `sysctl --system`", sysctl_files.by_procps),
-    ):
+    for occasion, read in reverse_path_boot.OCCASIONS:
         for overriding in reverse_path.overriding(desired, path, texts, read, setting):
             occasions.setdefault(overriding, []).append(occasion)
     for overriding, when in occasions.items():
@@ -114,7 +111,9 @@ def _expectation(desired: reverse_path.DesiredFilter, overriding: reverse_path.O
     if overriding.line.path == sysctl_files.LAST_OF_PROCPS:
         pass  # nothing is read after it
     elif overriding.name == reverse_path.ALL and not desired.raise_all:
-        remedy = f"{remedy}, or set raise_all to true"
+        remedy = (
+            f"{remedy}, or set raise_all to true, which lowers it and gives every other link the value that it has through it"
+        )
     elif is_chosen:
         remedy = f"{remedy}, or choose a path whose name sorts after it"
     return expected, remedy

@@ -18,7 +18,7 @@ from .troubles import OFF
 
 # The program of an agent, its rule of udev, and the file with which an operator ends the agent.
 AGENTS = {
-    "cloud-init hotplug": ("/usr/bin/cloud-init", "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules", ""),
+    "cloud-init-hotplugd": ("/usr/bin/cloud-init", "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules", ""),
     "cloud-ifupdown-helper": (
         "/etc/network/cloud-ifupdown-helper",
         "/run/udev/rules.d/75-cloud-ifupdown.rules",
@@ -49,8 +49,8 @@ def test_an_agent_that_udev_starts_is_found_until_its_rule_is_out_of_use(name: s
 
 def test_a_node_without_a_second_interface_yet_has_the_trouble_if_its_cni_will_add_one(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
-    program, rule, _mask = AGENTS["cloud-init hotplug"]
+    program, rule, _mask = AGENTS["cloud-init-hotplugd"]
     node.write(program, "#!/bin/sh\n", 0o755)
     node.write(rule, 'SUBSYSTEM=="net", RUN+="hook"\n')
     assert audit(node) == audit(node, cni="flannel") == []
-    assert [subject for subject, _severity, _line in audit(node, cni="aws_vpc_cni")] == ["cloud-init hotplug"]
+    assert [subject for subject, _severity, _line in audit(node, cni="aws_vpc_cni")] == ["cloud-init-hotplugd"]

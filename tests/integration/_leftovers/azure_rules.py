@@ -30,13 +30,18 @@ AZURE = [
     *(f"-A {chain} -{side} azSnatbr -d 10.0.0.0/8 -j DROP" for chain, side in (("FORWARD", "i"), ("OUTPUT", "o"))),
     "-I INPUT 1 -i azSnatbr -d 10.0.0.10 -j ACCEPT",
 ]
+# Of the mode transparent-tunnel, which keeps all but the first without pods.
+TUNNEL = [
+    "-t mangle -A PREROUTING -i azv0123456789a -j MARK --set-mark 3",
+    "-t raw -A PREROUTING -i eth0 -m set --match-set azure-tt-local-pods src,dst -j NOTRACK",
+]
 UNCERTAIN = ["-A FORWARD -j ACCEPT", "-I FORWARD -d 168.63.129.16 -p tcp -m tcp --dport 80 -j DROP"]
 AZURE6 = [
     f"-t nat -I POSTROUTING 1 -s {PODS6} -j SNAT --to {NODE6}",
     "-t mangle -I POSTROUTING 1 -j MARK --set-mark 0x0",
 ]
 FOREIGN = [
-    "-t nat -N AZURE-NPM",
+    "-t nat -N FOREIGN",
     "-t nat -A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE",
     "-t nat -A POSTROUTING -s 10.241.0.0/16 -d 168.63.129.16 -p udp --dport 53 -j SNAT --to 10.240.0.4",
     '-A FORWARD -i azSnatbr -m comment --comment "$(touch /run/bad)" -j ACCEPT',

@@ -14,7 +14,7 @@ from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
 
-from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, NODE6, PODS6, SWIFT, UNCERTAIN, apply, saved
+from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, NODE6, PODS6, SWIFT, TUNNEL, UNCERTAIN, apply, saved
 
 CONFIGURATIONS = "/etc/cni/net.d"
 
@@ -104,6 +104,26 @@ def test_nothing_is_certain_while_azure_vnet_serves_a_pod_or_another_program_use
     found = look(node)["leftovers"]
     assert not any(one["certain"] for one in found)
     assert "azure-vnet still serves the pod at azv0123456789a" in found[0]["evidence"]
+
+
+def test_what_the_mode_transparent_tunnel_left_is_named_and_removed(node: NamespaceNode) -> None:
+    node.write("/var/run/azure-vnet.json", "{}")
+    node.run(["iptables-nft", "-t", "mangle", "-A", "PREROUTING", "-i", "vethx", "-j", "MARK", "--set-mark", "3"])
+    node.run(["iptables-nft", "-t", "raw", "-A", "PREROUTING", "-d", "192.0.2.9", "-j", "NOTRACK"])
+    before = node.snapshot()
+    node.run(["ipset", "create", "azure-tt-local-pods", "hash:ip"])
+    apply(node, "iptables-nft", TUNNEL)
+    gateway = node.run(["sh", "-c", "ip route show default | cut -d ' ' -f 3"]).stdout.strip()
+    node.ip([f"route add default via {gateway} dev eth0 table 101", "rule add fwmark 3 lookup 101"])
+    found = look(node)["leftovers"]
+    assert [(each["kind"], each["certain"]) for each in found] == [
+        (kind, True) for kind in ("rule", "rule", "policy_rule", "route", "set")
+    ]
+    node.ip(["link add azv0123456789a type veth peer name p0"])
+    assert not any(each["certain"] for each in look(node)["leftovers"])
+    node.ip(["link del azv0123456789a"])
+    remove(node, found)
+    assert look(node)["leftovers"] == [] and node.snapshot() == before
 
 
 def test_what_cilium_left_is_named_once_it_is_gone(node: NamespaceNode) -> None:

@@ -23,7 +23,7 @@ from lab.node_conditions import ANOTHER_ROOT
 from lab.podman import Podman
 from lab.prober import Prober
 from lab.server import Servers
-from lab.steps import Steps
+from lab.steps import Steps, warnings
 
 PATH = "/etc/systemd/networkd.conf.d/90-kubenode.conf"
 EKS = "/etc/systemd/networkd.conf.d/80-release.conf"
@@ -39,10 +39,6 @@ def steps(lab: Lab) -> Steps:
 def networkd(result: dict[str, Any]) -> dict[str, Any]:
     (found,) = (daemon for daemon in result["daemons"] if daemon["name"] == "systemd-networkd")
     return dict(found)
-
-
-def warnings(result: dict[str, Any]) -> list[str]:
-    return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
 
 
 # The twelve steps, on a node on which networkd does not run
@@ -134,6 +130,162 @@ def test_an_image_gets_the_file(lab: Lab) -> None:
     assert not result["failed"], result
     assert result["changed"]
     assert node.read(f"/mnt{PATH}").endswith(NO)
+
+
+# What an agent left in the kernel
+
+
+def daemon(result: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = (daemon for daemon in result["daemons"] if daemon["name"] == name)
+    return dict(found)
+
+
+RULE_LEFT = "30300: from 10.9.2.7 lookup 30300"
+
+
+def test_an_agent_that_ended_is_judged_by_its_rules(steps: Steps) -> None:
+    """As after the remedy of the module itself: the timer is disabled, and the rule still decides where packets go."""
+    node = steps.node
+    node.write("/etc/systemd/system/nm-cloud-setup.timer", "[Timer]\n")
+    node.ip(["link add eth1 type veth peer name far", "address add 10.9.2.7/24 dev eth1", "link set eth1 up", "link set far up"])
+    assert (daemon(steps.run(), "nm-cloud-setup")["verdict"], warnings(steps.run())) == ("harmless", [])
+    way = node.run(["ip", "route", "get", "10.9.2.9", "from", "10.9.2.7"]).stdout
+    node.ip(["rule add priority 30300 from 10.9.2.7 lookup 30300"])
+    assert daemon(steps.run(), "nm-cloud-setup")["verdict"] == "harmless", "a table without routes takes no packet"
+    node.ip(["route add table 30300 default dev lo", "rule add priority 30301 from 10.9.2.8 lookup main"])
+    assert node.run(["ip", "route", "get", "10.9.2.9", "from", "10.9.2.7"]).stdout != way
+    result = steps.run()
+    assert not result["changed"] and daemon(result, "nm-cloud-setup") == {
+        "name": "nm-cloud-setup",
+        "active": False,
+        "version": None,
+        "verdict": "competing",
+        "reason": f"it is not active, but what it left in the kernel still routes packets: ip rule {RULE_LEFT}",
+    }
+    (warning,) = warnings(result)
+    assert warning.startswith("nm-cloud-setup: it is not active")
+    node.remove("/etc/systemd/system/nm-cloud-setup.timer")
+    assert daemon(steps.run(), "nm-cloud-setup")["verdict"] == "competing", "the package is gone, its rule is not"
+    node.run(["sh", "-c", warning.rpartition("Remove it: ")[2].rstrip(".")])
+    assert node.run(["ip", "route", "get", "10.9.2.9", "from", "10.9.2.7"]).stdout == way
+    assert "nm-cloud-setup" not in [each["name"] for each in steps.run()["daemons"]] and warnings(steps.run()) == []
+
+
+# Agents that configure interfaces as they appear
+
+
+UDEV, CLOUD = "/etc/udev/rules.d", "/etc/cloud/cloud.cfg.d"
+NET_UTILS_RULE = "/run/udev/rules.d/99-vpc-policy-routes.rules"  # a node of the lab shares /usr with its host
+SWITCHES = {
+    "amazon-ec2-net-utils": f"{UDEV}/99-vpc-policy-routes.rules",
+    "cloud-init-hotplugd": f"{CLOUD}/99-kubenode-hotplug.cfg",
+    "cloud-ifupdown-helper": f"{UDEV}/76-kubenode-ifupdown.rules",
+}
+
+
+@pytest.fixture
+def agents(steps: Steps) -> Steps:
+    """A node with all the agents, as no image has them together."""
+    node = steps.node
+    node.write(NET_UTILS_RULE, 'SUBSYSTEM=="net", ACTION=="add", TAG+="systemd"\n')
+    node.write("/etc/systemd/system/policy-routes@.service", "[Service]\nType=oneshot\nExecStart=true\n")
+    node.write(f"{CLOUD}/05_logging.cfg", "logging: {}\n")
+    node.write(f"{UDEV}/90-cloud-init-hook-hotplug.rules", 'SUBSYSTEM=="net", RUN+="/usr/lib/cloud-init/hook-hotplug"\n')
+    node.write(f"{UDEV}/75-cloud-ifupdown.rules", 'ENV{INTERFACE}=="eth*|en*", RUN+="/etc/network/cloud-ifupdown-helper"\n')
+    return steps
+
+
+def states(result: dict[str, Any]) -> set[tuple[bool, str]]:
+    return {(each["active"], each["verdict"]) for each in result["daemons"] if each["name"] in SWITCHES}
+
+
+def test_agents_are_kept_off_interfaces_that_appear_and_absent_lets_them(agents: Steps) -> None:
+    node = agents.node
+    clean = node.snapshot()
+    result = agents.four()
+    assert states(result) == {(False, "kept_off")} and warnings(result) == []
+    assert (
+        daemon(result, "cloud-init-hotplugd")["reason"]
+        == f"{SWITCHES['cloud-init-hotplugd']} keeps it off interfaces that appear"
+    )
+    assert all(node.exists(path) for path in SWITCHES.values())
+    node.write(SWITCHES["cloud-ifupdown-helper"], node.read(SWITCHES["cloud-ifupdown-helper"]) + "# an older run of ours\n")
+    agents.four()
+    ignored = agents.four(agents="ignore")
+    assert states(ignored) == {(True, "competing"), (True, "hostile")} and len(warnings(ignored)) == len(SWITCHES)
+    agents.run()
+    with node.count_processes() as calls:
+        assert not agents.run()["changed"]
+    assert calls == []
+    agents.four(state="absent")
+    assert node.snapshot() == clean
+
+
+def test_an_agent_that_another_file_keeps_off_and_a_foreign_file_are_left(agents: Steps) -> None:
+    """As on nodes of EKS and kOps."""
+    node = agents.node
+    node.write(SWITCHES["amazon-ec2-net-utils"], "")
+    node.write(f"{CLOUD}/99-disable-network-hotplug.cfg", "updates:\n  network:\n    when:\n    - boot-new-instance\n")
+    node.write(SWITCHES["cloud-ifupdown-helper"], "# mine\n")
+    before = node.snapshot()
+    result = agents.run()
+    assert (daemon(result, "amazon-ec2-net-utils")["verdict"], daemon(result, "cloud-init-hotplugd")["verdict"]) == (
+        "harmless",
+    ) * 2
+    assert daemon(result, "cloud-ifupdown-helper")["verdict"] == "harmless"
+    agents.run(state="absent")
+    assert node.snapshot() == before
+
+
+def test_an_image_gets_the_files_too(steps: Steps) -> None:
+    node = steps.node
+    node.run(["sh", "-c", ANOTHER_ROOT])
+    node.run(["sh", "-c", "mkdir -p /mnt/etc/udev/rules.d"])
+    node.write(f"/mnt{UDEV}/75-cloud-ifupdown.rules", 'RUN+="/etc/network/cloud-ifupdown-helper"\n')
+    for changed in (True, False):
+        result = node.module("network_daemons", {}, through=["chroot", "/mnt"])
+        assert not result["failed"] and result["changed"] is changed and states(result) == {(False, "kept_off")}
+    assert node.exists(f"/mnt{SWITCHES['cloud-ifupdown-helper']}")
+    assert node.module("network_daemons", {"state": "absent"}, through=["chroot", "/mnt"])["changed"]
+    assert not node.exists(f"/mnt{SWITCHES['cloud-ifupdown-helper']}")
+
+
+def test_units_that_run_on_are_warned_of_until_they_end(agents: Steps) -> None:
+    agents.node.run(["mkdir", "-p", "/run/systemd/units"])
+    agents.node.run(["ln", "-s", "0123", "/run/systemd/units/invocation:refresh-policy-routes@eth1.timer"])
+    result = agents.run()
+    assert agents.node.exists(SWITCHES["amazon-ec2-net-utils"])
+    assert daemon(result, "amazon-ec2-net-utils")["verdict"] == "competing"
+    (warning,) = warnings(result)
+    assert "systemctl stop 'refresh-policy-routes@*.timer'" in warning and "those of pods included" in warning
+    assert not agents.run()["changed"]
+
+
+def test_firewalld_that_flushes_at_a_reload_is_warned_of(steps: Steps) -> None:
+    node = steps.node
+    node.write("/etc/systemd/system/firewalld.service", "[Service]\nExecStart=true\n")
+    assert daemon(steps.run(), "firewalld")["verdict"] == "harmless"
+    node.run(["mkdir", "-p", "/run/systemd/units"])
+    node.run(["ln", "-s", "0123", "/run/systemd/units/invocation:firewalld.service"])
+    (warning,) = warnings(steps.run())
+    assert warning.startswith("firewalld is active: firewall-cmd --reload flushes all rules of iptables")
+    assert "Set FlushAllOnReload=no in /etc/firewalld/firewalld.conf" in warning
+    node.write("/etc/firewalld/firewalld.conf", "FlushAllOnReload=no\n")
+    assert (daemon(steps.run(), "firewalld")["verdict"], warnings(steps.run())) == ("kept_off", [])
+
+
+def test_a_second_default_route_by_dhcp_is_warned_of(steps: Steps) -> None:
+    node = steps.node
+    node.ip(["link add eth1 type veth peer name far", "address add 10.9.2.7/24 dev eth1", "link set eth1 up", "link set far up"])
+    node.ip(["route add default via 10.9.2.1 dev eth1 proto dhcp metric 512"])
+    for link in ("eth0", "eth1"):
+        number = node.run(["cat", f"/sys/class/net/{link}/ifindex"]).stdout.strip()
+        node.write(f"/run/systemd/netif/leases/{number}", "ADDRESS=10.9.2.7\nROUTER=10.9.2.1\n")
+        node.write(f"/run/systemd/netif/links/{number}", "NETWORK_FILE=/usr/lib/systemd/network/80-ec2.network\n")
+    (warning,) = warnings(steps.run())
+    assert "gave eth1 a default route by DHCP (/usr/lib/systemd/network/80-ec2.network)" in warning
+    node.run(["sh", "-c", warning.rpartition("remove the route: ")[2].rstrip(".")])
+    assert warnings(steps.run()) == []
 
 
 # networkd runs
@@ -237,6 +389,29 @@ class Site:
 def router() -> Iterator[Machine]:
     with namespace.machine("router") as machine:
         yield machine
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "trixie"])
+def test_udev_runs_the_helper_for_interfaces_and_not_for_links_of_pods(podman: Podman, router: Machine, suite: str) -> None:
+    node = Site(podman, router, suite).node
+    node.write(f"{UDEV}/75-cloud-ifupdown.rules", """SUBSYSTEM=="net", ENV{INTERFACE}=="eth*|en*", RUN+="/bin/helper %k"\n""")
+    node.ip(["link add eni0123456789a type veth peer name eth7"])
+
+    def helped() -> list[str]:
+        tests = (f"udevadm test --action=add /sys/class/net/{name} 2>&1" for name in ("eth7", "eni0123456789a"))
+        shown = "".join(node.run(["sh", "-c", test], check=False).stdout for test in tests)
+        return [
+            word
+            for word in ("helper eth7", "helper eni0123456789a", "systemd-sysctl --prefix=/net/ipv4/conf/eni")
+            if word in shown
+        ]
+
+    clean = helped()
+    assert clean == ["helper eth7", "helper eni0123456789a", "systemd-sysctl --prefix=/net/ipv4/conf/eni"]
+    assert node.module("network_daemons")["changed"]
+    assert helped() == [clean[0], clean[2]]
+    assert not node.module("network_daemons")["changed"]
+    assert node.module("network_daemons", {"state": "absent"})["changed"] and helped() == clean
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ import pytest
 from sampling import sampled
 
 from lab import Lab, agentbaker, bpf, playbook, steps
+from lab.load_balancer import RouterAdvertisements
 from lab.node import LOCK, NamespaceNode
 from lab.node_conditions import ANOTHER_ROOT
+from lab.waiting import until
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -616,6 +618,35 @@ def test_warns_where_the_node_does_not_forward(node: NamespaceNode) -> None:
 def test_warns_where_advertisements_are_ignored(node: NamespaceNode) -> None:
     node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 1})
     assert "net.ipv6.conf.eth0.accept_ra is 1" in warnings(run(node))
+
+
+@pytest.fixture
+def advertised(lab: Lab, node: NamespaceNode) -> Iterator[NamespaceNode]:
+    """A node whose kernel has its only IPv6 default route from a router advertisement."""
+    node.run(["ip", "-6", "route", "del", "default"])
+    node.run(["sh", "-c", "rm -f /etc/sysctl.d/*; mount -t tmpfs tmpfs /usr/lib/sysctl.d"])
+    node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 2})
+    advertisements = RouterAdvertisements(lab.load_balancer, lifetime=1800)
+    until("the node has a default route", lambda: "proto ra" in node.run(["ip", "-6", "route", "show", "default"]).stdout)
+    yield node
+    advertisements.stop()
+
+
+def test_warns_of_a_default_route_that_no_advertisement_renews(advertised: NamespaceNode) -> None:
+    assert warnings(run(advertised)) == "[]"
+    advertised.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 0})
+    assert "net.ipv6.conf.eth0.accept_ra is 0, and the IPv6 default route by eth0 comes from" in warnings(run(advertised))
+
+
+@pytest.mark.parametrize("line", ["net.ipv6.conf.default.accept_ra = 0", "net.ipv6.conf.eth0.accept_ra = 1"])
+def test_warns_of_a_file_that_costs_the_default_route_at_the_next_boot(advertised: NamespaceNode, line: str) -> None:
+    """As Azure Linux 4 has it, in its file of hardening."""
+    hardening = "/usr/lib/sysctl.d/70-azurelinux-hardening.conf"
+    advertised.write(hardening, f"net.ipv6.conf.all.accept_ra = 0\n{line}\n")
+    said = warnings(run(advertised))
+    assert f"line 2 of {hardening} sets accept_ra of eth0 to {line[-1]}" in said
+    advertised.write("/etc/sysctl.d/90-ra.conf", "net.ipv6.conf.eth0.accept_ra = 2\n")
+    assert warnings(run(advertised)) == "[]"
 
 
 def test_warns_of_a_priority_behind_connection_tracking(node: NamespaceNode) -> None:

@@ -560,7 +560,7 @@ def test_a_rule_of_a_known_cni_is_named_by_the_cni(node: NamespaceNode) -> None:
     """amazon-vpc-cni adds its rules without a protocol."""
     node.ip(["rule add priority 1536 from 10.0.1.5 lookup 2 protocol 0"])
     message = refused(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 1003}])
-    owner = "amazon-vpc-cni, protocol unspec"
+    owner = "amazon-vpc-cni or hostnic, protocol unspec"
     assert f"ip rule 1536: from 10.0.1.5 lookup 2 is there and belongs to {owner}. Nothing was changed" in message
     done = run(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 2}], permanent=False)
     assert [item["owner"] for item in done["rules"]["satisfied_by"]] == [owner] and not done["changed"]

@@ -8,6 +8,7 @@ Each problem is shown with a table loaded by hand, then solved by nftables_connm
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -280,6 +281,45 @@ def test_a_node_port_answers_with_the_module_only(lab: EniLab, policy: Policy, b
     assert_unanswered(lab, call_node_port, cause)
 
 
+# Of amazon-vpc-cni-k8s 1.23 in its nftables mode (pkg/networkutils/nftables_connmark.go). The last rule overwrites a packet's
+# mark; a chain of type nat sees first packets only, and none that a chain before it has translated.
+AWS_CNI = f"""
+table ip aws-cni {{
+  chain snat-mark {{ ct mark set ct mark | 0x80; }}
+  chain nat-prerouting {{
+    type nat hook prerouting priority -90;
+    fib daddr type local return
+    iifname "{POD_LINKS}" jump snat-mark
+    counter meta mark set ct mark & 0x80
+  }}
+}}
+"""
+
+
+def restored(node: EniNode) -> int:
+    """The packets whose mark AWS's rule has overwritten."""
+    listing = node.run(["nft", "list", "chain", "ip", "aws-cni", "nat-prerouting"]).stdout
+    return int(re.findall(r"counter packets (\d+)", listing)[0])
+
+
+@EACH_STRICTNESS
+@EACH_BACKEND
+@EACH_POLICY
+def test_a_node_port_answers_beside_the_rule_by_which_awss_cni_restores_marks(
+    lab: EniLab, policy: Policy, backend: Backend, strict: bool
+) -> None:
+    node = serve_node_port(lab, policy, backend)
+    filter_for(node, strict)
+    node.run(["nft", "-f", "-"], AWS_CNI)
+    assert_unanswered(lab, call_node_port, "reverse path" if strict else "source")
+    run(node, strict=strict)
+    assert call_node_port(lab)
+    options = {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "permanent": False, "strict": strict}
+    assert not Steps(node, "nftables_connmark", options).run()["changed"] and call_node_port(lab)
+    run(node, state="absent")
+    assert_unanswered(lab, call_node_port, "reverse path" if strict else "source")
+
+
 @EACH_STRICTNESS
 @EACH_BACKEND
 def test_a_pods_load_balancer_answers_with_the_module(unchecked: EniLab, backend: Backend, strict: bool) -> None:
@@ -481,6 +521,17 @@ def test_each_request_is_answered_by_the_eni_that_it_came_in_by(two: EniLab) -> 
         assert one.run(state="absent")["changed"]
     assert_unanswered(two, call_by_eth1, "source")
     assert node.snapshot() == clean
+
+
+def test_a_request_to_a_pod_is_answered_by_its_eni_beside_the_rule_of_awss_cni(two: EniLab) -> None:
+    """The rule takes the first packet's mark, and not the connection's, which the replies get theirs from."""
+    node = two.node("node1")
+    node.run(["nft", "-f", "-"], AWS_CNI)
+    for each in steps_of(node):
+        assert each.run()["changed"]
+    before = restored(node)
+    assert call_pod_of_eth1(two) and restored(node) > before
+    assert not any(each.run()["changed"] for each in steps_of(node)) and call_pod_of_eth1(two)
 
 
 @EACH_POLICY

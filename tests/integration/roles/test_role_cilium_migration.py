@@ -429,6 +429,25 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
     assert pool.play(bridge=True).well().changed == 0
 
 
+def test_a_node_that_another_cnis_leftovers_harm_is_not_called_clean(pool: Pool) -> None:
+    before = pool.node.run(["iptables-nft-save"]).stdout.count("\n-A")
+    for line in (
+        *("-N KUBE-ROUTER-FORWARD", "-N KUBE-POD-FW-ABC", "-I FORWARD -j KUBE-ROUTER-FORWARD"),
+        *("-A KUBE-ROUTER-FORWARD -d 10.9.9.9 -j KUBE-POD-FW-ABC", "-A KUBE-POD-FW-ABC -j REJECT"),
+    ):
+        pool.node.run(["iptables-nft", *line.split()])
+    for arguments in (("--check",), ()):
+        failed = pool.play(*arguments, cordon=True, node_name="node1", kubectl=[str(pool.kubectl)])
+        assert failed.failed and "leftovers of kube-router act on packets, for example rule" in failed.output
+        assert "which rejects packets to 10.9.9.9/32" in failed.output and "node1: ok" not in failed.output
+    assert not pool.node.run(["ebtables-nft-save"]).stdout.count("10.240.0.7"), "azure-vnet's leftovers are gone"
+    assert "uncordon node1" not in pool.calls()
+    commands = [each["command"] for each in pool.report()["found"]["leftovers"] if each["owner"] == "kube-router"]
+    pool.node.run(["sh", "-ec", "\n".join(commands)])
+    assert pool.play(cordon=True, node_name="node1", kubectl=[str(pool.kubectl)]).well().changed == 1, "it is uncordoned"
+    assert "uncordon node1" in pool.calls() and pool.node.run(["iptables-nft-save"]).stdout.count("\n-A") == before
+
+
 def test_in_an_image_the_configuration_is_inert_and_each_boot_looks(pool: Pool) -> None:
     before = pool.node.snapshot()
     assert "An image: systemd does not run on it" in pool.play(mode="auto").well().output

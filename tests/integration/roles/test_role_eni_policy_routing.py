@@ -163,6 +163,21 @@ def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: 
 
 
 @pytest.mark.thorough
+def test_strict_names_the_file_of_the_image_that_makes_it_impossible(aws: Site) -> None:
+    """As on Ubuntu: the larger of conf/all and the link's own value counts."""
+    path = "/etc/sysctl.d/10-network-security.conf"
+    aws.node.write(path, "net.ipv4.conf.default.rp_filter = 2\nnet.ipv4.conf.all.rp_filter = 2\n")
+    aws.node.set_sysctls({"net.ipv4.conf.all.rp_filter": 2})
+    clean = aws.node.snapshot()
+    refused = aws.play(remedy="strict", **AWS)
+    reason = f"Line 2 of {path} sets it to 2 at the next boot (systemd-sysctl) and at the next `sysctl --system`."
+    assert refused.failed and reason in refused.output and "set raise_all to true: then every other link" in refused.output
+    assert aws.node.snapshot() == clean
+    assert aws.play(remedy="strict", raise_all=True, **AWS).well().changed == 1
+    assert aws.play(remedy="strict", raise_all=True, **AWS).well().changed == 0
+    assert aws.play(remedy="strict", state="absent", **AWS).well().changed == 1 and aws.node.snapshot() == clean
+
+
 def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) -> None:
     """The ENI has no address, the cloud checks sources and the node filters strictly: no other remedy helps a pod here."""
     node = bare.node

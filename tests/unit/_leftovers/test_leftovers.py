@@ -199,12 +199,12 @@ def test_a_pair_goes_only_if_a_backup_can_restore_both_ends(facts: Facts, is_cer
 
 
 def test_chains_of_kube_proxy_are_one_entry_for_each_place() -> None:
-    found = cilium.of_kube_proxy({"ip nat (nft)": ["A", "B", "C"], "ip6 nat (nft)": ["A"]})
+    found = cilium.of_kube_proxy({"ip nat (nft)": ["A", "B", "C"], "ip6 nat (nft)": ["A"]}, is_running=False)
     assert [(one.place, one.text) for one in found] == [("ip nat (nft)", "A and 2 more"), ("ip6 nat (nft)", "A")]
     assert not any(one.is_certain for one in found)
 
 
 def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> None:
     """The table's rules are not read, so the chain may not be empty."""
-    found = only(Facts(chains=((Table("ip", "raw", "nft"), "SWIFT"),)))
+    found = only(Facts(chains=((Table("ip", "security", "nft"), "SWIFT"),)))
     assert not found.is_certain and "its rules were not read" in found.evidence

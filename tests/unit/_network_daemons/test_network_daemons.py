@@ -95,6 +95,7 @@ def test_a_version_is_judged_by_what_it_removes(
     daemon = known_daemons.of_networkd(True, version, settings, in_force)
     assert daemon.verdict == verdict
     assert told in daemon.reason
+    assert ("at netplan apply, and at each upgrade of systemd" in daemon.reason) == ("Upgrade" in daemon.remedy)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +118,8 @@ def test_systemds_library_tells_its_version(tmp_path: Path, path: str, version: 
 
 UDEV_RULE = "usr/lib/udev/rules.d/99-vpc-policy-routes.rules"
 EC2 = {"usr/lib/systemd/system/policy-routes@.service": "", UDEV_RULE: "SUBSYSTEM"}
-HOTPLUG = "etc/udev/rules.d/90-cloud-init-hook-hotplug.rules"
-IFUPDOWN = {"etc/network/cloud-ifupdown-helper": "", "lib/udev/rules.d/75-cloud-ifupdown.rules": "SUBSYSTEM"}
+HOTPLUG_RULE = "etc/udev/rules.d/90-cloud-init-hook-hotplug.rules"
+IFUPDOWN_RULE = "etc/udev/rules.d/75-cloud-ifupdown.rules"
 CLOUD_INIT = {"usr/bin/cloud-init": "", "etc/netplan/50-cloud-init.yaml": "network: {}"}
 NM_CLOUD_SETUP = {
     "usr/lib/systemd/system/nm-cloud-setup.timer": "",
@@ -135,22 +136,11 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
     "nm-cloud-setup": (NM_CLOUD_SETUP, {"nm-cloud-setup.timer"}, {"nm-cloud-setup": (True, HOSTILE)}),
     "nm-cloud-setup, disabled": (NM_CLOUD_SETUP, set(), {"nm-cloud-setup": (False, HARMLESS)}),
     "netplan": ({"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""}, set(), {"netplan": (True, HARMLESS)}),
-    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS), "cloud-init hotplug": (False, HARMLESS)}),
+    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS)}),
     "cloud-init that routes": (
         {**CLOUD_INIT, "etc/netplan/50-cloud-init.yaml": "    routing-policy:\n    - from: 10.0.1.10\n"},
         set(),
-        {"cloud-init": (True, COMPETING), "cloud-init hotplug": (False, HARMLESS)},
-    ),
-    "cloud-init with hotplug": (
-        {**CLOUD_INIT, HOTPLUG: "SUBSYSTEM"},
-        set(),
-        {"cloud-init": (True, HARMLESS), "cloud-init hotplug": (True, COMPETING)},
-    ),
-    "cloud-ifupdown-helper": (IFUPDOWN, set(), {"cloud-ifupdown-helper": (True, COMPETING)}),
-    "cloud-ifupdown-helper, masked": (
-        {**IFUPDOWN, "etc/udev/rules.d/75-cloud-ifupdown.rules": ""},
-        set(),
-        {"cloud-ifupdown-helper": (False, HARMLESS)},
+        {"cloud-init": (True, COMPETING)},
     ),
     "amazon-ec2-net-utils": (EC2, set(), {"amazon-ec2-net-utils": (True, COMPETING)}),
     "amazon-ec2-net-utils, masked as on EKS": (
@@ -158,6 +148,46 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
         set(),
         {"amazon-ec2-net-utils": (False, HARMLESS)},
     ),
+    "amazon-ec2-net-utils, masked by comments": (
+        {**EC2, "etc/udev/rules.d/99-vpc-policy-routes.rules": "# a mask\n"},
+        set(),
+        {"amazon-ec2-net-utils": (False, HARMLESS)},
+    ),
+    "amazon-ec2-net-utils, masked and still running": (
+        {
+            **EC2,
+            "etc/udev/rules.d/99-vpc-policy-routes.rules": "",
+            "run/systemd/units/invocation:refresh-policy-routes@eth1.timer": "",
+        },
+        set(),
+        {"amazon-ec2-net-utils": (True, COMPETING)},
+    ),
+    "cloud-init's hotplug": ({HOTPLUG_RULE: "SUBSYSTEM"}, set(), {"cloud-init-hotplugd": (True, COMPETING)}),
+    "cloud-init's hotplug, of an older version": (
+        {"etc/udev/rules.d/10-cloud-init-hook-hotplug.rules": "SUBSYSTEM"},
+        set(),
+        {"cloud-init-hotplugd": (True, COMPETING)},
+    ),
+    "cloud-init's hotplug, off": (
+        {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud.cfg.d/99-x.cfg": "updates: {network: {when: [boot]}}"},
+        set(),
+        {"cloud-init-hotplugd": (False, HARMLESS)},
+    ),
+    "cloud-init's hotplug, on in a later file": (
+        {
+            HOTPLUG_RULE: "SUBSYSTEM",
+            "etc/cloud/cloud.cfg.d/98-x.cfg": "updates:\n  network:\n    when: [boot]\n",
+            "etc/cloud/cloud.cfg.d/99-x.cfg": "updates:\n  network:\n    when:\n    - boot\n    - hotplug\n",
+        },
+        set(),
+        {"cloud-init-hotplugd": (True, COMPETING)},
+    ),
+    "cloud-init, off": (
+        {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud-init.disabled": ""},
+        set(),
+        {"cloud-init-hotplugd": (False, HARMLESS)},
+    ),
+    "cloud-ifupdown-helper": ({IFUPDOWN_RULE: "SUBSYSTEM"}, set(), {"cloud-ifupdown-helper": (True, HOSTILE)}),
     "ec2-net-utils": (
         {"etc/udev/rules.d/53-ec2-network-interfaces.rules": ""},
         set(),
@@ -175,9 +205,32 @@ def test_agents_are_recognised_by_their_files(
         (tmp_path / name).write_text(text)
     units: t.Any = FakeUnits(tmp_path)
     units.enabled = enabled
-    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)))
+    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)), {}, {})
     assert {one.name: (one.active, one.verdict) for one in told} == found
     assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
+
+
+REMNANTS = {"nm-cloud-setup": [known_daemons.Remnant("ip rule 30300: from 10.9.2.7 lookup 30300", "ip rule del ...")]}
+
+
+@pytest.mark.parametrize(
+    ("agents", "switches", "verdicts"),
+    [
+        ({}, {}, {"nm-cloud-setup": (False, COMPETING)}),
+        ({"nm-cloud-setup": False}, {}, {"nm-cloud-setup": (False, COMPETING)}),
+        ({"nm-cloud-setup": True}, {}, {"nm-cloud-setup": (True, HOSTILE)}),
+        (
+            {"cloud-init-hotplugd": False},
+            {"cloud-init-hotplugd": "/etc/x.cfg"},
+            {"cloud-init-hotplugd": (False, KEPT_OFF), "nm-cloud-setup": (False, COMPETING)},
+        ),
+    ],
+)
+def test_an_agent_is_judged_by_its_state_then_by_its_rules_then_by_its_switch(
+    agents: dict[str, bool], switches: dict[str, str], verdicts: dict[str, tuple[bool, str]]
+) -> None:
+    daemons = known_daemons.of_agents(agents, switches, REMNANTS)
+    assert {daemon.name: (daemon.active, daemon.verdict) for daemon in daemons} == verdicts
 
 
 @pytest.mark.parametrize(

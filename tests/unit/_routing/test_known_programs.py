@@ -26,12 +26,19 @@ UNSPEC = 0
         (0x1000, 0x1000, []),
         (0x4000, 0x4000, ["the mark of kube-proxy for packets to be masqueraded"]),
         (0x8000, 0x8000, ["the mark of kube-proxy for packets to be dropped"]),
-        (0x40, 0x4040, ["the mark of kube-proxy for packets to be masqueraded"]),
+        (0x40, 0x4040, ["the mark of kube-proxy for packets to be masqueraded and of netd for hairpins of pods."]),
+        (0x2, 0x2, []),
+        (0x3, 0x3, ["of 0x3/0xffffffff, the mark of azure-vnet in mode transparent-tunnel for packets between pods"]),
         (0x100, 0xF00, ["the mark of Cilium for its magic marks"]),
-        (0x10000, 0x10000, ["the mark of Calico for its policies"]),
+        (0x10000, 0x10000, ["the mark of Tailscale for packets of its own", "the mark of Calico for its policies"]),
+        (0x1000000, 0x1000000, ["the mark of Calico for its policies"]),
         (0x80, 0x90, ["the mark of amazon-vpc-cni and Cilium for node port replies", "the mark of Terway for symmetric routing"]),
         (0x1000, FULL, ["the full mask 0xffffffff, which includes the bits of kube-proxy (0x4000, 0x8000)"]),
-        (0x539, 0xFFF, ["node port replies", "Terway", "Cilium", "that of Istio's sidecars"]),
+        (
+            0x539,
+            0xFFF,
+            ["node port replies", "Terway", "Cilium", "transparent-tunnel", "that of Istio's sidecars and of its ambient mode"],
+        ),
     ],
 )
 def test_a_mark_that_is_set_is_compared_with_those_of_known_programs(mark: int, mask: int, told: list[str]) -> None:
@@ -63,20 +70,43 @@ def test_the_table_of_an_eni_on_another_card_is_the_cnis_own() -> None:
     wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
     assert known_programs.warnings(wanted.rules or (), wanted.routes or ()) == []
     (said,) = known_programs.warnings((), wanted.routes or ())
-    assert said.startswith("Table 10101 is filled by amazon-ec2-net-utils.")
+    assert said.startswith("Table 10101 is filled by amazon-ec2-net-utils or amazon-vpc-cni.")
 
 
+TUNNEL = "azure-vnet in mode transparent-tunnel"
 RULES: dict[str, tuple[dict[str, t.Any], int, str]] = {
-    "a pod's rule": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, UNSPEC, "amazon-vpc-cni, protocol unspec"),
-    "two CNIs": ({"priority": 512, "to": "10.0.1.5", "table": 254}, UNSPEC, "amazon-vpc-cni or Terway, protocol unspec"),
+    "a pod's rule": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, UNSPEC, "amazon-vpc-cni or hostnic, protocol unspec"),
+    "two CNIs": (
+        {"priority": 512, "to": "10.0.1.5", "table": 254},
+        UNSPEC,
+        "amazon-vpc-cni or Terway or UCloud's CNI, protocol unspec",
+    ),
     "Cilium's": ({"priority": 111, "from": "10.0.1.5", "table": 11}, 2, "Cilium, protocol kernel"),
     "another purpose": ({"priority": 1536, "to": "10.0.1.5", "table": 254}, UNSPEC, "protocol unspec"),
-    "an unknown priority": ({"priority": 700, "to": "10.0.1.5", "table": 254}, 3, "protocol boot"),
-    "a mark": ({"priority": 700, "fwmark": "0x10/0x10", "table": 100}, UNSPEC, "Terway, protocol unspec"),
-    "a mark and another table": ({"priority": 700, "fwmark": "0x10/0x10", "table": 101}, UNSPEC, "protocol unspec"),
+    "an unknown priority": ({"priority": 800, "to": "10.0.1.5", "table": 254}, 3, "protocol boot"),
+    "a mark": ({"priority": 800, "fwmark": "0x10/0x10", "table": 100}, UNSPEC, "Terway, protocol unspec"),
+    "a mark and another table": ({"priority": 800, "fwmark": "0x10/0x10", "table": 99}, UNSPEC, "protocol unspec"),
     "a range of priorities": ({"priority": 30250, "from": "10.0.1.5", "table": 7}, UNSPEC, "nm-cloud-setup, protocol unspec"),
-    "a range of tables": ({"priority": 700, "from": "10.0.1.5", "table": 10001}, 3, "amazon-ec2-net-utils, protocol boot"),
-    "a table": ({"priority": 700, "from": "10.0.1.5", "table": 201}, UNSPEC, "Cilium (WireGuard), protocol unspec"),
+    "a range of tables": ({"priority": 800, "from": "10.0.1.5", "table": 10001}, 3, "amazon-ec2-net-utils, protocol boot"),
+    "a table": ({"priority": 800, "from": "10.0.1.5", "table": 201}, UNSPEC, "Cilium (WireGuard), protocol unspec"),
+    "netd's": ({"priority": 76, "iif": "eth0", "table": 1}, UNSPEC, "netd, protocol unspec"),
+    "a packet between pods": ({"priority": 32765, "fwmark": 3, "table": 101}, UNSPEC, f"{TUNNEL}, protocol unspec"),
+    "the same at another priority": ({"priority": 99, "fwmark": 3, "table": 101}, UNSPEC, f"{TUNNEL}, protocol unspec"),
+    "UCloud's": ({"priority": 2048, "from": "10.0.1.5", "table": 2}, UNSPEC, "Terway or UCloud's CNI, protocol unspec"),
+    "Baidu's, to a pod": ({"priority": 640, "to": "10.0.1.5", "table": 254}, UNSPEC, "Baidu CCE, protocol unspec"),
+    "Baidu's, from a pod": ({"priority": 1153, "from": "10.0.1.5", "table": 128}, UNSPEC, "Baidu CCE, protocol unspec"),
+    "Baidu's, of an address": ({"priority": 1024, "from": "10.0.1.5", "table": 128}, UNSPEC, "Baidu CCE, protocol unspec"),
+    "hostnic's": ({"priority": 1535, "to": "10.0.1.5", "table": 10}, UNSPEC, "hostnic, protocol unspec"),
+    "kube-router's, by mark": ({"priority": 32764, "fwmark": 99, "table": 78}, UNSPEC, "kube-router, protocol unspec"),
+    "kube-router's": ({"priority": 32765, "table": 79}, UNSPEC, "kube-router, protocol unspec"),
+    "Tailscale's": ({"priority": 5270, "table": 52}, UNSPEC, "Tailscale, protocol unspec"),
+    "Spiderpool's": ({"priority": 1000, "from": "10.0.1.5", "table": 500}, UNSPEC, "Spiderpool, protocol unspec"),
+    "cloud-init's or azure-vnet's": ({"priority": 800, "table": 101}, UNSPEC, f"{TUNNEL} or cloud-init on EC2, protocol unspec"),
+    "a further network card": (
+        {"priority": 800, "from": "10.0.1.5", "table": 10101},
+        UNSPEC,
+        "amazon-ec2-net-utils or amazon-vpc-cni, protocol unspec",
+    ),
     "a rule of systemd-networkd": ({"priority": 32765, "from": "10.0.1.5", "table": 10001}, 4, "protocol static"),
     "a protocol that names its program": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, 12, "protocol bird"),
     "an unnamed protocol": ({"priority": 1536, "from": "10.0.1.5", "table": 2}, 75, "protocol 75"),
@@ -94,6 +124,7 @@ def test_a_foreign_rule_is_named_by_the_program_that_is_known_for_it(
     ("table", "protocols", "owner"),
     [
         (201, [2], "Cilium (WireGuard), protocol kernel"),
+        (78, [3], "kube-router, protocol boot"),
         (30250, [0, 3], "nm-cloud-setup, protocol unspec, protocol boot"),
         (30250, [4, 12], "protocol static, protocol bird"),
         (254, [2], "protocol kernel"),
@@ -102,3 +133,23 @@ def test_a_foreign_rule_is_named_by_the_program_that_is_known_for_it(
 def test_a_foreign_route_is_named_by_the_program_that_fills_its_table(table: int, protocols: list[int], owner: str) -> None:
     default = route.from_options("routes[0]", {"to": "default", "via": "10.0.1.1", "dev": "eth1", "table": table}, {})
     assert known_programs.owner(default, protocols) == owner
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"priority": 73, "to": "10.0.1.5", "table": 254}, "Priority 73 is in the range 70 to 76, which netd uses for"),
+        ({"priority": 5230, "table": 254}, "Priority 5230 is in the range 5210 to 5270, which Tailscale uses for"),
+        ({"priority": 640, "from": "10.0.1.5", "table": 99}, "Priority 640 is in the range 639 to 655, which Baidu CCE uses for"),
+        ({"priority": 640, "to": "10.0.1.5", "table": 254}, ""),
+        ({"priority": 1535, "from": "10.0.1.5", "table": 99}, "1535 has another purpose in amazon-vpc-cni (to external services"),
+        ({"priority": 32764, "table": 254}, "32764 has another purpose in kube-router (Services with direct return by mark)."),
+        ({"priority": 800, "table": 101}, f"Table 101 is filled by {TUNNEL} or cloud-init on EC2. Choose another"),
+        ({"priority": 800, "table": 500}, "Table 500 is filled by Spiderpool."),
+        ({"priority": 800, "table": 202}, "Table 202 is filled by Cilium (VTEP)."),
+        ({"priority": 800, "table": 1003}, ""),
+    ],
+)
+def test_a_collision_names_each_program_that_uses_the_number(options: dict[str, t.Any], message: str) -> None:
+    said = known_programs.warnings([rule.from_options("rules[0]", options, {})], ())
+    assert (said == []) if not message else (len(said) == 1 and message in said[0]), said

@@ -233,9 +233,11 @@ def test_a_rule_of_a_known_cni_is_named_by_the_cni() -> None:
     wanted = policy.Policy(OURS, (ours,), None)
     _outcome, state = hold(node((ours, UNSPEC)), wanted)
     assert state.rules.report()["satisfied_by"] == [
-        {"object": str(ours), "owner": "amazon-vpc-cni, protocol unspec", "protocol": "unspec"}
+        {"object": str(ours), "owner": "amazon-vpc-cni or hostnic, protocol unspec", "protocol": "unspec"}
     ]
-    with pytest.raises(Refusal, match=r"lookup 2 is there and belongs to amazon-vpc-cni, protocol unspec\. Nothing was"):
+    with pytest.raises(
+        Refusal, match=r"lookup 2 is there and belongs to amazon-vpc-cni or hostnic, protocol unspec\. Nothing was"
+    ):
         hold(node((theirs, UNSPEC)), wanted)
 
 
