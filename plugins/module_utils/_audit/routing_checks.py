@@ -11,6 +11,7 @@ import ipaddress
 import typing as t
 
 from .._network_daemons import networkd
+from .._network_daemons.agent_files import SWITCHES
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
 from .._network_daemons.networkd import Setting
 from .._twin.blueprint import Entry
@@ -23,6 +24,7 @@ LOCAL = "255"
 SHARING = (AWS_VPC_CNI, TERWAY)  # CNIs whose pods share interfaces, which the node may not have yet
 OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 SHOWN = 3  # lines of evidence
+SWITCHED = {switch.agent for switch in SWITCHES}  # agents that a file of network_daemons keeps off
 OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)
 
 
@@ -163,7 +165,8 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
         agent = AGENTS.get(name)
         if is_active and agent and agent.verdict in (COMPETING, HOSTILE):
             what = f"{name} is active on a node whose CNI routes by policy: {agent.reason}."
-            yield Suspicion(name, what, (f"{name}: active",), Remedy(operator=agent.remedy))
+            remedy = Remedy("network_daemons") if name in SWITCHED else Remedy(operator=agent.remedy)
+            yield Suspicion(name, what, (f"{name}: active",), remedy)
 
 
 def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
@@ -237,7 +240,7 @@ CHECKS = (
         RISK,
         "A cloud agent, such as cloud-init's hotplug, configures interfaces of the CNI, or takes down the links of pods.",
         "Which agents are active, on a node whose pods share interfaces.",
-        "Disable the agent; network_daemons names the command.",
+        "network_daemons, which keeps off those that a file decides; of others, it names the command.",
         "https://github.com/rancher/rke2/issues/1053",
         _competing,
     ),

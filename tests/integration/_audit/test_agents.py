@@ -14,6 +14,7 @@ from lab.node import NamespaceNode
 from lab.steps import Steps
 
 from .._trace import test_cures as scenes
+from .test_mark_checks import apply, findings
 from .troubles import OFF
 
 # The program of an agent, its rule of udev, and the file with which an operator ends the agent.
@@ -37,8 +38,15 @@ def test_an_agent_that_udev_starts_is_found_until_its_rule_is_out_of_use(name: s
     program, rule, mask = AGENTS[name]
     with scenes.shared_enis(OFF) as (_lab, node):
         node.write(program, "#!/bin/sh\n", 0o755)
+        for packaged in ("/etc/cloud/cloud.cfg", "/etc/udev/udev.conf"):
+            node.write(packaged, "")
         assert audit(node) == []
         node.write(rule, 'SUBSYSTEM=="net", RUN+="hook"\n')
+        assert audit(node) == [(name, "risk", f"{name}: active")]
+        (finding,) = findings(node, "daemon-competes")
+        apply(node, finding["remedy"])
+        assert audit(node) == []
+        Steps(node, "network_daemons", {"state": "absent"}).run()
         assert audit(node) == [(name, "risk", f"{name}: active")]
         if mask:
             node.write(mask, "")
