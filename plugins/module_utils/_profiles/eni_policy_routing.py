@@ -234,13 +234,15 @@ class Observation(t.NamedTuple):
     """What was observed on the node.
 
     interfaces: as the metadata service returned them, in the form of imds_info; None if it was not queried. marks: those in the
-    rules of a running node. unread: why not all rules were read, as a sentence.
+    rules of a running node. unread: why not all rules were read, as a sentence. networks: the prefixes on each link of a running
+    node.
     """
 
     is_image: bool
     interfaces: t.Sequence[t.Mapping[str, t.Any]] | None = None
     marks: t.Sequence[Marks] = ()
     unread: str = ""
+    networks: t.Mapping[str, list[str]] | None = None
 
 
 class Enis(t.NamedTuple):
@@ -289,7 +291,7 @@ def facts(options: Values, observed: Observation) -> Facts:
     if not needs_enis(options):
         return Facts(observed.is_image)
     is_image, mark, primary = observed.is_image, options["mark"], options["primary_interface"]
-    interfaces = options["enis"] if options["enis"] is not None else observed.interfaces
+    interfaces = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
     if interfaces is None:  # each boot queries them
         interfaces = [{"name": primary, "primary": True}]
     desired = _desired(options, interfaces, mark, _managed_rules(options))
@@ -323,6 +325,15 @@ def facts(options: Values, observed: Observation) -> Facts:
             query=_query(options, mark) if options["enis"] is None else None,
         ),
     )
+
+
+def _with_subnets(
+    enis: t.Sequence[t.Mapping[str, t.Any]], networks: t.Mapping[str, list[str]] | None
+) -> t.Sequence[t.Mapping[str, t.Any]]:
+    """Return the ENIs with the networks of their links as subnets, unless the options give these."""
+    if networks is None:
+        return enis
+    return [{"subnets": networks.get(str(entry.get("name")), []), **entry} for entry in enis]
 
 
 def _desired(

@@ -11,6 +11,8 @@ import typing as t
 
 from .._cni import marks, marks_backend
 from .._platform import process
+from .._routing import source_rules
+from .._routing.routing_backend import Netlink
 from . import eni_policy_routing, mode_backend
 from .eni_policy_routing import Observation
 from .option import Values
@@ -24,7 +26,8 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
         mode_backend.check_links(eni_policy_routing.links(options))
     interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
     read = marks_backend.read(run)
-    return Observation(is_image, interfaces, marks.find(read.tables), read.unread)
+    networks = source_rules.networks(route for route, _protocol in Netlink().routes()) if options["enis"] is not None else None
+    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, networks)
 
 
 def _interfaces(cloud: str) -> list[dict[str, t.Any]]:

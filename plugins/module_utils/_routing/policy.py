@@ -89,16 +89,20 @@ class Policy(t.NamedTuple):
         )
 
     def by(self, links: t.Collection[str]) -> Policy:
-        """Return the routes over these links, and the rules that look up the tables of these routes."""
+        """Return the routes over these links, and the rules that look up the tables of these routes, with their exceptions."""
         routes = tuple(route for route in self.routes or () if not route.links.isdisjoint(links))
         tables = {route.table for route in routes}
-        return self._replace(rules=tuple(rule for rule in self.rules or () if rule.table in tables), routes=routes)
+        sources = {rule.src for rule in self.rules or () if rule.table in tables} - {fields.ANY}
+        rules = tuple(rule for rule in self.rules or () if rule.table in tables or rule.src in sources)
+        return self._replace(rules=rules, routes=routes)
 
     def besides(self, other: Policy) -> Policy:
-        """Return this policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
+        """Return this policy, with those rules and routes of ``other`` whose tables and sources are not in this policy."""
         tables = {route.table for route in self.routes or ()}
+        sources = {rule.src for rule in self.rules or ()} - {fields.ANY}
+        rules = (rule for rule in other.rules or () if rule.table not in tables and rule.src not in sources)
         return self._replace(
-            rules=(*(self.rules or ()), *(rule for rule in other.rules or () if rule.table not in tables)),
+            rules=(*(self.rules or ()), *rules),
             routes=(*(self.routes or ()), *(route for route in other.routes or () if route.table not in tables)),
         )
 

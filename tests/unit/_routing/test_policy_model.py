@@ -24,6 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
     rt_names,
     rt_tables_backend,
     rule,
+    source_rules,
 )
 from unit import strategies
 
@@ -718,3 +719,17 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert told.besides(former.by(())) == told
     assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # routes given for a table take precedence
+
+
+def test_rules_by_source_stay_with_their_exceptions() -> None:
+    routes = [
+        {"table": table, "to": "default", "via": via, "dev": dev, "onlink": True}
+        for table, via, dev in ((2, "10.0.1.1", "eth1"), (3, "10.0.2.1", "eth2"))
+    ]
+    rules = [
+        *source_rules.rules("10.0.1.10", 2, 1400, ["10.0.2.0/24"]),
+        *source_rules.rules("10.0.2.10", 3, 1400, ["10.0.1.0/24"]),
+    ]
+    former, told = of(rules, routes), of(rules[:4], routes[:1])
+    assert told.besides(former.by({"eth2"})).text() == former.text()
+    assert former.besides(former.by({"eth2"})) == former
