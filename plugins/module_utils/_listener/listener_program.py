@@ -10,7 +10,8 @@ the same file (``load 75 PATH``), which then exits. While nothing happens, the l
 
 If the policy follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a
 network interface is added or removed, and several more times while something is missing (``ask 75 PATH``; see
-``_discovery/metadata_poll.py``).
+``_discovery/metadata_poll.py``). If it follows from the node's uplinks, each load reads these, and a change of their addresses or
+routes leads to a load.
 
 ``rehearse 75 PATH`` only tries what both processes need, each with the packages that it finds.
 """
@@ -232,7 +233,7 @@ class Listener:
             self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
             return self._is_ready
         self._filter = EventFilter(self._protocol, Dependencies(**report["interest"]))
-        if load.asks:
+        if load.asks or report["asked"]:
             self._metadata_poll = self._answered(report["asked"], now)
         during_load, self._during_load = self._during_load, []
         if self._is_ready and (report["added"] or report["removed"]):

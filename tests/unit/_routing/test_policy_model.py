@@ -451,11 +451,11 @@ WRITTEN = """{
 
 def test_a_file_has_an_entry_per_line_and_is_read_as_far_as_is_asked() -> None:
     rules = [{"priority": 7, "table": 9}, {"priority": 8, "table": 9, "family": "ipv6"}]
-    whole = of(rules, [], 98)._replace(enis={"layout": "custom"})
+    whole = of(rules, [], 98)._replace(query=policy.Query("enis", {"layout": "custom"}))
     assert whole.text() == WRITTEN and WRITTEN.startswith(whole.beginning)
     for lists in ((), ("rules",), ("routes",), ("rules", "routes")):
         read = policy.from_text("# heading\n" + WRITTEN, TABLES, lists)
-        assert (read.protocol, read.enis) == (98, {"layout": "custom"})
+        assert (read.protocol, read.query) == (98, ("enis", {"layout": "custom"}))
         assert (read.rules, read.routes) == (
             whole.rules if "rules" in lists else None,
             () if "routes" in lists else None,
@@ -466,10 +466,10 @@ def test_a_file_has_an_entry_per_line_and_is_read_as_far_as_is_asked() -> None:
 
 def test_the_next_boot_discovers_by_itself_what_enis_give() -> None:
     given = of([{"priority": 7, "table": 9}], [])
-    discovered = given._replace(enis={"layout": "custom"})
+    discovered = given._replace(query=policy.Query("enis", {"layout": "custom"}))
     assert given.for_boot() == given
     boots = discovered.for_boot()
-    assert (boots.rules, boots.routes, boots.enis) == (None, None, discovered.enis)
+    assert (boots.rules, boots.routes, boots.query) == (None, None, discovered.query)
     assert (given.is_known, discovered.is_known, boots.is_known, boots.is_empty) == (True, True, False, False)
 
 
