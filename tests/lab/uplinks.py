@@ -167,14 +167,14 @@ class UplinkLab(Cloud):
     def unplug(self, uplink: int) -> None:
         self.router.ip([f"link delete port{uplink}"])
 
-    def move_gateway(self, uplink: int, number: int) -> None:
+    def move_gateway(self, uplink: int, number: int, former: int = 1) -> None:
         """Give the router's end of an uplink other addresses, as after the replacement of a router."""
         port = "port1" if uplink else "net0"
         for family in BOTH:
-            former, new = family.gateway(uplink), family.host(family.segments[uplink], number)
+            old, new = (family.host(family.segments[uplink], part) for part in (former, number))
             self.router.ip(
                 [
-                    f"address delete {former}/{family.length} dev {port}",
+                    f"address delete {old}/{family.length} dev {port}",
                     f"address add {new}/{family.length} dev {port} {'nodad' if family is V6 else ''}",
                     *([f"route replace {family.virtual} via {family.node(1)}"] if uplink else []),
                 ]
