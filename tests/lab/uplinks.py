@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lab import links
+from lab import inventory, links
 from lab.base import Cloud
 from lab.container import SystemdNode
 from lab.load_balancer import Client
@@ -30,7 +30,7 @@ from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
 from lab.podman import Podman
 from lab.prober import Answer, Prober
-from lab.service import IPV4, IPV6, Family
+from lab.service import IPV4, IPV6, Backend, Family
 from lab.waiting import until
 from lab.wiring import veth
 
@@ -79,6 +79,22 @@ V6 = Addresses(
     64,
 )
 BOTH = (V4, V6)
+
+
+SERVER = 8443
+"""A port of the node itself."""
+
+
+def requests(family: Addresses) -> dict[str, tuple[str, int]]:
+    """The addresses and ports that the client calls by eth1."""
+    node, virtual = family.node(1), family.virtual
+    return {
+        "the node": (node, SERVER),
+        "a node port, pod here": (node, 30080),
+        "a node port, pod on another node": (node, 30081),
+        "a virtual address, pod here": (virtual, 80),
+        "a virtual address, pod on another node": (virtual, 81),
+    }
 
 
 class UplinkPlace(Place):
@@ -149,8 +165,8 @@ class UplinkLab(Cloud):
         if number:
             _plug(self.router, node, "other0", "eth0", [V4.neighbour, V6.neighbour])
         else:
-            for uplink in (0, 1):
-                self.plug(uplink)
+            for name in ("eth0", "eth1"):
+                self.plug(name)
         _connect_pod(node, node.pods[0])
         for family in BOTH:
             peer = family.node() if number else family.neighbour
@@ -158,14 +174,19 @@ class UplinkLab(Cloud):
                 [f"route add default via {family.gateway(0)}", f"route add {family.network(family.pods[1 - number])} via {peer}"]
             )
 
-    def plug(self, uplink: int) -> None:
+    def inventory(self) -> dict[str, Any]:
+        """An inventory of node1; node2 only has a pod."""
+        return inventory.inventory(self.nodes[:1])
+
+    def plug(self, name: str) -> None:
         """Attach an uplink of node1, with its addresses."""
-        _plug(self.router, self.node("node1"), f"port{uplink}", f"eth{uplink}", [family.node(uplink) for family in BOTH])
+        uplink = int(name[3:])
+        _plug(self.router, self.node("node1"), f"port{uplink}", name, [family.node(uplink) for family in BOTH])
         if uplink:
             self.router.ip([f"route replace {family.virtual} via {family.node(1)}" for family in BOTH])
 
-    def unplug(self, uplink: int) -> None:
-        self.router.ip([f"link delete port{uplink}"])
+    def unplug(self, name: str) -> None:
+        self.router.ip([f"link delete port{name[3:]}"])
 
     def move_gateway(self, uplink: int, number: int, former: int = 1) -> None:
         """Give the router's end of an uplink other addresses, as after the replacement of a router."""
@@ -186,6 +207,20 @@ class UplinkLab(Cloud):
     def fetch(self, address: str, port: int, machine: Machine | None = None, source: str | None = None) -> Answer | None:
         """HTTP GET by the client, or by another machine."""
         return Prober(machine or self.client, source=source).http(address, port, timeout=0.5, tries=1)
+
+    def serve(self, family: Addresses = V4, backend: Backend = "nftables") -> None:
+        """Serve what the client calls by eth1, until the next boot: the node itself, and pods as kube-proxy does."""
+        node = self.node("node1")
+        node.forget_services()
+        node.family = family.service
+        node.serve(SERVER)
+        for number, (node_port, port) in enumerate(((30080, 80), (30081, 81))):
+            balancer = {"load_balancer_ip": family.virtual, "load_balancer_port": port}
+            node.service(node_port, [family.pod(number)], "Cluster", backend=backend, **balancer)
+
+    def lost(self, family: Addresses = V4) -> list[str]:
+        """The requests of the client by eth1 that are not answered."""
+        return [what for what, (address, port) in requests(family).items() if self.fetch(address, port) is None]
 
     def refused(self) -> int:
         """How many packets the router has dropped for their source address."""
@@ -241,7 +276,8 @@ def _plug(router: Machine, node: ClusterNode, port: str, name: str, addresses: S
 def _connect_pod(node: ClusterNode, pod: Pod) -> None:
     """A pod at a bridge, as the CNI plugin bridge has it."""
     number = node.place.number
-    node.ip(["link add br0 type bridge mcast_snooping 0", "link set br0 up", veth(pod.link, pod.pid)])
+    bridge, port = (node.place.mac(interface) for interface in (0x80, 0x81))  # the same after each boot
+    node.ip([f"link add br0 address {bridge} type bridge mcast_snooping 0", "link set br0 up", veth(pod.link, pod.pid, port)])
     node.ip([f"link set {pod.link} master br0 up"])
     pod.ip(["link set lo up", "link set eth0 up"])
     for family in BOTH:

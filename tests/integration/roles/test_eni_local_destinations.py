@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from lab.node import POD_PORT, NamespaceNode
-from lab.uplinks import V4, V6, Addresses, UplinkLab
+from lab.uplinks import SERVER, V4, V6, Addresses, UplinkLab
 
 FAMILIES = pytest.mark.parametrize("family", [V4, V6], ids=["ipv4", "ipv6"])
-PORT = 8443
 OPTIONS: dict[str, Any] = {
     "mode": "runtime",
     "layout": "custom",
@@ -36,7 +35,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture
 def lab() -> Iterator[UplinkLab]:
     with UplinkLab("local") as running:
-        running.node("node1").serve(PORT)
+        running.node("node1").serve(SERVER)
         yield running
 
 
@@ -55,11 +54,11 @@ def test_the_address_of_an_eni_reaches_pods_here_and_on_other_nodes(lab: UplinkL
 
     # The pod on node2 gets the request by eth0, and its answer comes by eth0.
     assert reached() == [True, True]
-    assert lab.fetch(family.node(1), PORT) is None
+    assert lab.fetch(family.node(1), SERVER) is None
     done = profile(node)
     assert not done["failed"] and done["changed"], done
     assert reached() == [True, True]
-    assert lab.fetch(family.node(1), PORT) is not None
+    assert lab.fetch(family.node(1), SERVER) is not None
     after = node.snapshot()
     assert profile(node)["changed"] is False and node.snapshot() == after
     assert profile(node, state="absent")["changed"]
@@ -71,7 +70,7 @@ def test_a_reply_to_the_network_of_another_eni_leaves_by_the_eni_of_its_source(l
     """The request of a neighbour of eth0 came in by eth1, through the router."""
     node, refused = lab.node("node1"), lab.refused()
     assert not profile(node)["failed"]
-    assert lab.fetch(family.node(1), PORT, lab.node("node2")) is not None
+    assert lab.fetch(family.node(1), SERVER, lab.node("node2")) is not None
     assert lab.refused() == refused
     way = node.run(["ip", "route", "get", family.neighbour, "from", family.node(1)]).stdout
     assert f"via {family.gateway(1)} dev eth1" in way

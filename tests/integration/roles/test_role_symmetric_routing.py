@@ -14,10 +14,9 @@ import pytest
 from lab import playbook
 from lab.node import NamespaceNode
 from lab.playbook import Played
-from lab.uplinks import BOTH, V4, V6, UplinkLab
+from lab.uplinks import BOTH, SERVER, V4, V6, UplinkLab
 
 PLAYBOOK = "kubenode.datapath.symmetric_routing"
-SERVER = 8443
 LISTED = [{"name": "eth0"}, {"name": "eth1", "gateway": V4.gateway(1)}]
 
 
@@ -34,7 +33,7 @@ class Site:
     def play(self, *arguments: str, **variables: Any) -> Played:
         """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         values = {f"symmetric_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
-        return playbook.play(self._inventory, PLAYBOOK, "-vvv", "--limit=node1", *arguments, variables=values)
+        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=values)
 
     def is_answered(self) -> bool:
         return self.lab.fetch(V4.node(1), SERVER) is not None

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from lab.container import SystemdNode
-from lab.uplinks import V4, V6, UplinkLab
+from lab.uplinks import SERVER, V4, V6, UplinkLab
 from lab.waiting import until
 
-SERVER = 8443
 UNIT = "kubenode-policy-routes-75.service"
 UPLINKS = [{"name": "eth0"}, {"name": "eth1"}]
 KEYFILE = "/etc/NetworkManager/system-connections/second.nmconnection"
@@ -148,9 +147,9 @@ def test_a_link_may_go_down_and_come_back(converged: Site) -> None:
 def test_a_card_may_be_replaced(converged: Site) -> None:
     """Its link has another index, and so its table another number."""
     before = converged.ours()
-    converged.lab.unplug(1)
+    converged.lab.unplug("eth1")
     until("eth1 has no routes", lambda: not [line for line in converged.ours() if "dev eth1" in line], converged)
-    converged.lab.plug(1)
+    converged.lab.plug("eth1")
     until("the former rules and routes", converged.ours, converged, expected=before)
     converged.wait()
     assert not converged.run()["changed"]

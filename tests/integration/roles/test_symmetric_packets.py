@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from lab.node import POD_PORT, NamespaceNode
-from lab.uplinks import BOTH, V4, V6, Addresses, UplinkLab
+from lab.service import Backend
+from lab.uplinks import BOTH, SERVER, V4, V6, Addresses, UplinkLab, requests
 
 FAMILIES = pytest.mark.parametrize("family", BOTH, ids=["ipv4", "ipv6"])
 BACKENDS = pytest.mark.parametrize("backend", ["nftables", "iptables"])
-SERVER, HERE, ELSEWHERE = 8443, 30080, 30081
 UPLINKS = [{"name": "eth0"}, {"name": "eth1", "gateway": V4.gateway(1), "gateway6": V6.gateway(1)}]
 
 
@@ -26,55 +26,34 @@ def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[st
 @pytest.fixture
 def lab() -> Iterator[UplinkLab]:
     with UplinkLab("symmetric") as running:
-        running.node("node1").serve(SERVER)
         yield running
-
-
-def requests(family: Addresses) -> dict[str, tuple[str, int]]:
-    """What the client calls by eth1: its port HERE leads to pod1 and ELSEWHERE to pod2, and so do 80 and 81 of the address."""
-    node = family.node(1)
-    ports = {"the node": SERVER, "a node port, pod here": HERE, "a node port, pod on another node": ELSEWHERE}
-    virtual = {"a virtual address, pod here": 80, "a virtual address, pod on another node": 81}
-    return {
-        **{what: (node, port) for what, port in ports.items()},
-        **{what: (family.virtual, port) for what, port in virtual.items()},
-    }
-
-
-def serve(node: NamespaceNode, family: Addresses, backend: Any = "nftables") -> None:
-    node.family = family.service
-    node.service(HERE, [family.pod(0)], "Cluster", backend=backend, load_balancer_ip=family.virtual)
-    node.service(ELSEWHERE, [family.pod(1)], "Cluster", backend=backend, load_balancer_ip=family.virtual, load_balancer_port=81)
-
-
-def lost(lab: UplinkLab, family: Addresses) -> list[str]:
-    return [what for what, (address, port) in requests(family).items() if lab.fetch(address, port) is None]
 
 
 @FAMILIES
 @BACKENDS
-def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: Addresses, backend: str) -> None:
+def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: Addresses, backend: Backend) -> None:
     node = lab.node("node1")
-    serve(node, family, backend)
+    lab.serve(family, backend)
     clean = node.snapshot()
-    assert lost(lab, family) == [*requests(family)]
+    assert lab.lost(family) == [*requests(family)]
     predicted = profile(node, check=True, uplinks=UPLINKS)
     assert predicted["changed"] and node.snapshot() == clean
     done = profile(node, uplinks=UPLINKS)
     assert not done["failed"] and done["diff"] == predicted["diff"], done
-    assert lost(lab, family) == []
+    assert lab.lost(family) == []
     after = node.snapshot()
     assert not profile(node, check=True, uplinks=UPLINKS)["changed"]
     assert not profile(node, uplinks=UPLINKS)["changed"]
     assert node.snapshot() == after
     assert profile(node, state="absent")["changed"]
-    assert lost(lab, family) == [*requests(family)]
+    assert lab.lost(family) == [*requests(family)]
     assert node.snapshot() == clean
 
 
 @FAMILIES
 def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, family: Addresses) -> None:
     node = lab.node("node1")
+    node.serve(SERVER)
     assert not profile(node, uplinks=UPLINKS)["failed"]
     assert lab.fetch(family.pod(0), POD_PORT, node, family.node(1)) is not None
     assert lab.fetch(family.pod(1), POD_PORT, node, family.node(0)) is not None
