@@ -32,6 +32,7 @@ class Answer(t.NamedTuple):
     desired: the rules and routes; None if there was no answer, or if it does not describe the primary ENI sufficiently.
     missing: sentences that say why ``desired`` may be incomplete. is_answered: whether the metadata service answered.
     unsure: names of network interfaces that the node has and that the answer does not describe sufficiently.
+    folders, leases: see folders(), and the versions of the files there before they were read, by path.
     """
 
     query: Query
@@ -40,6 +41,8 @@ class Answer(t.NamedTuple):
     missing: list[str]
     is_answered: bool = True
     unsure: frozenset[str] = frozenset()
+    folders: t.Sequence[str] = ()
+    leases: t.Mapping[str, t.Sequence[int]] = {}
 
 
 def ask(query: Query, protocol: int, seconds: float) -> Answer:
@@ -54,7 +57,8 @@ def _of_node(query: Query, protocol: int) -> Answer:
     from . import uplinks, uplinks_backend  # only policies of uplinks need them
 
     desired = uplinks.rules_and_routes(query.value, uplinks_backend.read(protocol))
-    return Answer(query, frozenset(), desired, [*desired.unfit.values()], unsure=frozenset(desired.unfit))
+    missing, unsure = [*desired.unfit.values()], frozenset(desired.unfit)
+    return Answer(query, frozenset(), desired, missing, unsure=unsure, folders=folders(query))
 
 
 def _of_cloud(query: Query, seconds: float) -> Answer:
@@ -73,6 +77,15 @@ def _of_cloud(query: Query, seconds: float) -> Answer:
     unsure = frozenset(link.name for link in there if link.mac not in known or link.mac in desired.unfit)
     missing = [*desired.unfit.values(), *unknown, *desired.left_out.values()]
     return Answer(query, there, desired, missing, unsure=unsure)
+
+
+def folders(query: Query) -> list[str]:
+    """Return the folders with leases that the answer follows from."""
+    if query.source != "uplinks":
+        return []
+    from . import uplinks_backend
+
+    return [*uplinks_backend.LEASES]
 
 
 def dependencies(query: Query, answer: Answer | None) -> dict[str, t.Any]:

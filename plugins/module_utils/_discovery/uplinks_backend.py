@@ -25,6 +25,7 @@ NETWORKD = "/run/systemd/netif"
 NETWORKMANAGER = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
 DHCPCD = ("/var/lib/dhcpcd", "/var/lib/dhcpcd5")
 DHCLIENT = ("/var/lib/dhcp", "/var/lib/dhclient", "/var/lib/NetworkManager")
+LEASES = (f"{NETWORKD}/leases", *DHCPCD, *DHCLIENT)
 
 
 def read(protocol: int) -> NodeState:

@@ -34,6 +34,8 @@ IFF_UP = 1
 RTM_F_CLONED = 0x200
 AF_BRIDGE = 7  # under this family a bridge announces its ports
 
+MAIN = 254
+
 ANY_LINK = ""
 RULE_REMOVED, ROUTE_REMOVED = "a rule was removed", "a route was removed"
 RULE_ADDED, ROUTE_ADDED = "a rule with our protocol was added", "a route with our protocol was added"
@@ -153,9 +155,9 @@ class EventFilter:
         if not (is_replacing or self._waits or self._open or self._uplinks):
             return ""
         attrs = attributes(message, OF_ROUTE)
-        if self._uplinks and self._is_of_uplinks(attrs):
-            return "a route that the uplinks' tables follow changed"
         table = u32(attrs, RTA_TABLE) or table
+        if self._uplinks and (table == MAIN or not dst_len) and self._is_of_uplinks(attrs):
+            return "a route that the uplinks' tables follow changed"
         if is_replacing and table in self._tables:
             return ROUTE_REPLACED
         if kind == NEWROUTE:

@@ -93,8 +93,10 @@ def _ask(verb: str, protocol: int, path: str) -> Answer | None:
         return None
     from .._discovery import discovery_program  # only for policies that need it
 
+    leases = watched_file_backend.versions(discovery_program.folders(former.query))  # before they are read
     # With a record, the policy was in force before: it must be restored soon.
-    return discovery_program.ask(former.query, protocol, PATIENCE["ask" if is_recorded or verb not in PATIENCE else verb])
+    seconds = PATIENCE["ask" if is_recorded or verb not in PATIENCE else verb]
+    return discovery_program.ask(former.query, protocol, seconds)._replace(leases=leases)
 
 
 def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = True) -> dict[str, t.Any]:
@@ -139,6 +141,8 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
         "interest": dependencies._asdict(),
         "record": record(protocol),
         "version": version,
+        "folders": answer.folders if answer else [],
+        "leases": answer.leases if answer else {},
         "asked": answer and {"is_answered": answer.is_answered, "missing": _shown(answer.missing)},
     }
 

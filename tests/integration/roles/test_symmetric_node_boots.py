@@ -117,6 +117,30 @@ def test_another_gateway_is_followed(converged: Site) -> None:
     converged.wait()
 
 
+def test_a_lease_without_a_route_is_followed(converged: Site) -> None:
+    """The client is configured to set no default route. The folder of leases exists before the listener watches it."""
+    node = converged.node
+    index = node.run(["cat", "/sys/class/net/eth1/ifindex"]).stdout.strip()
+    path = f"/run/systemd/netif/leases/{index}"
+
+    def lease(gateway: str) -> None:
+        node.write(f"{path}.new", f"ADDRESS={V4.node(1)}\nROUTER={gateway}\n")
+        node.run(["mv", f"{path}.new", path])
+
+    def is_by(gateway: str) -> bool:
+        return f"default via {gateway} dev eth1 table N proto 75 onlink" in converged.ours()
+
+    other = V4.host(V4.segments[1], 9)
+    lease(V4.gateway(1))
+    node.run(["systemctl", "restart", UNIT])
+    lease(other)
+    until("the gateway of the lease", lambda: is_by(other), converged)
+    lease(V4.gateway(1))
+    until("the former gateway", lambda: is_by(V4.gateway(1)), converged)
+    node.remove("/run/systemd/netif")
+    converged.wait()
+
+
 def test_an_address_that_comes_and_goes_has_its_rules(converged: Site) -> None:
     """As kube-vip adds the virtual address to a link."""
     node, before = converged.node, converged.ours()
