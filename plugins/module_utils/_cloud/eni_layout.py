@@ -218,6 +218,15 @@ def desired(
     )
 
 
+def lacks_exceptions(name: str, entries: object) -> bool:
+    """Return whether rules by source in this layout lack their exceptions, because subnets of the ENIs are not known."""
+    layout, enis = LAYOUTS[name], eni.from_list("enis", entries)
+    by_source = [
+        interface for interface in enis if not interface.primary and (interface.pods or any(interface.addresses.values()))
+    ]
+    return bool(layout.from_pod) and any(_networks(layout, enis, interface) is None for interface in by_source)
+
+
 def _check_room(layout: Layout, enis: t.Sequence[Eni]) -> None:
     """Raise Invalid if the exceptions of the rules for pods would come before the rule for marked packets."""
     first = layout.from_pod - source_rules.EXCEPTIONS

@@ -121,33 +121,30 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
     An uplink whose gateway of a family is not known has none of that family, and is among the unfit.
     """
     rules, routes, unfit = list[Entry](), list[Entry](), dict[str, str]()
-    networks = source_rules.networks(node.routes)
-    routers = {address for by_family in gateways(uplinks, node).values() for address in by_family.values()}
-    bits = mask(uplinks)
-    for uplink in uplinks:
-        name = uplink["name"]
-        link = node.links.get(name)
-        if link is None:
-            continue
+    networks, known, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
+    routers = {address for by_family in known.values() for address in by_family.values()}
+    for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
+        name, link = uplink["name"], node.links[uplink["name"]]
         table = uplink.get("table", FIRST_TABLE + link.number)
-        others = [network for other in uplinks if other is not uplink for network in networks.get(other["name"], ())]
+        others = dict.fromkeys(prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ()))
+        marked = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
         for family, number in FAMILIES.items():
-            via = gateway(uplink, link, node, family)
             addresses = [address for address in link.addresses if fields.address(address)[0] == number]
-            if via:
-                rules.append(
-                    {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table, "family": family}
-                )
-                routes.append({"table": table, "to": "default", "via": via, "dev": name, "onlink": True})
-                routes.extend(_copies(name, table, number, node, routers))
-                for address in addresses:
-                    rules.extend(source_rules.rules(address, table, SOURCE_PRIORITY, dict.fromkeys(others)))
+            if family in known[name]:
+                rules.append({**marked, "family": family})
+                rules += (rule for address in addresses for rule in source_rules.rules(address, table, SOURCE_PRIORITY, others))
+                routes.append({"table": table, "to": "default", "via": known[name][family], "dev": name, "onlink": True})
+                routes += _copies(name, table, number, node, routers)
             elif addresses:
-                unfit[name] = (
-                    f"{name} has the address {addresses[0]} and no known {family.replace('ip', 'IP')} gateway, so replies from it"
-                    f" leave by the default route. Give {GATEWAYS[family]} in uplinks"
-                )
+                unfit[name] = _unfit(name, addresses[0], family)
     return DerivedPolicy(rules, routes, unfit, {})
+
+
+def _unfit(name: str, address: str, family: str) -> str:
+    return (
+        f"{name} has the address {address} and no known {family.replace('ip', 'IP')} gateway, so replies from it leave by the"
+        f" default route. Give {GATEWAYS[family]} in uplinks"
+    )
 
 
 def _copies(name: str, table: int, family: int, state: NodeState, routers: t.Collection[str]) -> t.Iterator[Entry]:

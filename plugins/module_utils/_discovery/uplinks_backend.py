@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import typing as t
 from pathlib import Path
 
@@ -94,5 +95,5 @@ def _network_files(index: int) -> list[str]:
     """Return the file by which systemd-networkd configures a link, and its drop-ins."""
     state = files.text_or_empty(f"{NETWORKD}/links/{index}")
     values = dict(line.partition("=")[::2] for line in state.splitlines())
-    dropped = values.get("NETWORK_FILE_DROPINS", "").strip('"').split()
-    return [path for path in (values.get("NETWORK_FILE", ""), *dropped) if path]
+    named = f"{values.get('NETWORK_FILE', '')}:{values.get('NETWORK_FILE_DROPINS', '')}"
+    return [path for path in re.split(r'[:"\s]+', named) if path]

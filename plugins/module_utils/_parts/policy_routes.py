@@ -183,7 +183,9 @@ def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
     if not request.is_present:
         return listed
     if len(listed.left_out) == 1:
-        raise Invalid(listed.left_out[0], None, f"given if {query.source} and the other list are given: both follow from it")
+        objects = "ENIs" if query.source == "enis" else query.source
+        allowed = f"given if {query.source} and the other list are given: both follow from the {objects}"
+        raise Invalid(listed.left_out[0], None, allowed)
     if listed.left_out and request.params["immediate"]:
         derived = _of_enis(query) if query.source == "enis" else _of_uplinks(query, listed.protocol)
         for sentence in derived.left_out.values():

@@ -269,10 +269,11 @@ class Enis(t.NamedTuple):
 
 
 class Facts(t.NamedTuple):
-    """enis: None if the options do not need them."""
+    """enis: None if the options do not need them. lacks_subnets: whether rules by source have no exceptions for that reason."""
 
     is_image: bool
     enis: Enis | None = None
+    lacks_subnets: bool = False
 
     def report(self) -> dict[str, t.Any]:
         """Return the facts for the module's result, without those that the plan repeats."""
@@ -280,7 +281,13 @@ class Facts(t.NamedTuple):
         return {name: value for name, value in shown.items() if name not in ("rules", "routes", "query")}
 
     def warnings(self) -> list[str]:
-        return [f"{sentence}." for sentence in self.enis.left_out.values()] if self.enis else []
+        sentences = [f"{sentence}." for sentence in self.enis.left_out.values()] if self.enis else []
+        if self.lacks_subnets:
+            sentences.append(
+                "The rules for the ENIs' own addresses and pods send packets for other pods, bridges and tunnels of the node to"
+                " the ENI's gateway, too. Give subnets of each ENI in eni_policy_routing_enis: an image does not show them."
+            )
+        return sentences
 
 
 def facts(options: Values, observed: Observation) -> Facts:
@@ -324,6 +331,7 @@ def facts(options: Values, observed: Observation) -> Facts:
             routes=desired.routes if are_known else None,
             query=_query(options, mark) if options["enis"] is None else None,
         ),
+        is_image and options["enis"] is not None and eni_layout.lacks_exceptions(options["layout"], interfaces),
     )
 
 

@@ -103,20 +103,22 @@ def _check_return_path(entries: t.Sequence[uplinks.Uplink]) -> None:
 class Observation(t.NamedTuple):
     """What was observed on the node.
 
-    node: None if it is an image or the options do not need it. replacements: by link, the programs of Cilium that handle its
-    packets before netfilter does.
+    node: None if it is an image or the options do not need it. programs: by link, those of Cilium on it, unless it leaves node
+    ports to kube-proxy. replaces_kube_proxy: whether Cilium's options say so; if they were not found, it may.
     """
 
     is_image: bool
     node: NodeState | None = None
-    replacements: t.Mapping[str, t.Sequence[str]] = {}
+    programs: t.Mapping[str, t.Sequence[str]] = {}
+    replaces_kube_proxy: bool = False
 
 
 class Facts(t.NamedTuple):
     """What follows from the node's uplinks.
 
     uplinks: in the form of the option, each with its mark. rules, routes: None for an image, whose nodes read their uplinks at
-    each boot. gateways: by uplink and family. unfit: by uplink, why it lacks rules and routes, as a sentence.
+    each boot. gateways: by uplink and family. unfit: by uplink, why it lacks rules and routes, as a sentence. doubts: sentences
+    about what could not be decided.
     """
 
     is_image: bool
@@ -125,13 +127,14 @@ class Facts(t.NamedTuple):
     rules: list[dict[str, t.Any]] | None = None
     routes: list[dict[str, t.Any]] | None = None
     unfit: t.Mapping[str, str] = {}
+    doubts: t.Sequence[str] = ()
 
     def report(self) -> dict[str, t.Any]:
         """Return the facts for the module's result, without those that the plan repeats."""
         return {"uplinks": [*self.uplinks], "gateways": dict(self.gateways)} if self.uplinks else {}
 
     def warnings(self) -> list[str]:
-        sentences = [f"{sentence}." for sentence in self.unfit.values()]
+        sentences = [*self.doubts, *(f"{sentence}." for sentence in self.unfit.values())]
         if len(self.uplinks) == 1:
             sentences.append(f"{self.uplinks[0]['name']} is the only uplink, so all replies leave by it anyway.")
         return sentences
@@ -151,26 +154,31 @@ def facts(options: Values, observed: Observation) -> Facts:
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
     chosen = uplinks.from_option(entries)
-    _refuse_replacement(chosen, observed.replacements)
+    doubts = [*_of_cilium(chosen, observed)]
     derived = uplinks.rules_and_routes(chosen, node)
     gateways = uplinks.gateways(chosen, node)
     for number, entry in enumerate(chosen):
         if options["uplinks"] is not None and entry["name"] in node.links and not gateways[entry["name"]]:
             allowed = "given, because no default route, DHCP lease or configuration of the node names one"
             raise Invalid(f"uplinks[{number}].gateway", None, allowed)
-    return Facts(observed.is_image, chosen, gateways, derived.rules, derived.routes, derived.unfit)
+    return Facts(observed.is_image, chosen, gateways, derived.rules, derived.routes, derived.unfit, doubts)
 
 
-def _refuse_replacement(chosen: t.Iterable[uplinks.Uplink], replacements: t.Mapping[str, t.Sequence[str]]) -> None:
-    """Raise Refusal if programs of Cilium decide about the packets of an uplink before netfilter sees them."""
-    for entry in chosen:
-        programs = replacements.get(entry["name"])
-        if programs:
+def _of_cilium(chosen: t.Iterable[uplinks.Uplink], observed: Observation) -> t.Iterator[str]:
+    """Yield a doubt for each uplink on which Cilium may decide about packets before netfilter sees them. Raises Refusal if it
+    does."""
+    for name in (entry["name"] for entry in chosen if observed.programs.get(entry["name"])):
+        carries = f"{name} carries Cilium's BPF programs {', '.join(observed.programs[name])}"
+        effect = "they answer node ports and virtual addresses before netfilter could mark the connection"
+        if observed.replaces_kube_proxy:
             raise Refusal(
-                f"{entry['name']} carries Cilium's BPF programs {', '.join(programs)}, and Cilium replaces kube-proxy: they"
-                " answer node ports and virtual addresses before netfilter could mark the connection, so a reply would not follow"
-                " the mark. Nothing was changed. Set symmetric_routing_state to absent for this node"
+                f"{carries}, and Cilium replaces kube-proxy: {effect}, so a reply would not follow the mark. Nothing was changed."
+                " Set symmetric_routing_state to absent for this node"
             )
+        yield (
+            f"{carries}, and the agent's options were not found. If Cilium replaces kube-proxy, {effect}: set"
+            " symmetric_routing_state to absent then."
+        )
 
 
 def plan(options: Values, facts: Facts) -> list[Step]:

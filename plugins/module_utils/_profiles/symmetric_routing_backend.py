@@ -25,14 +25,13 @@ def observe(options: Values, is_image: bool, _run: process.Runner) -> Observatio
     if not options["later_interfaces"]:
         mode_backend.check_links(symmetric_routing.links(options))
     node = uplinks_backend.read(options["protocol"])
-    return Observation(is_image, node, _replacements(node.links))
-
-
-def _replacements(links: t.Iterable[str]) -> dict[str, list[str]]:
-    """Map each link to the programs of Cilium on it, if Cilium replaces kube-proxy."""
     agent = cilium_backend.find()
-    if agent is None or not agent.replaces_kube_proxy:
-        return {}
+    programs = _programs(node.links) if agent and agent.replaces_kube_proxy is not False else {}
+    return Observation(is_image, node, programs, bool(agent and agent.replaces_kube_proxy))
+
+
+def _programs(links: t.Iterable[str]) -> dict[str, list[str]]:
+    """Map the links to the programs of Cilium on them."""
     from .._cni import cilium  # most nodes have no Cilium
     from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
 

@@ -221,6 +221,14 @@ def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], li
     assert known_programs.warnings(wanted.rules or (), wanted.routes or ()) == []
 
 
+def test_exceptions_are_missed_where_they_belong_and_subnets_are_unknown() -> None:
+    second = {**GIVEN, "ipv4": ["10.0.1.10"]}
+    assert eni_layout.lacks_exceptions("custom", [GIVEN_PRIMARY, second])
+    assert not eni_layout.lacks_exceptions("custom", [PRIMARY, second])
+    assert not eni_layout.lacks_exceptions("custom", [GIVEN_PRIMARY, GIVEN]), "no rule by source"
+    assert not eni_layout.lacks_exceptions("terway", [GIVEN_PRIMARY, second]), "the CNI's"
+
+
 def test_custom_takes_another_mark_and_other_priorities() -> None:
     enis = [GIVEN_PRIMARY, {**GIVEN, "pods": ["10.0.1.11"]}]
     desired = eni_layout.desired("custom", enis, "0x100/0x300", {"to_pod": 700, "mark": "701", "from_pod": 702})

@@ -79,10 +79,12 @@ def test_a_listed_uplink_without_a_gateway_is_an_error() -> None:
 
 
 def test_a_node_on_which_cilium_decides_before_netfilter_is_refused() -> None:
-    observed = Observation(False, NODE, {"eth1": ["cil_from_netdev"], "eth9": ["cil_from_netdev"]})
+    observed = Observation(False, NODE, {"eth1": ["cil_from_netdev"], "eth9": ["cil_from_netdev"]}, replaces_kube_proxy=True)
     with pytest.raises(Refusal, match=r"^eth1 carries Cilium's BPF programs cil_from_netdev, and Cilium replaces kube-proxy"):
         profile.facts(options(), observed)
     profile.facts(options(uplinks=[{"name": "eth0"}]), observed)
+    (doubt,) = profile.facts(options(), observed._replace(replaces_kube_proxy=False)).warnings()
+    assert doubt.startswith("eth1 carries Cilium's BPF programs cil_from_netdev, and the agent's options were not found.")
     profile.facts(options(state="absent"), Observation(False))
 
 
@@ -91,6 +93,7 @@ def test_a_node_on_which_cilium_decides_before_netfilter_is_refused() -> None:
     [
         ({"uplinks": [{"name": "a=b"}]}, r"uplinks\[0\]\.name must be a link's name without ="),
         ({"uplinks": [{"name": "a", "mark": "0x100000000"}]}, r"uplinks\[0\]\.mark must be a number"),
+        ({"uplinks": [{"gateway": "10.0.0.1"}]}, r"uplinks\[0\]\.name must be given"),
     ],
 )
 def test_wrong_uplinks_are_named(changes: dict[str, t.Any], error: str) -> None:
