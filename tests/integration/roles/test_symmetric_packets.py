@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lab import bpf, cilium
 from lab.node import POD_PORT, NamespaceNode
 from lab.service import Backend
 from lab.uplinks import BOTH, SERVER, V4, V6, Addresses, UplinkLab, requests
@@ -60,3 +61,20 @@ def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, 
     assert lab.fetch(family.node(1), SERVER, lab.pod("pod2")) is not None, "a pod of another node, by the router"
     assert lab.fetch(family.node(0), SERVER, lab.pod("pod2")) is not None, "a pod of another node, over the route to its pods"
     assert lab.fetch(family.node(1), SERVER, lab.node("node2")) is not None, "a client in the network of the other uplink"
+
+
+@pytest.mark.parametrize("hook", ["ingress", "tcx"])
+def test_a_node_is_refused_only_if_programs_of_cilium_decide_before_netfilter(lab: UplinkLab, hook: bpf.Hook) -> None:
+    node = lab.node("node1")
+    cilium.create_links(node)
+    bpf.attach(node, hook, "cil_from_netdev", "eth1")
+    with cilium.agent(node, {"kube-proxy-replacement": "true"}):
+        clean = node.snapshot()
+        refused = profile(node, uplinks=UPLINKS)
+        assert refused["msg"].startswith("profile: eth1 carries Cilium's BPF programs cil_from_netdev"), refused
+        assert node.snapshot() == clean
+        assert not profile(node, state="absent")["failed"]
+    with cilium.agent(node, {"kube-proxy-replacement": "false"}):
+        assert not profile(node, check=True, uplinks=UPLINKS)["failed"]
+    doubtful = profile(node, check=True, uplinks=UPLINKS)
+    assert "and the agent's options were not found" in str(doubtful["warnings"])
