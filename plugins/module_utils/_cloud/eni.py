@@ -80,7 +80,9 @@ def _eni(option: str, entry: object) -> Eni:
         _parsed(f"{option}.name", entry.get("name") or None, fields.link) or "",
         {family: _addresses(f"{option}.{family}", entry.get(family), family) for family in FAMILIES},
         {family: _addresses(f"{option}.gateway.{family}", [router], family)[0] for family, router in gateway.items() if router},
-        tuple(_prefix(f"{option}.subnets[{index}]", subnet) for index, subnet in subnets) if "subnets" in entry else None,
+        tuple(_prefix(f"{option}.subnets[{index}]", subnet) for index, subnet in subnets)
+        if entry.get("subnets") is not None
+        else None,
         bool(_parsed(f"{option}.primary", entry.get("primary"), fields.flag)),
         pods=tuple(_prefix(f"{option}.pods[{index}]", pod) for index, pod in pods),
         **numbers,

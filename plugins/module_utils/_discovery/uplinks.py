@@ -59,8 +59,10 @@ def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> list[Uplink]:
     if not entries:
         raise Invalid("uplinks", [], "a list of at least one network interface")
     uplinks: list[dict[str, t.Any]] = []
-    taken = {_number(f"uplinks[{index}].mark", entry["mark"], UINT32) for index, entry in enumerate(entries) if entry.get("mark")}
-    free = (mark for mark in MARKS if mark not in taken)
+    listed_marks = {
+        _number(f"uplinks[{index}].mark", entry["mark"], UINT32) for index, entry in enumerate(entries) if entry.get("mark")
+    }
+    free = (mark for mark in MARKS if mark not in listed_marks)
     for index, entry in enumerate(entries):
         option = f"uplinks[{index}]"
         values = {key: value for key, value in entry.items() if value is not None}
@@ -85,7 +87,7 @@ def mask(uplinks: t.Sequence[Uplink]) -> int:
     return functools.reduce(operator.or_, (int(uplink["mark"], 0) for uplink in uplinks))
 
 
-def discovered(node: NodeState) -> list[Entry]:
+def candidates(node: NodeState) -> list[Entry]:
     """Return an entry for each link of the node that has an address and a gateway, in the order of their names."""
     return [
         {"name": name}
@@ -107,12 +109,12 @@ def gateway(uplink: Uplink, link: Link, node: NodeState, family: str) -> str:
 
 def gateways(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, dict[str, str]]:
     """Map the uplinks to their known gateways by family."""
-    known = {}
+    routers_of = {}
     for uplink in uplinks:
         link = node.links.get(uplink["name"], Link(0))
         by_family = {family: gateway(uplink, link, node, family) for family in FAMILIES}
-        known[uplink["name"]] = {family: address for family, address in by_family.items() if address}
-    return known
+        routers_of[uplink["name"]] = {family: address for family, address in by_family.items() if address}
+    return routers_of
 
 
 def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPolicy:
@@ -121,19 +123,19 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
     An uplink whose gateway of a family is not known has none of that family, and is among the unfit.
     """
     rules, routes, unfit = list[Entry](), list[Entry](), dict[str, str]()
-    networks, known, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
-    routers = {address for by_family in known.values() for address in by_family.values()}
+    networks, routers_of, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
+    routers = {address for by_family in routers_of.values() for address in by_family.values()}
     for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
         name, link = uplink["name"], node.links[uplink["name"]]
         table = uplink.get("table", FIRST_TABLE + link.number)
         others = dict.fromkeys(prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ()))
-        marked = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
+        mark_rule = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
         for family, number in FAMILIES.items():
             addresses = [address for address in link.addresses if fields.address(address)[0] == number]
-            if family in known[name]:
-                rules.append({**marked, "family": family})
+            if family in routers_of[name]:
+                rules.append({**mark_rule, "family": family})
                 rules += (rule for address in addresses for rule in source_rules.rules(address, table, SOURCE_PRIORITY, others))
-                routes.append({"table": table, "to": "default", "via": known[name][family], "dev": name, "onlink": True})
+                routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
                 routes += _copies(name, table, number, node, routers)
             elif addresses:
                 unfit[name] = _unfit(name, addresses[0], family)

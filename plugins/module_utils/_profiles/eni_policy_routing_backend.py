@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._cloud import eni_layout
 from .._cni import marks, marks_backend
 from .._platform import process
 from .._routing import source_rules
@@ -26,8 +27,14 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
         mode_backend.check_links(eni_policy_routing.links(options))
     interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
     read = marks_backend.read(run)
-    networks = source_rules.networks(route for route, _protocol in Netlink().routes()) if options["enis"] is not None else None
-    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, networks)
+    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, _networks(options))
+
+
+def _networks(options: Values) -> dict[str, list[str]] | None:
+    """Return the networks on each link; None if the metadata has the subnets, or the layout does not need them."""
+    if options["enis"] is None or not eni_layout.LAYOUTS[options["layout"]].from_pod:
+        return None
+    return source_rules.networks(route for route, _protocol in Netlink().routes())
 
 
 def _interfaces(cloud: str) -> list[dict[str, t.Any]]:

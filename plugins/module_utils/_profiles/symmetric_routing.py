@@ -147,7 +147,7 @@ def facts(options: Values, observed: Observation) -> Facts:
         return Facts(observed.is_image)
     if node is None:
         return Facts(observed.is_image, uplinks.from_option(options["uplinks"]))
-    entries = options["uplinks"] if options["uplinks"] is not None else uplinks.discovered(node)
+    entries = options["uplinks"] if options["uplinks"] is not None else uplinks.candidates(node)
     if not entries:
         raise Refusal(
             "this node has no uplink: no link has an address of global scope and a gateway, by the default routes, DHCP leases"
