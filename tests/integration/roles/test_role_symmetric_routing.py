@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab import playbook
+from lab import collection, playbook
 from lab.node import NamespaceNode
 from lab.playbook import Played
 from lab.uplinks import BOTH, SERVER, V4, V6, UplinkLab
@@ -28,12 +28,12 @@ class Site:
         self.node: NamespaceNode = lab.node("node1")
         self.node.ip([f"address delete {V6.node(1)}/64 dev eth1"])
         self.node.serve(SERVER)
-        self._inventory = lab.write_inventory(inventory)
+        self.inventory = lab.write_inventory(inventory)
 
     def play(self, *arguments: str, **variables: Any) -> Played:
         """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         values = {f"symmetric_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
-        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=values)
+        return playbook.play(self.inventory, PLAYBOOK, "-vvv", *arguments, variables=values)
 
     def is_answered(self) -> bool:
         return self.lab.fetch(V4.node(1), SERVER) is not None
@@ -107,3 +107,15 @@ def test_a_node_without_a_gateway_is_refused(site: Site) -> None:
     site.node.ip([f"route delete default via {family.gateway(0)}" for family in BOTH])
     refused = site.play()
     assert refused.failed and "this node has no uplink: no link has an address of global scope and a gateway" in refused.output
+
+
+def test_an_image_has_the_profiles_that_are_selected_and_needs_no_variables_of_others(site: Site) -> None:
+    template = collection.CHECKOUT / "packer/node-image.yml"
+    variables = {"symmetric_routing_mode": "image", "symmetric_routing_uplinks": [{"name": "eth0"}, {"name": "eth1"}]}
+    built = playbook.play(site.inventory, template, "--tags", "symmetric_routing", variables=variables).well()
+    assert built.changed == 1
+    query = '"uplinks": [{"name": "eth0", "mark": "0x2"}, {"name": "eth1", "mark": "0x4"}]'
+    assert query in site.node.read("/etc/kubenode/policy-routes-75.json")
+    assert "1200:" not in site.node.run(["ip", "rule"]).stdout
+    other = {"aks_dual_stack_mode": "image", "aks_dual_stack_ipv6": "always"}
+    assert not playbook.play(site.inventory, template, "--check", "--tags", "aks_dual_stack", variables=other).failed
