@@ -100,9 +100,9 @@ class Policy(t.NamedTuple):
         )
 
     def by(self, links: t.Collection[str]) -> Policy:
-        """Return the routes over these links, and the rules that look up the tables of these routes, with their exceptions."""
-        routes = tuple(route for route in self.routes or () if not route.links.isdisjoint(links))
-        tables = {route.table for route in routes}
+        """Return the tables with routes over these links, and the rules that look these tables up, with their exceptions."""
+        tables = {route.table for route in self.routes or () if not route.links.isdisjoint(links)}
+        routes = tuple(route for route in self.routes or () if route.table in tables)
         sources = {rule.src for rule in self.rules or () if rule.table in tables} - {fields.ANY}
         rules = tuple(rule for rule in self.rules or () if rule.table in tables or rule.src in sources)
         return self._replace(rules=rules, routes=routes)

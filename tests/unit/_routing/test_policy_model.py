@@ -730,6 +730,7 @@ def test_rules_by_source_stay_with_their_exceptions() -> None:
         *source_rules.rules("10.0.1.10", 2, 1400, ["10.0.2.0/24"]),
         *source_rules.rules("10.0.2.10", 3, 1400, ["10.0.1.0/24"]),
     ]
+    routes.append({"table": 3, "to": "10.9.0.0/16", "via": "10.0.1.9", "dev": "eth1", "onlink": True})  # pods of another node
     former, told = of(rules, routes), of(rules[:4], routes[:1])
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert former.besides(former.by({"eth2"})) == former
