@@ -24,7 +24,7 @@ variable "format" {
 variable "profiles" {
   type        = list(string)
   default     = ["aks_dual_stack", "eni_policy_routing", "cilium_migration"]
-  description = "Which of the collection's profiles the nodes have."
+  description = "Which of the collection's profiles the nodes have: some of these, or symmetric_routing."
 }
 
 variable "node_variables" {

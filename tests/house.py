@@ -25,7 +25,7 @@ SUBJECTS = {
     "_kubelet": (),
     "_rp_filter": (),
     "_routing": (),
-    "_cloud": (),
+    "_cloud": ("_routing",),
     "_network_daemons": (),
     "_interfaces": ("_kubelet", "_routing"),
     "_netfilter": (),

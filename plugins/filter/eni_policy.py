@@ -31,7 +31,8 @@ options:
       - For O(layout=terway) the table of a secondary ENI follows from C(index), the index of its network interface. Without it
         the result has no table for the ENI; Terway makes the table with the first pod.
       - For O(layout=custom) each secondary ENI may have a C(table), by default 1000 plus C(index), and C(pods), a list of
-        addresses or prefixes.
+        addresses or prefixes. If C(subnets) of all ENIs are known, the rules by source have exceptions, in the three
+        priorities before theirs, for what the node reaches without an ENI.
     type: list
     elements: dict
     required: true
@@ -65,7 +66,8 @@ options:
   priorities:
     description:
       - For O(layout=custom), the priorities of rules by C(to_pod) (V(1100)), C(mark) (V(1200)), C(from_pod) (V(1300)) and
-        C(from_address) (V(1400)). The first three must be in this order.
+        C(from_address) (V(1400)). The first three must be in this order, with three free priorities before C(from_pod) if the
+        rules for pods have exceptions.
     type: dict
 seealso:
   - module: kubenode.datapath.policy_routes

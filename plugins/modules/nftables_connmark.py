@@ -64,7 +64,9 @@ options:
     description:
       - The link by which requests to the node's own addresses enter, 1 to 15 letters, digits and C(_.=+@~-).
       - With O(strict) a name with C(=) is refused, because sysctl.d cannot name it.
-      - Required with O(state=present). Ignored with O(state=absent).
+      - Required with O(state=present), unless all interfaces by which requests come in are in O(interfaces). Then O(mark)
+        and O(pod_interfaces) do not matter, and O(service_addresses) and O(strict) are refused, because all connections from
+        outside are marked. Ignored with O(state=absent).
     type: str
   interfaces:
     description:
@@ -93,7 +95,7 @@ options:
     description:
       - The node's ends of the pods' links, as names or as prefixes with C(*), for example C(eni*). The links need not exist yet.
         None may match O(primary_interface) or one of O(interfaces).
-      - Required with O(state=present). Ignored with O(state=absent).
+      - Required with O(primary_interface). Ignored with O(state=absent).
     type: list
     elements: str
   service_addresses:

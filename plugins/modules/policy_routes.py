@@ -144,9 +144,47 @@ options:
           - V(custom) has no default. Without names, the unit asks the metadata service for each veth that appears.
         type: list
         elements: str
+  uplinks:
+    description:
+      - Derives the rules and routes from the network interfaces by which the node reaches other networks, on a node with several
+        of them and no cloud. Each has a table with its default route, its networks, and the routes of table C(main) by gateways
+        that are no routers of an uplink, as to the pods of other nodes. The table is looked up by the uplink's mark, and by the
+        addresses of the uplink, except for destinations that C(main) reaches without its default routes.
+      - Each boot reads the addresses, routes and DHCP leases of the node, and so does the unit when one of them changes. An
+        uplink without a link has no rules and routes until the link appears.
+      - For the running kernel, O(rules) and O(routes) may contain both lists. If they are omitted, the run reads the node, unless
+        O(immediate) is false.
+      - M(kubenode.datapath.nftables_connmark) marks the connections, with the same marks in
+        O(kubenode.datapath.nftables_connmark#module:interfaces).
+      - Not together with O(enis). With O(state=absent), O(uplinks) has no effect.
+      - May be given as JSON text.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: The network interface. It need not exist yet.
+        type: str
+        required: true
+      gateway:
+        description:
+          - The uplink's IPv4 router. By default that of a default route over the uplink in any table, of a DHCP lease, or of the
+            configuration of systemd-networkd or NetworkManager, in this order. While none is known, the uplink has no IPv4 rules
+            and routes, or keeps the former ones, and a warning or the journal names it.
+        type: str
+      gateway6:
+        description: The uplink's IPv6 router, found in the same way.
+        type: str
+      table:
+        description: The number of the uplink's table, by default 1000 plus the index of the link.
+        type: int
+      mark:
+        description:
+          - The mark of connections that come in by the uplink. By default, the next of V(0x2), V(0x4), V(0x6), V(0x40) and so on,
+            sums of bits that no known CNI uses.
+        type: str
   rules:
     description:
-      - The policy rules. At least one of O(rules), O(routes) and O(enis) is required with O(state=present).
+      - The policy rules. At least one of O(rules), O(routes), O(enis) and O(uplinks) is required with O(state=present).
       - A list that is omitted is not managed. V([]) removes all rules of O(protocol).
       - O(state=absent) removes the listed rules; without O(rules) and O(routes), it removes all that carry O(protocol).
       - Rules of one priority are kept in the order given. The first rule that applies to a packet decides.

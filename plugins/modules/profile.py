@@ -43,7 +43,7 @@ options:
         be omitted, because the profile has options of its own.
       - One of O(name) and O(modules) is required.
     type: str
-    choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
+    choices: [aks_dual_stack, cilium_migration, eni_policy_routing, symmetric_routing]
   options:
     description:
       - The variables of the role in O(name), without the role's name as their prefix. See the documentation of the role.
@@ -238,6 +238,17 @@ node:
       elements: dict
       returned: if O(name=eni_policy_routing), unless it is undone
       sample: [{dev: eth1, address: 10.0.1.10}]
+    uplinks:
+      description: The uplinks, as M(kubenode.datapath.policy_routes) takes them, each with its mark.
+      type: list
+      elements: dict
+      returned: if O(name=symmetric_routing), unless it is undone
+      sample: [{name: eth0, mark: "0x2"}, {name: eth1, mark: "0x4"}]
+    gateways:
+      description: The known gateways of each uplink, by family; empty for an image.
+      type: dict
+      returned: if O(name=symmetric_routing), unless it is undone
+      sample: {eth0: {ipv4: 192.0.2.1}, eth1: {ipv4: 198.51.100.1}}
 plan:
   description:
     - The modules in the order in which they are applied, with their options, in the form of O(modules). With O(name), they follow

@@ -36,7 +36,7 @@ options:
   role:
     description: The role whose variables are checked.
     type: str
-    choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
+    choices: [aks_dual_stack, cilium_migration, eni_policy_routing, symmetric_routing]
     required: true
 seealso:
   - module: kubenode.datapath.node_mode

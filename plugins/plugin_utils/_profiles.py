@@ -21,6 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import
     cilium_migration,
     eni_policy_routing,
     option,
+    symmetric_routing,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values, permitted
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
@@ -43,6 +44,7 @@ PROFILES: dict[str, Model] = {
     "aks_dual_stack": aks_dual_stack,
     "cilium_migration": cilium_migration,
     "eni_policy_routing": eni_policy_routing,
+    "symmetric_routing": symmetric_routing,
 }
 # The options of each role that the controller alone needs: a node gets a rehearsal by the module datapath_rehearsal.
 # Carried out by the controller; the profile's module on the node does not get them.

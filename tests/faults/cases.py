@@ -32,7 +32,8 @@ LEFT_OUT = {
     "policy_routes": {
         "protocol",
         "enis",
-    },  # enis: needs a metadata service; its results are rules and routes as in the lists
+        "uplinks",
+    },  # enis, uplinks: their results are rules and routes as in the lists; enis needs a metadata service
     "rp_filter": {"path"},
     # name, options: what follows from them are options of modules. rehearse and what it sends: the controller's, and a rehearsal
     # changes nothing.

@@ -16,6 +16,7 @@ from lab.cloud import Lab
 from lab.eni import BACKEND, PRIMARY, EniLab
 from lab.metadata import Behaviour
 from lab.node import POD_PORT
+from lab.uplinks import UplinkLab
 
 
 def probe(lab: Lab, pod: str) -> bool:
@@ -54,12 +55,12 @@ def networks(lab: EniLab, node: str) -> None:
     lab.node(node).place_networks()
 
 
-def unplug(lab: EniLab, interface: str) -> None:
+def unplug(lab: EniLab | UplinkLab, interface: str) -> None:
     """take a secondary interface from the node"""
     lab.unplug(interface)
 
 
-def plug(lab: EniLab, interface: str) -> None:
+def plug(lab: EniLab | UplinkLab, interface: str) -> None:
     """attach it again, as a link that is down"""
     lab.plug(interface)
 
@@ -92,6 +93,16 @@ def reach(lab: EniLab, pod: str) -> bool:
     return answer is not None and answer.peer == lab.pod(pod).address
 
 
+def serve_uplinks(lab: UplinkLab) -> None:
+    """serve the node's address, node ports and virtual addresses by the second uplink, until the next boot"""
+    lab.serve()
+
+
+def lost(lab: UplinkLab) -> list[str]:
+    """the requests by the second uplink that are not answered"""
+    return lab.lost()
+
+
 def azure_vnet(lab: Lab, node: str) -> None:
     """make the node one that azure-vnet served and that Cilium serves now"""
     azure_bridge.served(lab.node(node), [AzurePod(1), AzurePod(2)])
@@ -118,6 +129,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
         call,
         call_server,
         reach,
+        serve_uplinks,
+        lost,
         azure_vnet,
         ping,
     )

@@ -31,6 +31,7 @@ from lab.commands import COMMANDS
 from lab.eni import Eni, EniLab
 from lab.entering import LabError
 from lab.kubernetes import Cluster
+from lab.uplinks import UplinkLab
 from lab.waiting import until
 
 CLUSTER = Path("cluster")
@@ -44,8 +45,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
-    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, of ``EniLab`` and ``Eni``, or, in an
-    object ``cluster``, of ``Cluster``. CLUSTER is a cluster with a metadata service.
+    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, of ``EniLab`` and ``Eni``, or, in
+    objects ``cluster`` and ``uplinks``, of ``Cluster`` and ``UplinkLab``. CLUSTER is a cluster with a metadata service.
 
     Returns when it stands.
 
@@ -172,6 +173,8 @@ class _Command(socketserver.StreamRequestHandler):
 def _declared(name: str, declared: dict[str, Any]) -> Cloud:
     if "cluster" in declared:
         return Cluster(name, **declared["cluster"])
+    if "uplinks" in declared:
+        return UplinkLab(name, declared["uplinks"]["system"])
     if "enis" in declared:
         return EniLab(name, [Eni(**eni) for eni in declared.pop("enis")], **declared)
     return Lab(name, [Node(**node) for node in declared.pop("nodes")], **declared)

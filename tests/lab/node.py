@@ -186,6 +186,7 @@ class ClusterNode(Machine, abc.ABC):
         target_port: int = POD_PORT,
         backend: Backend = "nftables",
         load_balancer_ip: str | None = None,
+        load_balancer_port: int = 80,
     ) -> Server | None:
         """Add a service of type LoadBalancer (TCP and UDP), as kube-proxy on this node would.
 
@@ -195,7 +196,7 @@ class ClusterNode(Machine, abc.ABC):
         """
         local = {pod.address for pod in self.pods}
         used = tuple(address for address in endpoints if policy == "Cluster" or address in local)
-        self._services[backend].append(Service(node_port, used, target_port, policy, load_balancer_ip))
+        self._services[backend].append(Service(node_port, used, target_port, policy, load_balancer_ip, load_balancer_port))
         self._load_services(backend)
         if health_check_node_port is None:
             return None

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
+PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration", "symmetric_routing")
 AUDIT = "audit"  # in place of a profile: the node is audited, and not changed
 UNDO = {"cilium_migration": "restored"}  # the state that undoes a profile, if it is not absent
 LOW, HIGH = 0.1, 1440.0  # minutes between two runs

@@ -19,6 +19,7 @@ MENDED = {
     "aks_dual_stack": ("probe-untranslated",),
     "eni_policy_routing": ("rp-strict-asymmetric", "reply-by-other-interface", "mark-without-rule", "rp-strict-at-boot"),
     "cilium_migration": ("ebtables-stale", "neighbor-moved"),
+    "symmetric_routing": ("service-reply-by-default",),
 }
 
 
@@ -86,8 +87,14 @@ def _of_migration(node: Node) -> dict[str, t.Any] | None:
     return {} if any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations) else None
 
 
+def _of_uplinks(node: Node) -> dict[str, t.Any] | None:
+    """Return no variables, as the profile reads the uplinks from the node; None where programs of Cilium decide, or a cloud."""
+    return None if node.enis or node.has_cilium() else {}
+
+
 _VARIABLES: dict[str, t.Callable[[Node], dict[str, t.Any] | None]] = {
     "aks_dual_stack": _of_probe,
     "eni_policy_routing": _of_enis,
     "cilium_migration": _of_migration,
+    "symmetric_routing": _of_uplinks,
 }

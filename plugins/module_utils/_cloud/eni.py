@@ -19,6 +19,7 @@ from .._core.fields import FAMILIES, UINT32, Unfit
 class Eni:
     """option: the name of the ENI's option for errors, for example ``enis[1]``.
     addresses, gateway: by family, "ipv4" and "ipv6". The first address is the primary one.
+    subnets: prefixes of both families; None if they are not known.
     name: of its link; empty if the ENI is not plugged in, or is in a pod's network namespace.
     index: of the link. device_number, network_card: from AWS's metadata. table, pods: from the user. None or empty if not given.
     """
@@ -27,6 +28,7 @@ class Eni:
     name: str
     addresses: t.Mapping[str, tuple[str, ...]]
     gateway: t.Mapping[str, str]
+    subnets: tuple[str, ...] | None = None
     primary: bool = False
     index: int | None = None
     device_number: int | None = None
@@ -72,14 +74,17 @@ def _eni(option: str, entry: object) -> Eni:
     if not isinstance(gateway, dict) or not gateway.keys() <= FAMILIES.keys():
         raise Invalid(f"{option}.gateway", gateway, "a dictionary with ipv4 and ipv6")
     numbers = {key: _parsed(f"{option}.{key}", entry.get(key), _number(*limits)) for key, limits in _NUMBERS.items()}
-    pods = enumerate(_list(option, entry, "pods"))
+    pods, subnets = (enumerate(_list(option, entry, key)) for key in ("pods", "subnets"))
     return Eni(
         option,
         _parsed(f"{option}.name", entry.get("name") or None, fields.link) or "",
         {family: _addresses(f"{option}.{family}", entry.get(family), family) for family in FAMILIES},
         {family: _addresses(f"{option}.gateway.{family}", [router], family)[0] for family, router in gateway.items() if router},
+        tuple(_prefix(f"{option}.subnets[{index}]", subnet) for index, subnet in subnets)
+        if entry.get("subnets") is not None
+        else None,
         bool(_parsed(f"{option}.primary", entry.get("primary"), fields.flag)),
-        pods=tuple(_pod(f"{option}.pods[{index}]", pod) for index, pod in pods),
+        pods=tuple(_prefix(f"{option}.pods[{index}]", pod) for index, pod in pods),
         **numbers,
     )
 
@@ -121,7 +126,7 @@ def _addresses(option: str, values: object, family: str) -> tuple[str, ...]:
     return tuple(values or ())
 
 
-def _pod(option: str, value: object) -> str:
+def _prefix(option: str, value: object) -> str:
     parsed = _parsed(option, value, fields.prefix)
     if not parsed or not parsed[0]:
         raise Invalid(option, value, "an IP address, or a prefix ADDRESS/LENGTH")

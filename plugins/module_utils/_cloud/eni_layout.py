@@ -21,11 +21,11 @@ import typing as t
 from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
+from .._routing import source_rules
+from .._routing.source_rules import MAIN, Entry
 from . import eni
 from .eni import Eni
 
-MAIN = "main"
-Entry = dict[str, t.Any]  # a rule or a route as policy_routes takes it
 # The parts of a layout: the rules that route by the mark, with their table; the rules and the table of each secondary ENI.
 MARK_RULE, TABLES = PARTS = ("mark_rule", "tables")
 
@@ -191,6 +191,8 @@ def desired(
     if ways:
         mask = f"{functools.reduce(operator.or_, ways.values(), layout.bits[1]):#x}"
     is_marked, has_tables = MARK_RULE in parts, TABLES in parts
+    if has_tables:
+        _check_room(layout, enis)
     left_out = _without_table(layout, others if has_tables or (is_marked and ways) else [])
     routed = [interface for interface in others if interface.name not in left_out]
     marked = [interface for interface in routed if interface.name in ways] if is_marked else []
@@ -199,7 +201,7 @@ def desired(
         [
             *(_mark_rules(layout, primary) if is_marked else []),
             *(rule for interface in marked for rule in _way_rules(layout, interface, f"{ways[interface.name]:#x}/{mask}")),
-            *(rule for interface in served for rule in _rules(layout, interface)),
+            *(rule for interface in served for rule in _rules(layout, interface, _networks(layout, enis, interface))),
         ],
         [
             *(_mark_routes(layout, primary) if is_marked else []),
@@ -214,6 +216,28 @@ def desired(
         [{"dev": interface.name, "address": address} for interface in others for address in interface.addresses["ipv4"][:1]],
         left_out if has_tables else {name: first for name, first in left_out.items() if name in ways},
     )
+
+
+def lacks_exceptions(name: str, entries: object) -> bool:
+    """Return whether rules by source in this layout lack their exceptions, because subnets of the ENIs are not known."""
+    layout, enis = LAYOUTS[name], eni.from_list("enis", entries)
+    by_source = [
+        interface for interface in enis if not interface.primary and (interface.pods or any(interface.addresses.values()))
+    ]
+    return bool(layout.from_pod) and any(_networks(layout, enis, interface) is None for interface in by_source)
+
+
+def _check_room(layout: Layout, enis: t.Sequence[Eni]) -> None:
+    """Raise Invalid if the exceptions of the rules for pods would come before the rule for marked packets."""
+    first = layout.from_pod - source_rules.EXCEPTIONS
+    has_exceptions = any(eni.pods and _networks(layout, enis, eni) is not None for eni in enis)
+    if has_exceptions and layout.mark_priority >= first:
+        order = {"mark": layout.mark_priority, "from_pod": layout.from_pod}
+        raise Invalid(
+            "priorities",
+            order,
+            f"with mark below from_pod - {source_rules.EXCEPTIONS}, as the rules before from_pod are its exceptions",
+        )
 
 
 def _without_table(layout: Layout, enis: t.Iterable[Eni]) -> dict[str, str]:
@@ -251,7 +275,8 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     for key, value in (priorities or {}).items():
         if key not in PRIORITIES:
             raise Invalid(f"priorities.{key}", value, f"left out; known here are {', '.join(PRIORITIES)}")
-        changes[PRIORITIES[key]] = _number(f"priorities.{key}", value)
+        least = source_rules.EXCEPTIONS + 1 if key.startswith("from") else 1
+        changes[PRIORITIES[key]] = _number(f"priorities.{key}", value, least)
     layout = layout._replace(**changes)
     if name == "custom" and not layout.to_pod < layout.mark_priority < layout.from_pod:
         order = {"to_pod": layout.to_pod, "mark": layout.mark_priority, "from_pod": layout.from_pod}
@@ -289,9 +314,9 @@ def marks_of(layout: Layout, entries: object) -> dict[str, int]:
 PRIORITIES = {"to_pod": "to_pod", "mark": "mark_priority", "from_pod": "from_pod", "from_address": "from_address"}
 
 
-def _number(option: str, value: object) -> int:
+def _number(option: str, value: object, least: int) -> int:
     try:
-        return fields.number(value, 1, 32765)  # the kernel's own rules have 32766 and 32767
+        return fields.number(value, least, 32765)  # the kernel's own rules have 32766 and 32767
     except Unfit as unfit:
         raise Invalid(option, value, str(unfit)) from None
 
@@ -335,15 +360,37 @@ def _used_families(interface: Eni) -> list[str]:
     return [family for family in FAMILIES if family == "ipv4" or interface.addresses[family]]
 
 
-def _rules(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
-    """Yield the rules that look up an ENI's packets in its table."""
+def _rules(layout: Layout, interface: Eni, networks: list[str] | None) -> t.Iterator[Entry]:
+    """Yield the rules that look up an ENI's packets in its table.
+
+    networks: see _networks().
+    """
     table = layout.table_of(interface)
+
+    def by_source(source: str, priority: int) -> t.Iterable[Entry]:
+        if table is None or networks is None:
+            return [{"priority": priority, "from": source, "table": table}]
+        return source_rules.rules(source, table, priority, networks)
+
     for pod in interface.pods:
         yield {"priority": layout.to_pod, "to": pod, "table": MAIN}
-        yield {"priority": layout.from_pod, "from": pod, "table": table}
+        yield from by_source(pod, layout.from_pod)
     for family in _routed_families(layout, interface) if layout.from_address else ():
         for address in interface.addresses[family][:1]:
-            yield {"priority": layout.from_address, "from": address, "table": table}
+            yield from by_source(address, layout.from_address)
+
+
+def _networks(layout: Layout, enis: t.Iterable[Eni], interface: Eni) -> list[str] | None:
+    """Return the subnets of the other ENIs, for the exceptions of rules by source.
+
+    None for no exceptions: because the rules are those of a CNI, or because table main may have a subnet that is not known, and
+    would then send packets to it by the wrong ENI.
+    """
+    others = [other for other in enis if other.name and other is not interface]
+    addressed = [other for other in others if other.primary or any(other.addresses.values())]
+    if not layout.from_pod or any(other.subnets is None for other in addressed):
+        return None
+    return [*dict.fromkeys(subnet for other in others for subnet in other.subnets or ())]
 
 
 def _routes(layout: Layout, interface: Eni) -> t.Iterator[Entry]:

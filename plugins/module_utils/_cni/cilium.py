@@ -34,12 +34,14 @@ class Agent(t.NamedTuple):
 
     source: where its options were read, for messages; empty if they were not found.
     serves_ipv6_node_ports: whether its BPF programs translate IPv6 node ports; None if its options were not found.
+    replaces_kube_proxy: whether they translate node ports at all; None if its options were not found.
     cluster: the ID of its cluster, 1 to 255, or more with max-connected-clusters; 0 if it has none, or if it was not found.
     health_port: where it answers whether it is healthy. taint: the key of the taint that a node has until its agent is ready.
     """
 
     source: str = ""
     serves_ipv6_node_ports: bool | None = None
+    replaces_kube_proxy: bool | None = None
     cluster: int = 0
     health_port: int = 9879
     taint: str = "node.cilium.io/agent-not-ready"
@@ -52,6 +54,7 @@ def agent(source: str, options: t.Mapping[str, str]) -> Agent:
     return Agent(
         source,
         replaces and options.get(IPV6, "true") == "true",
+        replaces,
         int(cluster) if cluster.isdecimal() else default.cluster,
         int(port) if port.isdecimal() else default.health_port,
         options.get(TAINT) or default.taint,

@@ -28,11 +28,13 @@ ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, sc
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
 RULE = struct.Struct("=BBB")  # fib_rule_hdr: family, dst_len, src_len, ...
 IFLA_IFNAME, IFA_ADDRESS, IFA_LOCAL = 3, 1, 2
-RTA_DST, RTA_OIF, RTA_PRIORITY, RTA_TABLE = 1, 4, 6, 15
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH, RTA_TABLE = 1, 4, 5, 6, 9, 15
 FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_PROTOCOL = 1, 2, 6, 21
 IFF_UP = 1
 RTM_F_CLONED = 0x200
 AF_BRIDGE = 7  # under this family a bridge announces its ports
+
+MAIN = 254
 
 ANY_LINK = ""
 RULE_REMOVED, ROUTE_REMOVED = "a rule was removed", "a route was removed"
@@ -52,6 +54,7 @@ class Dependencies(t.NamedTuple):
     waits: whether a desired rule or route cannot be loaded yet.
     eni_links: the node's network interfaces (index, name, MAC), if the policy follows from its ENIs.
     pods: name patterns of the links of pods, which are not counted among ``eni_links``; None if the policy follows from no ENIs.
+    uplinks: names of the links from whose addresses and routes the policy follows.
     """
 
     links: t.Mapping[str, tuple[int, bool]] = {}
@@ -61,6 +64,7 @@ class Dependencies(t.NamedTuple):
     waits: bool = False
     eni_links: t.Sequence[tuple[int, str, str]] = ()
     pods: t.Sequence[str] | None = None
+    uplinks: t.Sequence[str] = ()
 
 
 class ChangeEvent(t.NamedTuple):
@@ -106,6 +110,7 @@ class EventFilter:
         self._waits = interest.waits
         self._eni_links = {number: EniLink(number, name, mac) for number, name, mac in interest.eni_links}
         self._pods = interest.pods
+        self._uplinks = frozenset(interest.uplinks)
 
     @property
     def eni_links(self) -> frozenset[EniLink]:
@@ -147,10 +152,12 @@ class EventFilter:
         if protocol == self._protocol:
             return ROUTE_REMOVED if kind == DELROUTE else ROUTE_ADDED
         is_replacing = kind == NEWROUTE and flags & REPLACE
-        if not (is_replacing or self._waits or self._open):
+        if not (is_replacing or self._waits or self._open or self._uplinks):
             return ""
         attrs = attributes(message, OF_ROUTE)
         table = u32(attrs, RTA_TABLE) or table
+        if self._uplinks and (table == MAIN or not dst_len) and self._is_of_uplinks(attrs):
+            return "a route that the uplinks' tables follow changed"
         if is_replacing and table in self._tables:
             return ROUTE_REPLACED
         if kind == NEWROUTE:
@@ -189,6 +196,8 @@ class EventFilter:
         """
         *_rest, index = ADDRESS.unpack_from(message, HEADER.size)
         attrs = attributes(message, OF_ADDRESS)
+        if self._name(index) in self._uplinks:
+            return "an address of an uplink changed"
         if kind == NEWADDR:
             is_source = self._waits and attrs.get(IFA_LOCAL, attrs.get(IFA_ADDRESS)) in self._sources
             return "an address is new" if is_source else self._arrival("an address", index)
@@ -196,6 +205,10 @@ class EventFilter:
             return "a source address went away"
         name = self._name(index)
         return f"an address of {name} went away" if name else ""
+
+    def _is_of_uplinks(self, attrs: dict[int, bytes]) -> bool:
+        """Return whether a route leads over an uplink, or by a gateway. Routes to the node's own pods do neither."""
+        return not {RTA_GATEWAY, RTA_MULTIPATH}.isdisjoint(attrs) or self._name(u32(attrs, RTA_OIF)) in self._uplinks
 
     def _arrival(self, noun: str, index: int) -> str:
         """Evaluate a new route or address. A new route or address on a link matters only while a rule or route waits."""

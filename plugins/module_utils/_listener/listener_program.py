@@ -10,7 +10,8 @@ the same file (``load 75 PATH``), which then exits. While nothing happens, the l
 
 If the policy follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a
 network interface is added or removed, and several more times while something is missing (``ask 75 PATH``; see
-``_discovery/metadata_poll.py``).
+``_discovery/metadata_poll.py``). If it follows from the node's uplinks, each load reads these, and a change of their addresses or
+routes leads to a load.
 
 ``rehearse 75 PATH`` only tries what both processes need, each with the packages that it finds.
 """
@@ -34,7 +35,7 @@ from .backoff import FIRST, Backoff
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
 from .notifications_backend import Notifications
 from .sd_notify_backend import notify
-from .watched_file_backend import WatchedFile
+from .watched_file_backend import WatchedFile, versions
 
 LOAD, ASK, BOOT = "load", "ask", "boot"  # the verbs of load_program that the listener uses
 DEBOUNCE = 0.05  # seconds; a program usually makes several changes at once
@@ -42,6 +43,7 @@ AT_ONCE = 512  # messages that are read between two looks at the clock
 CAUSES = 5  # that are logged; a script that starts a process for each rule gives many causes of one name
 LOST = ChangeEvent("messages of the kernel were lost")
 OTHER_POLICY = ChangeEvent("a run put another policy in force")
+LEASE_CHANGED = ChangeEvent("a lease changed")
 PENDING = ChangeEvent("a run held the lock")
 METADATA_CHANGED = ChangeEvent("the cloud's metadata says so")
 SLOW_END = 9.0  # seconds; with the second that systemd waits (RestartSec=), ten between a failure and the next start
@@ -144,6 +146,8 @@ class Listener:
         self._poll.register(self._notifications, select.POLLIN)
         self._record = WatchedFile()
         self._record_version: list[int] = []  # the version of the record that the newest load has read
+        self._folders: list[str] = []  # with the leases that the policy follows from
+        self._leases: dict[str, list[int]] = {}  # the versions of the files there that the newest load has read
         self._poll.register(self._record, select.POLLIN)
         self._load: _Load | None = None
         self._loader = 0  # the newest load's process id, which is also the netlink port of its changes
@@ -197,9 +201,15 @@ class Listener:
         self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, time.monotonic())
 
     def _check_record(self) -> None:
-        """Notice a new record: a run may put a policy in force without a change of the kernel, if foreign objects satisfy it."""
+        """Notice a new record or lease.
+
+        A run may put a policy in force without a change of the kernel, if foreign objects satisfy it, and a DHCP client may be
+        configured to set no route.
+        """
         if self._record.version() != self._record_version and self._load is None:
             self._note(OTHER_POLICY)
+        if self._folders and self._load is None and versions(self._folders) != self._leases:
+            self._note(LEASE_CHANGED)
 
     def _judge(self, message: bytes | None) -> None:
         event = LOST if message is None else self._filter.concern(message)
@@ -232,7 +242,7 @@ class Listener:
             self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
             return self._is_ready
         self._filter = EventFilter(self._protocol, Dependencies(**report["interest"]))
-        if load.asks:
+        if load.asks or report["asked"]:
             self._metadata_poll = self._answered(report["asked"], now)
         during_load, self._during_load = self._during_load, []
         if self._is_ready and (report["added"] or report["removed"]):
@@ -250,7 +260,8 @@ class Listener:
         self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, now)
         self._log_result(load, report, round((now - load.since) * 1000))
         self._record_version = report["version"]
-        self._record.watch(report["record"])
+        self._folders, self._leases = report["folders"], report["leases"]
+        self._record.watch(report["record"], self._folders)
         self._check_record()
         if report["pending"]:
             self._note(PENDING)

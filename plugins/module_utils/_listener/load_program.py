@@ -10,7 +10,7 @@ file that a boot loads. It ends with a report in JSON: what it added and removed
 the policy depends on, and the path and version of the record.
 
 ``ask 75 PATH`` and ``boot 75 PATH`` first ask the metadata service, if the policy follows from the node's ENIs, and report what
-it answered.
+it answered. If the policy follows from the node's uplinks, each load asks the node itself.
 
 ``ready 75 PATH`` only checks that a load is possible: its libraries are there, and PATH can be read.
 """
@@ -56,8 +56,7 @@ def main(arguments: t.Sequence[str]) -> int:
     try:
         if verb == "ready":
             return _ready(path)
-        # Without the lock, because the question may take long.
-        answer = _ask(verb, int(protocol), path) if verb in PATIENCE else None
+        answer = _ask(verb, int(protocol), path)  # without the lock, because the question may take long
         # A run that starts the unit holds the lock, and leaves nothing to do: first look without the lock.
         report = _load(int(protocol), path, answer, may_change=False) if verb == "boot" else None
         if report is None or report["pending"]:
@@ -88,14 +87,16 @@ def _ready(path: str) -> int:
 
 
 def _ask(verb: str, protocol: int, path: str) -> Answer | None:
-    """Return the metadata service's answer; None if the policy does not follow from ENIs."""
+    """Return the answer to the policy's query; None if it has none, or if this load does not ask the metadata service."""
     former, is_recorded = _former(protocol, path, rt_tables_backend.tables(), lists=())
-    if not former.enis:
+    if not former.query or (former.query.source == "enis" and verb not in PATIENCE):
         return None
     from .._discovery import discovery_program  # only for policies that need it
 
+    leases = watched_file_backend.versions(discovery_program.folders(former.query))  # before they are read
     # With a record, the policy was in force before: it must be restored soon.
-    return discovery_program.ask(former.enis, PATIENCE["ask" if is_recorded else verb])
+    seconds = PATIENCE["ask" if is_recorded or verb not in PATIENCE else verb]
+    return discovery_program.ask(former.query, protocol, seconds)._replace(leases=leases)
 
 
 def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = True) -> dict[str, t.Any]:
@@ -109,7 +110,9 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     version = watched_file_backend.version(record(protocol))
     (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
     current = readiness.KernelState(backend.rules(), backend.routes(), {})
-    states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, current))}
+    of_query = _dependencies(desired, answer)
+    links = readiness.links(desired, current).union(of_query.get("uplinks", ()))
+    states = {name: link_state_backend.of(name) for name in sorted(links)}
     ready = readiness.split(desired, current._replace(links={name: up for name, (index, up) in states.items() if index}))
     live = LivePolicy(backend, ready.policy)
     plan = live.plan(live.observe())
@@ -128,7 +131,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
         sources=sorted({route.src.hex() for route in desired.routes or () if route.src}),
         open=sorted(map(_key, open_)),
         waits=bool(ready.waiting),
-        **_of_interfaces(desired, answer),
+        **of_query,
     )
     return {
         "pending": is_pending,
@@ -138,33 +141,33 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
         "interest": dependencies._asdict(),
         "record": record(protocol),
         "version": version,
+        "folders": answer.folders if answer else [],
+        "leases": answer.leases if answer else {},
         "asked": answer and {"is_answered": answer.is_answered, "missing": _shown(answer.missing)},
     }
 
 
-def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
-    """Return the dependencies on network interfaces: those of the question, because an interface added since needs another
-    one."""
-    if not desired.enis:
+def _dependencies(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
+    """Return the dependencies that follow from the policy's query."""
+    if not desired.query:
         return {}
     from .._discovery import discovery_program
 
-    pods = discovery_program.pod_interfaces(desired.enis)
-    return {"pods": pods, "eni_links": sorted(answer.eni_links if answer else discovery_program.eni_links(pods))}
+    return discovery_program.dependencies(desired.query, answer)
 
 
 def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, ActivePolicyRecord | None]:
     """Return the policy to load, and its record if that must be written, as a run would.
 
-    The policy is the one in the record, or after a boot the one at ``path``. If the metadata service answered, the policy
-    follows from the answer. The former rules and routes of a network interface stay if the node has the interface and the
-    metadata does not describe it sufficiently: metadata may flap, and an ENI that is detached takes its interface along.
+    The policy is the one in the record, or after a boot the one at ``path``. If its query was answered, the policy follows from
+    the answer. The former rules and routes of a network interface stay if the node has the interface and the answer does not
+    describe it sufficiently: metadata may flap, and an ENI that is detached takes its interface along.
     """
     tables = rt_tables_backend.tables()
     former, is_recorded = _former(protocol, path, tables)
-    if answer and answer.desired and answer.enis == former.enis:
+    if answer and answer.desired and answer.query == former.query:
         derived = policy.from_options(protocol, answer.desired.rules, answer.desired.routes, tables)
-        desired = derived.besides(former.by(answer.unsure))._replace(enis=former.enis)
+        desired = derived.besides(former.by(answer.unsure))._replace(query=former.query)
     else:
         desired = former
     is_new = desired.is_known and (desired is not former or not is_recorded)

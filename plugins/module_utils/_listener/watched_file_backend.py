@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Watches a file that other programs replace or remove, by dnotify (fcntl(2), F_NOTIFY): Python has it without ctypes."""
+"""Watches files that other programs replace, change or remove, by dnotify (fcntl(2), F_NOTIFY): Python has it without ctypes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import contextlib
 import fcntl
 import os
 import signal
+import typing as t
 
 EVENTS = fcntl.DN_RENAME | fcntl.DN_DELETE | fcntl.DN_MULTISHOT  # the collection replaces a file by a rename
+ANY_EVENT = EVENTS | fcntl.DN_CREATE | fcntl.DN_MODIFY
 
 
 def version(path: str) -> list[int]:
@@ -24,10 +26,17 @@ def version(path: str) -> list[int]:
     return [status.st_ino, status.st_mtime_ns]
 
 
+def versions(folders: t.Iterable[str]) -> dict[str, list[int]]:
+    """Return the versions of all files in some folders, by path."""
+    paths = [os.path.join(folder, name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
+    return {path: version(path) for path in sorted(paths)}
+
+
 class WatchedFile:
     """The backend. A process may have only one, because it handles SIGIO.
 
-    ``fileno`` becomes readable when a file in the folder of the watched file is renamed or removed.
+    ``fileno`` becomes readable when a file in the folder of the watched file is renamed or removed, or when any file in one of
+    the further folders changes.
     """
 
     def __init__(self) -> None:
@@ -35,20 +44,21 @@ class WatchedFile:
         self._news, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGIO, lambda _number, _frame: None)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        self._folder: int | None = None
+        self._descriptors: list[int] = []
 
     def fileno(self) -> int:
         return self._news
 
-    def watch(self, path: str) -> None:
-        """Watch ``path`` from now on, in its current folder. A kernel without dnotify reports no change."""
+    def watch(self, path: str, folders: t.Iterable[str]) -> None:
+        """Watch ``path`` from now on, in its current folder, and all files in ``folders``. A kernel without dnotify reports no
+        change."""
         self._path = path
-        if self._folder is not None:
-            os.close(self._folder)
-            self._folder = None
-        with contextlib.suppress(OSError):
-            self._folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.fcntl(self._folder, fcntl.F_NOTIFY, EVENTS)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+        for folder, events in ((os.path.dirname(path), EVENTS), *((folder, ANY_EVENT) for folder in folders)):
+            with contextlib.suppress(OSError):
+                self._descriptors.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                fcntl.fcntl(self._descriptors[-1], fcntl.F_NOTIFY, events)
 
     def version(self) -> list[int]:
         """Return the current version of the file. Discards the notifications that have arrived so far."""

@@ -57,7 +57,8 @@ def mark_rule(desired: ReturnPath, coming: t.Iterable[rule.Rule]) -> t.Iterable[
         is_routed = any(routing.marked for routing in routings.values())
         for name, routing in routings.items():
             if not routing.marked:
-                if routing.pods or (name == "ipv4" and not is_routed):
+                is_needed = routing.pods and desired.primary_interface  # otherwise one family may be enough
+                if is_needed or (name == "ipv4" and not is_routed):
                     yield _missing_rule(desired, way, name, routing.pods)
                 continue
             marked = _shown(routing.marked, protocols)

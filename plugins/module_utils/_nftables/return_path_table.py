@@ -46,6 +46,8 @@ class Way(t.NamedTuple):
 class ReturnPath(t.NamedTuple):
     """The desired state.
 
+    primary_interface: empty if all interfaces are in ``interfaces``; then there is no ``mark``, and ``pod_interfaces`` do not
+        matter.
     mark: of the primary interface: the value that is set in the bits of ``mask``. All other bits of a mark are kept.
     strict: if true, the packet is marked as it enters, too, so that strict reverse-path filtering looks up its source with
         the mark's rule. This needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
@@ -67,6 +69,8 @@ class ReturnPath(t.NamedTuple):
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
         """Return the desired state from a module's options. Raises Invalid for the first option that is not valid."""
+        if options.get("interfaces") and not options["primary_interface"]:
+            return cls._without_primary(options)
         primary = names.network_interface("primary_interface", options["primary_interface"] or "")
         if primary == "lo":
             raise Invalid("primary_interface", primary, "the link by which requests enter, for example eth0")
@@ -82,15 +86,27 @@ class ReturnPath(t.NamedTuple):
         name, ways = names.table("table", options["table"]), tuple(sorted(others))
         return cls(name, primary, pods, way.mark, mask, options["strict"], services, ways)
 
+    @classmethod
+    def _without_primary(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
+        for option in ("strict", "service_addresses"):
+            if options.get(option):
+                raise Invalid(option, options[option], "left out, unless primary_interface is given")
+        whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else 0
+        ways = _ways(options["interfaces"], None, whole_mask or None)
+        mask = functools.reduce(operator.or_, (way.mark for way in ways), whole_mask)
+        return cls(names.table("table", options["table"]), "", (), 0, mask, interfaces=tuple(sorted(ways)))
+
     @property
     def ways(self) -> tuple[Way, ...]:
         """Return all interfaces with a mark, the primary first."""
-        return (Way(self.primary_interface, self.mark), *self.interfaces)
+        primary = [Way(self.primary_interface, self.mark)] if self.primary_interface else []
+        return (*primary, *self.interfaces)
 
     def bits(self) -> t.Iterator[tuple[int, int]]:
         """Yield each mark with its bits. Those of the mask that no mark has are the primary's."""
         others = functools.reduce(operator.or_, (interface.mark for interface in self.interfaces), 0)
-        yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
+        if self.primary_interface:
+            yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
         yield from ((interface.mark, interface.mark) for interface in self.interfaces)
 
     def table(self) -> Table:
@@ -99,21 +115,27 @@ class ReturnPath(t.NamedTuple):
         One lookup finds the chain of a packet's interface or mark, however many interfaces there are.
         """
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
-        entering = {self.primary_interface: "entering", **{way.name: f"entering_{way.mark:#x}" for way in self.interfaces}}
+        primary = bool(self.primary_interface)
+        entering = {way.name: f"entering_{way.mark:#x}" for way in self.interfaces}
         replies = {way.mark: f"replies_{way.mark:#x}" for way in self.interfaces}
         # After the marking, because requests of a marked connection may come in by another interface than before.
         replied = (_chosen(connection, replies),) if replies else ()
         # With strict the primary's reverse-path filter drops a reply of a pod on another node that has another interface's mark.
         replied_by_primary = () if self.strict else replied
         chains = [
-            Chain("leaving", None, None, None, self._leaving()),
-            Chain("proxied", None, None, None, self._proxied()),
             *(Chain(replies[way.mark], None, None, None, self._replies(way.mark)) for way in self.interfaces),
             *(Chain(entering[way.name], None, None, None, (*self._opened(way.mark), *replied)) for way in self.interfaces),
-            Chain("entering", None, None, None, (*self._entering(match(connection, self.mark)), *replied_by_primary)),
         ]
-        sorting = (_chosen("iifname", entering), _chosen(connection, {self.mark: "leaving", **replies}))
-        sent = (_chosen(connection, {self.mark: "proxied", **replies}),)
+        leaving, proxied = ({self.mark: name} if primary else {} for name in ("leaving", "proxied"))
+        if primary:
+            entering = {self.primary_interface: "entering", **entering}
+            chains += [
+                Chain("leaving", None, None, None, self._leaving()),
+                Chain("proxied", None, None, None, self._proxied()),
+                Chain("entering", None, None, None, (*self._entering(match(connection, self.mark)), *replied_by_primary)),
+            ]
+        sorting = (_chosen("iifname", entering), _chosen(connection, {**leaving, **replies}))
+        sent = (_chosen(connection, {**proxied, **replies}),)
         chains += [
             Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
             Chain("output", "route", "output", PRIORITY, sent),
@@ -259,13 +281,13 @@ def _chosen(expression: str, chains: t.Mapping[str, str] | t.Mapping[int, str]) 
     return (match(expression, key), verdict)
 
 
-def _ways(entries: t.Sequence[t.Mapping[str, t.Any]], primary: Way, mask: int | None) -> list[Way]:
-    """Return the entries of the option ``interfaces``, in their order. Raises Invalid."""
+def _ways(entries: t.Sequence[t.Mapping[str, t.Any]], primary: Way | None, mask: int | None) -> list[Way]:
+    """Return the entries of the option ``interfaces``, in their order. primary: None for none. Raises Invalid."""
     ways: list[Way] = []
     for index, entry in enumerate(entries):
         option = f"interfaces[{index}]"
         name, mark = names.network_interface(f"{option}.name", entry["name"]), _mark(f"{option}.mark", entry["mark"], mask)
-        for other in (primary, *ways):
+        for other in (*([primary] if primary else []), *ways):
             if name == other.name:
                 of_primary = "primary_interface, whose mark is the option mark" if other is primary else "another entry"
                 raise Invalid(f"{option}.name", name, f"another link than that of {of_primary}")

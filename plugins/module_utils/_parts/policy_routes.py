@@ -25,10 +25,13 @@ from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
 from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
-from .._routing.policy import Policy
+from .._routing.policy import Policy, Query
 from .._routing.routing_backend import Netlink
 from .._systemd.unit_files import path_of
 from .._systemd.units import Units
+
+if t.TYPE_CHECKING:
+    from .._discovery.discovery import DerivedPolicy
 
 OPTIONS = {
     **TWO_PLANES,
@@ -48,6 +51,17 @@ OPTIONS = {
                 "elements": "dict",
                 "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
             },
+        },
+    },
+    "uplinks": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "gateway": {"type": "str"},
+            "gateway6": {"type": "str"},
+            "table": {"type": "int"},
+            "mark": {"type": "str"},
         },
     },
     "rules": {
@@ -158,42 +172,64 @@ def _unmanaged(listed: Policy, request: Request) -> list[str]:
 
 
 def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
-    """Return the policy in the options; its lists come from the node's ENIs if enis is given without them and the run needs
-    them."""
+    """Return the policy in the options. If the run needs its lists and they are left out, they come from the node's ENIs or
+    uplinks."""
     listed = policy.from_options(request.params["protocol"], request.entries("rules"), request.entries("routes"), tables)
+    query = _query(request)
+    if query is None:
+        if request.is_present and len(listed.left_out) == 2:
+            raise Invalid("rules", None, "given if state is present, unless routes, enis or uplinks are given")
+        return listed
+    if not request.is_present:
+        return listed
+    if len(listed.left_out) == 1:
+        objects = "ENIs" if query.source == "enis" else query.source
+        allowed = f"given if {query.source} and the other list are given: both follow from the {objects}"
+        raise Invalid(listed.left_out[0], None, allowed)
+    if listed.left_out and request.params["immediate"]:
+        derived = _of_enis(query) if query.source == "enis" else _of_uplinks(query, listed.protocol)
+        for sentence in derived.left_out.values():
+            request.warn(f"{sentence}.")
+        listed = policy.from_options(listed.protocol, derived.rules, derived.routes, tables)
+    return listed._replace(query=query)
+
+
+def _query(request: Request) -> Query | None:
+    """Return the query of the options, in normal form. Raises Invalid."""
+    if all(request.params[source] is not None for source in policy.SOURCES):
+        raise Invalid("uplinks", request.params["uplinks"], "left out if enis is given")
     if request.params["enis"]:
-        return _of_enis(request, listed, tables)
-    if request.is_present and len(listed.left_out) == 2:
-        raise Invalid("rules", None, "given if state is present, unless routes or enis are given")
-    return listed
+        from .._discovery import discovery  # most runs do not need it and should not wait for the import
+
+        return Query("enis", discovery.from_option(request.params["enis"]))
+    if request.params["uplinks"] is not None:
+        from .._discovery import uplinks
+
+        return Query("uplinks", uplinks.from_option(request.params["uplinks"]))
+    return None
 
 
-def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
-    """Return the policy with the ENIs' rules and routes.
-
-    Raises NoMetadata, and Failure if the metadata of an ENI is incomplete.
-    """
-    # Imported here, because most runs do not need them and should not wait for the import.
+def _of_enis(query: Query) -> DerivedPolicy:
+    """Return the ENIs' rules and routes. Raises NoMetadata, and Failure if the metadata of an ENI is incomplete."""
     from .._cloud import enis_backend as backend
     from .._discovery import discovery
 
-    enis, left_out = discovery.from_option(request.params["enis"]), listed.left_out
-    if not request.is_present:
-        return listed
-    if len(left_out) == 1:
-        raise Invalid(left_out[0], None, "given if enis and the other list are given: both follow from the ENIs")
-    if left_out and request.params["immediate"]:
-        _cloud, interfaces = backend.read(enis["cloud"])
-        layout = discovery.rules_and_routes(enis, interfaces)
-        if layout.unfit:
-            raise Failure(
-                f"the metadata does not describe all ENIs of this node: {'; '.join(layout.unfit.values())}. Nothing was"
-                " changed. Run again later"
-            )
-        for sentence in layout.left_out.values():
-            request.warn(f"{sentence}.")
-        listed = policy.from_options(listed.protocol, layout.rules, layout.routes, tables)
-    return listed._replace(enis=enis)
+    _cloud, interfaces = backend.read(query.value["cloud"])
+    layout = discovery.rules_and_routes(query.value, interfaces)
+    if layout.unfit:
+        raise Failure(
+            f"the metadata does not describe all ENIs of this node: {'; '.join(layout.unfit.values())}. Nothing was"
+            " changed. Run again later"
+        )
+    return layout
+
+
+def _of_uplinks(query: Query, protocol: int) -> DerivedPolicy:
+    """Return the uplinks' rules and routes."""
+    from .._discovery import uplinks, uplinks_backend
+
+    derived = uplinks.rules_and_routes(query.value, uplinks_backend.read(protocol))
+    return derived._replace(left_out=derived.unfit)
 
 
 def _after(listed: Policy, former: Policy, request: Request) -> Policy:

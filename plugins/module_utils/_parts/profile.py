@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for assembly
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     # With a name, the controller executes the module of that profile.
-    "name": {"type": "str", "choices": ["aks_dual_stack", "cilium_migration", "eni_policy_routing"]},
+    "name": {"type": "str", "choices": ["aks_dual_stack", "cilium_migration", "eni_policy_routing", "symmetric_routing"]},
     "options": {"type": "dict"},
     "modules": {"type": "list", "elements": "raw"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

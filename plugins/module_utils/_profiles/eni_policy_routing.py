@@ -234,13 +234,15 @@ class Observation(t.NamedTuple):
     """What was observed on the node.
 
     interfaces: as the metadata service returned them, in the form of imds_info; None if it was not queried. marks: those in the
-    rules of a running node. unread: why not all rules were read, as a sentence.
+    rules of a running node. unread: why not all rules were read, as a sentence. networks: the prefixes on each link of a running
+    node.
     """
 
     is_image: bool
     interfaces: t.Sequence[t.Mapping[str, t.Any]] | None = None
     marks: t.Sequence[Marks] = ()
     unread: str = ""
+    networks: t.Mapping[str, list[str]] | None = None
 
 
 class Enis(t.NamedTuple):
@@ -267,10 +269,11 @@ class Enis(t.NamedTuple):
 
 
 class Facts(t.NamedTuple):
-    """enis: None if the options do not need them."""
+    """enis: None if the options do not need them. lacks_subnets: whether rules by source have no exceptions for that reason."""
 
     is_image: bool
     enis: Enis | None = None
+    lacks_subnets: bool = False
 
     def report(self) -> dict[str, t.Any]:
         """Return the facts for the module's result, without those that the plan repeats."""
@@ -278,7 +281,13 @@ class Facts(t.NamedTuple):
         return {name: value for name, value in shown.items() if name not in ("rules", "routes", "query")}
 
     def warnings(self) -> list[str]:
-        return [f"{sentence}." for sentence in self.enis.left_out.values()] if self.enis else []
+        sentences = [f"{sentence}." for sentence in self.enis.left_out.values()] if self.enis else []
+        if self.lacks_subnets:
+            sentences.append(
+                "The rules for the ENIs' own addresses and pods send packets for other pods, bridges and tunnels of the node to"
+                " the ENI's gateway, too. Give subnets of each ENI in eni_policy_routing_enis: an image does not show them."
+            )
+        return sentences
 
 
 def facts(options: Values, observed: Observation) -> Facts:
@@ -289,7 +298,7 @@ def facts(options: Values, observed: Observation) -> Facts:
     if not needs_enis(options):
         return Facts(observed.is_image)
     is_image, mark, primary = observed.is_image, options["mark"], options["primary_interface"]
-    interfaces = options["enis"] if options["enis"] is not None else observed.interfaces
+    interfaces = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
     if interfaces is None:  # each boot queries them
         interfaces = [{"name": primary, "primary": True}]
     desired = _desired(options, interfaces, mark, _managed_rules(options))
@@ -322,7 +331,17 @@ def facts(options: Values, observed: Observation) -> Facts:
             routes=desired.routes if are_known else None,
             query=_query(options, mark) if options["enis"] is None else None,
         ),
+        is_image and options["enis"] is not None and eni_layout.lacks_exceptions(options["layout"], interfaces),
     )
+
+
+def _with_subnets(
+    enis: t.Sequence[t.Mapping[str, t.Any]], networks: t.Mapping[str, list[str]] | None
+) -> t.Sequence[t.Mapping[str, t.Any]]:
+    """Return the ENIs with the networks of their links as subnets, unless the options give these."""
+    if networks is None:
+        return enis
+    return [{"subnets": networks.get(str(entry.get("name")), []), **entry} for entry in enis]
 
 
 def _desired(

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .._cloud import eni_layout
 from .._cni import marks, marks_backend
 from .._platform import process
+from .._routing import source_rules
+from .._routing.routing_backend import Netlink
 from . import eni_policy_routing, mode_backend
 from .eni_policy_routing import Observation
 from .option import Values
@@ -24,7 +27,14 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
         mode_backend.check_links(eni_policy_routing.links(options))
     interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
     read = marks_backend.read(run)
-    return Observation(is_image, interfaces, marks.find(read.tables), read.unread)
+    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, _networks(options))
+
+
+def _networks(options: Values) -> dict[str, list[str]] | None:
+    """Return the networks on each link; None if the metadata has the subnets, or the layout does not need them."""
+    if options["enis"] is None or not eni_layout.LAYOUTS[options["layout"]].from_pod:
+        return None
+    return source_rules.networks(route for route, _protocol in Netlink().routes())
 
 
 def _interfaces(cloud: str) -> list[dict[str, t.Any]]:

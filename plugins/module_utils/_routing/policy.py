@@ -20,25 +20,36 @@ from .route import Hop, Route
 from .rule import Rule
 
 PROTOCOL = 75
+SOURCES = {"enis": dict, "uplinks": list}  # the types of the options by which a load finds the rules and routes
 Item = t.TypeVar("Item", Rule, Route)
+
+
+class Query(t.NamedTuple):
+    """An option of policy_routes by which each load finds the rules and routes of the node that it runs on.
+
+    source: its name, a key of SOURCES. value: its normal form, plain data.
+    """
+
+    source: str
+    value: t.Any
 
 
 class Policy(t.NamedTuple):
     """rules, routes: None for a list that is not managed.
 
     places: for errors, the index of each rule and each route in the lists as given, which may contain duplicates.
-    enis: the options by which each boot discovers the lists (see _discovery/discovery.py), or None.
+    query: how each boot discovers the lists, or None.
     """
 
     protocol: int = PROTOCOL
     rules: tuple[Rule, ...] | None = None
     routes: tuple[Route, ...] | None = None
     places: tuple[t.Sequence[int], t.Sequence[int]] = ((), ())
-    enis: t.Mapping[str, t.Any] | None = None
+    query: Query | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self.rules and not self.routes and not self.enis
+        return not self.rules and not self.routes and not self.query
 
     @property
     def left_out(self) -> list[str]:
@@ -47,12 +58,12 @@ class Policy(t.NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Return False if the policy has only the options for discovering its lists, and not yet the lists."""
-        return not self.enis or self.rules is not None
+        """Return False if the policy has only the query for its lists, and not yet the lists."""
+        return not self.query or self.rules is not None
 
     def for_boot(self) -> Policy:
         """Return the policy as the permanent file keeps it: without lists that each boot discovers itself."""
-        return self._replace(rules=None, routes=None) if self.enis else self
+        return self._replace(rules=None, routes=None) if self.query else self
 
     def option(self, item: Rule | Route, hop: Hop | None = None) -> str:
         """Return the option that gave an item, such as ``rules[12]``. Next hops are sorted, so they have no index."""
@@ -89,16 +100,20 @@ class Policy(t.NamedTuple):
         )
 
     def by(self, links: t.Collection[str]) -> Policy:
-        """Return the routes over these links, and the rules that look up the tables of these routes."""
-        routes = tuple(route for route in self.routes or () if not route.links.isdisjoint(links))
-        tables = {route.table for route in routes}
-        return self._replace(rules=tuple(rule for rule in self.rules or () if rule.table in tables), routes=routes)
+        """Return the tables with routes over these links, and the rules that look these tables up, with their exceptions."""
+        tables = {route.table for route in self.routes or () if not route.links.isdisjoint(links)}
+        routes = tuple(route for route in self.routes or () if route.table in tables)
+        sources = {rule.src for rule in self.rules or () if rule.table in tables} - {fields.ANY}
+        rules = tuple(rule for rule in self.rules or () if rule.table in tables or rule.src in sources)
+        return self._replace(rules=rules, routes=routes)
 
     def besides(self, other: Policy) -> Policy:
-        """Return this policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
+        """Return this policy, with those rules and routes of ``other`` whose tables and sources are not in this policy."""
         tables = {route.table for route in self.routes or ()}
+        sources = {rule.src for rule in self.rules or ()} - {fields.ANY}
+        rules = (rule for rule in other.rules or () if rule.table not in tables and rule.src not in sources)
         return self._replace(
-            rules=(*(self.rules or ()), *(rule for rule in other.rules or () if rule.table not in tables)),
+            rules=(*(self.rules or ()), *rules),
             routes=(*(self.routes or ()), *(route for route in other.routes or () if route.table not in tables)),
         )
 
@@ -111,8 +126,8 @@ class Policy(t.NamedTuple):
         """Return the file's text: JSON with one entry per line."""
         lists = {"rules": self.rules, "routes": self.routes}
         parts = [f'"protocol": {self.protocol}']
-        if self.enis:
-            parts.append(f'"enis": {json.dumps(self.enis)}')
+        if self.query:
+            parts.append(f'"{self.query.source}": {json.dumps(self.query.value)}')
         for name, items in lists.items():
             if items is not None:
                 # One call of the encoder: a call for each entry takes three times as long. No value contains a blank.
@@ -148,17 +163,19 @@ def from_options(
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
     """Return the ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
     plain = re.sub("^#.*", "", text)
-    begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"enis": {.*})?', plain)
+    begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"(?:enis|uplinks)": [\[{].*[\]}])?', plain)
     if begins and not any(f'"{name}": [' in plain for name in lists):
         plain = begins[0].rstrip(", \n") + "}"  # without any of ``lists``, do not parse thousands of entries of another
     try:
         data = json.loads(plain)
     except (RecursionError, ValueError) as error:
         raise Invalid("path", f"...{plain[-60:]}", f"a file with JSON text: {error}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("enis"), (dict, type(None))):
+    sources = [source for source in SOURCES if data.get(source) is not None] if isinstance(data, dict) else []
+    if not isinstance(data, dict) or not all(isinstance(data[source], SOURCES[source]) for source in sources):
         raise Invalid("path", plain[:60], "a file with protocol, rules and routes")
     rules, routes = (data.get(name) if name in lists else None for name in ("rules", "routes"))
-    return from_options(data.get("protocol"), rules, routes, tables)._replace(enis=data.get("enis"))
+    query = Query(sources[0], data[sources[0]]) if sources else None
+    return from_options(data.get("protocol"), rules, routes, tables)._replace(query=query)
 
 
 def _protocol(value: object) -> int:

@@ -41,6 +41,7 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
         aks_dual_stack_backend,
         cilium_migration,
         eni_policy_routing_backend,
+        symmetric_routing_backend,
     )
 
 MODULES = (
@@ -70,7 +71,7 @@ MOST_COPIED = 32 << 20  # bytes
 # Modules that translate no packet and add no address. Which rules a packet can reach does not depend on its mark or its route.
 _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
-OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing")}
+OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing", "symmetric_routing")}
 
 Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]

@@ -890,7 +890,7 @@ def not_ours(node: NamespaceNode) -> list[str]:
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("rules must be given if state is present, unless routes or enis are given", {}),
+    ("rules must be given if state is present, unless routes, enis or uplinks are given", {}),
     ("aws_vpc_cni, cilium, terway, custom, got: calico found in enis", {"enis": {"layout": "calico"}}),
     (
         "enis.priorities must be left out: the layout terway has its own",
@@ -905,6 +905,12 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
         "routes must be given if enis and the other list are given: both follow from the ENIs",
         {"enis": {"layout": "terway"}, "rules": []},
     ),
+    (
+        "rules must be given if uplinks and the other list are given: both follow from the uplinks",
+        {"uplinks": [{"name": "eth0"}], "routes": []},
+    ),
+    ("uplinks must be left out if enis is given", {"uplinks": [{"name": "eth0"}], "enis": {"layout": "terway"}}),
+    ("uplinks[0].gateway must be the IPv4 address of the uplink's", {"uplinks": '[{"name": "eth0", "gateway": "::1"}]'}),
     ("rules[0].priority must be given", {"rules": [{"table": 7}]}),
     (
         "rules[1] must be unique; rules[0] has the same priority and selector but another meaning",

@@ -270,7 +270,7 @@ def test_an_image_is_not_built_without_a_profile_that_was_asked_for(tmp_path: Pa
     (tmp_path / "inventory").write_text("[nodes]\nnode1 ansible_connection=local\n")
     template = Path(__file__).parents[3] / "packer/node-image.yml"
     built = playbook.play(tmp_path / "inventory", template, "--tags", profiles)
-    assert built.failed and "known are aks_dual_stack, eni_policy_routing and" in built.output
+    assert built.failed and "known are aks_dual_stack, eni_policy_routing, " in built.output
 
 
 TAGGED = """- hosts: all

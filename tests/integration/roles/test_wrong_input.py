@@ -22,6 +22,8 @@ Wrong = tuple[str, Any]  # a variable without the role's prefix, and its value
 PRIMARY = {"name": "eth0", "primary": True, "ipv4": ["192.0.2.10"]}
 SECOND = {"name": "eth1", "gateway": {"ipv4": "10.0.1.1"}, "table": 1101, "ipv4": ["10.0.1.10"]}
 
+UPLINKS = [{"name": "eth0", "gateway": "192.0.2.1"}, {"name": "eth1", "gateway": "10.0.1.1"}]
+
 
 def enis(**changes: Any) -> Wrong:
     return ("enis", [PRIMARY, {**SECOND, **changes}])
@@ -36,6 +38,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "enis": [PRIMARY, SECOND],
     },
     "aks_dual_stack": {"mode": "runtime", "ipv6": "always"},
+    "symmetric_routing": {"mode": "runtime", "uplinks": UPLINKS},
 }
 WRONG: dict[str, list[Wrong]] = {
     "eni_policy_routing": [
@@ -59,6 +62,18 @@ WRONG: dict[str, list[Wrong]] = {
         *(("path", "probe.nft"), ("path", "/run/probe.nft"), ("path", "/etc/systemd/system/x.nft")),
         *(("path", "/nowhere/at/all.nft"), ("ipv6", "perhaps"), ("nftables_minimum_version", "new")),
         *(("nftables_lock_timeout", -1), ("nftables_service", "stopped"), ("before", ["a b"])),
+    ],
+    "symmetric_routing": [
+        *(("uplink", UPLINKS), ("uplinks", "eth0"), ("uplinks", []), ("uplinks", [{"gateway": "192.0.2.1"}])),
+        *(
+            ("uplinks", [{"name": "eth1"}]),
+            ("uplinks", [{"name": "eth9", "gateway": "192.0.2.1"}]),
+            ("uplinks", [{"name": "a/b"}]),
+        ),
+        *(("uplinks", [UPLINKS[0], UPLINKS[0]]), ("uplinks", [{**UPLINKS[0], "gateway": "fd00::1"}])),
+        *(("uplinks", [{**UPLINKS[0], "table": 254}]), ("uplinks", [{**UPLINKS[0], "mark": "high"}])),
+        *(("uplinks", [{**UPLINKS[0], "metric": 5}]), ("protocol", 186), ("protocol", "bird"), ("mode", "dream")),
+        *(("checkpoint", 2), ("state", "gone"), ("before", ["network.target"]), ("raise_all", "perhaps")),
     ],
 }
 # Values that no variable takes, for every variable that is not free text.

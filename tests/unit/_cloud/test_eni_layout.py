@@ -139,6 +139,47 @@ CASES: dict[str, tuple[str, list[Entry], list[str], list[str]]] = {
         ],
         ["ip route default via 10.0.1.1 dev eth1 onlink table 1101"],
     ),
+    "custom: exceptions of the rules by source, where the subnets are known": (
+        "custom",
+        [
+            {**PRIMARY, "subnets": ["10.0.0.0/24", "fd00::/64"]},
+            {**GIVEN, "pods": ["10.0.1.11"], "ipv4": ["10.0.1.10"], "subnets": ["10.0.1.0/24"]},
+        ],
+        [
+            MARKED_1200,
+            "ip rule 1100: from all to 10.0.1.11 lookup main",
+            "ip rule 1297: from 10.0.1.11 to 10.0.0.0/24 lookup main suppress_prefixlength 24",
+            "ip rule 1298: from 10.0.1.11 to 10.0.0.0/24 lookup 1101",
+            "ip rule 1299: from 10.0.1.11 lookup main suppress_prefixlength 0",
+            "ip rule 1300: from 10.0.1.11 lookup 1101",
+            "ip rule 1397: from 10.0.1.10 to 10.0.0.0/24 lookup main suppress_prefixlength 24",
+            "ip rule 1398: from 10.0.1.10 to 10.0.0.0/24 lookup 1101",
+            "ip rule 1399: from 10.0.1.10 lookup main suppress_prefixlength 0",
+            "ip rule 1400: from 10.0.1.10 lookup 1101",
+        ],
+        ["ip route default via 10.0.1.1 dev eth1 onlink table 1101"],
+    ),
+    "custom: no exceptions while the subnets of an ENI are not known": (
+        "custom",
+        [
+            PRIMARY,
+            {**GIVEN, "pods": ["10.0.1.11"]},
+            {**GIVEN, "name": "eth2", "table": 1102, "gateway": {"ipv4": "10.0.2.1"}, "ipv4": ["10.0.2.9"]},
+        ],
+        [
+            MARKED_1200,
+            "ip rule 1100: from all to 10.0.1.11 lookup main",
+            "ip rule 1300: from 10.0.1.11 lookup 1101",
+            "ip rule 1397: from 10.0.2.9 to 10.0.0.0/24 lookup main suppress_prefixlength 24",
+            "ip rule 1398: from 10.0.2.9 to 10.0.0.0/24 lookup 1102",
+            "ip rule 1399: from 10.0.2.9 lookup main suppress_prefixlength 0",
+            "ip rule 1400: from 10.0.2.9 lookup 1102",
+        ],
+        [
+            "ip route default via 10.0.1.1 dev eth1 onlink table 1101",
+            "ip route default via 10.0.2.1 dev eth2 onlink table 1102",
+        ],
+    ),
     "custom: IPv6 pods, an address, text for numbers": (
         "custom",
         [
@@ -178,6 +219,14 @@ def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], li
     desired = eni_layout.desired(*case[:2])
     wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
     assert known_programs.warnings(wanted.rules or (), wanted.routes or ()) == []
+
+
+def test_exceptions_are_missed_where_they_belong_and_subnets_are_unknown() -> None:
+    second = {**GIVEN, "ipv4": ["10.0.1.10"]}
+    assert eni_layout.lacks_exceptions("custom", [GIVEN_PRIMARY, second])
+    assert not eni_layout.lacks_exceptions("custom", [PRIMARY, second])
+    assert not eni_layout.lacks_exceptions("custom", [GIVEN_PRIMARY, GIVEN]), "no rule by source"
+    assert not eni_layout.lacks_exceptions("terway", [GIVEN_PRIMARY, second]), "the CNI's"
 
 
 def test_custom_takes_another_mark_and_other_priorities() -> None:
@@ -320,6 +369,12 @@ BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
         "custom", [PRIMARY], {"priorities": {"pod": 7}},
         r"priorities\.pod must be left out; known here are to_pod, mark, from_pod, from_address; 7 was given$",
     ),
+    (
+        "custom", [PRIMARY, {**GIVEN, "pods": ["10.0.1.11"]}], {"priorities": {"mark": 1297}},
+        r"priorities must be with mark below from_pod - 3, as .*; {'mark': 1297, 'from_pod': 1300} was given$",
+    ),
+    ("custom", [PRIMARY], {"priorities": {"from_pod": 3}}, r"priorities\.from_pod must be a number from 4 to 32765; 3"),
+    ("custom", [{**PRIMARY, "subnets": ["10.0.0.1/24"]}], {}, r"enis\[0\]\.subnets\[0\] must be a prefix without host bits"),
     ("custom", [PRIMARY], {"priorities": {"mark": 0}}, r"priorities\.mark must be a number from 1 to 32765; 0"),
     *(
         (

@@ -30,7 +30,8 @@ OPTIONS: list[tuple[dict[str, str], bool]] = [
 
 @pytest.mark.parametrize(("options", "serves"), OPTIONS)
 def test_options_tell_whether_bpf_serves_ipv6_node_ports(options: dict[str, str], serves: bool) -> None:
-    assert cilium.agent("here", options) == cilium.Agent("here", serves)
+    agent = cilium.agent("here", options)
+    assert agent == cilium.Agent("here", serves, replaces_kube_proxy=serves or options.get(cilium.IPV6) == "false")
 
 
 @pytest.mark.parametrize(("given", "cluster"), [("200", 200), ("0", 0), ("x", 0)])

@@ -33,7 +33,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy, Query
 
 TABLES = {"main": 254}
 LEFT_OUT = {"manage": None, "mark": None, "priorities": None, "pod_interfaces": None, "interface_marks": None, "cloud": "auto"}
@@ -109,7 +109,8 @@ def test_a_boot_and_a_run_record_the_same() -> None:
     told = eni_layout.desired("aws_vpc_cni", NODE)
     found = discovery.rules_and_routes(AWS, NODE)
     run, boot = (
-        policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(enis=AWS).text() for desired in (told, found)
+        policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(query=Query("enis", AWS)).text()
+        for desired in (told, found)
     )
     assert run == boot
     assert found.unfit == {}
@@ -173,15 +174,15 @@ def test_without_a_primary_one_there_is_no_desired_state() -> None:
 
 def test_the_file_holds_the_question_and_the_record_the_answer_as_well() -> None:
     rules = [{"priority": 700, "from": "10.0.1.10", "table": 2}]
-    record = policy.from_options(75, rules, [], TABLES)._replace(enis=AWS)
+    record = policy.from_options(75, rules, [], TABLES)._replace(query=Query("enis", AWS))
     kept = record.for_boot()
-    assert kept == Policy(75, enis=AWS, places=record.places)
+    assert kept == Policy(75, query=Query("enis", AWS), places=record.places)
     assert kept.text() == '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n'
     assert not kept.is_empty and not kept.is_known and record.is_known
     for one in (record, kept):
         assert policy.from_text(one.text(), TABLES).text() == one.text()
         assert policy.from_text(one.text(), TABLES, ()).text() == kept.text()
-    plain = record._replace(enis=None)
+    plain = record._replace(query=None)
     assert plain.for_boot() == plain
     assert policy.from_text(plain.text(), TABLES, ()).text() == Policy(75).text()
 

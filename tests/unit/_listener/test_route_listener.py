@@ -72,6 +72,15 @@ OPEN = QUIET_SET._replace(
     ]
 )
 WAITING = QUIET_SET._replace(waits=True)
+UPLINKS = QUIET_SET._replace(uplinks=["eth1", "eth2"])
+FOLLOWED = "a route that the uplinks' tables follow changed"
+
+
+def over(link: int, table: int = 254, length: int = 24, more: dict[int, bytes] | None = None) -> bytes:
+    """A new route of another program; RTA_GATEWAY is 5, RTA_MULTIPATH 9."""
+    header = struct.pack("=BBBBBBBBI", socket.AF_INET, length, 0, 0, min(table, 252), 4, 0, 1, 0)
+    return message(NEWROUTE, header, {15: u32(table), **({4: u32(link)} if link else {}), **(more or {})})
+
 
 MATTERS: dict[str, tuple[Dependencies, bytes, str]] = {
     "our rule goes": (QUIET_SET, rule(DELRULE, 75), "a rule was removed"),
@@ -91,6 +100,12 @@ MATTERS: dict[str, tuple[Dependencies, bytes, str]] = {
     "a source comes": (WAITING, address(NEWADDR, 3, "10.0.1.1"), "an address is new"),
     "an address comes": (WAITING, address(NEWADDR, 7, "10.0.1.9"), "an address is new"),
     "a route to a gateway comes": (WAITING, route(NEWROUTE, 2, 254), "a route is new"),
+    "an uplink has another network": (UPLINKS, over(7), FOLLOWED),
+    "an uplink's default route in another table comes": (UPLINKS, over(7, 200, 0), FOLLOWED),
+    "a route by another node comes": (UPLINKS, over(3, more={5: bytes(4)}), FOLLOWED),
+    "a route with several next hops comes": (UPLINKS, over(0, more={9: bytes(16)}), FOLLOWED),
+    "an uplink's address comes": (UPLINKS, address(NEWADDR, 7, "10.0.1.9"), "an address of an uplink changed"),
+    "an uplink's address goes": (UPLINKS, address(DELADDR, 7, "10.0.1.9"), "an address of an uplink changed"),
     "an unknown link's address comes": (
         WAITING._replace(links={change_event.ANY_LINK: (0, False)}),
         address(NEWADDR, 3, "10.0.9.9"),
@@ -106,6 +121,9 @@ LEAVES: dict[str, tuple[Dependencies, bytes]] = {
     "another's route comes": (QUIET_SET, route(NEWROUTE, 2)),
     "another's route of another table goes": (OPEN, route(DELROUTE, 2, 254)),
     "a route is replaced in another's table": (QUIET_SET, route(NEWROUTE, 4, 254, flags=REPLACE)),
+    "a pod's route comes": (UPLINKS, over(3)),
+    "a route of another table over an uplink comes": (UPLINKS, over(7, 200)),
+    "a pod's address comes": (UPLINKS, address(NEWADDR, 3, "10.0.7.9")),
     "another link's route comes": (WAITING, route(NEWROUTE, 2, 254, link=3)),
     "a route's copy of our protocol": (QUIET_SET, route(NEWROUTE, 75, route_flags=CLONED)),
     "another link comes": (WAITING, link(NEWLINK, "veth7", 30, True)),

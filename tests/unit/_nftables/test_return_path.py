@@ -313,6 +313,16 @@ def test_several_interfaces_are_looked_up_at_once() -> None:
 EACH_OTHER_MARK = (("0x100", "0xfffffd7f"), ("0x300", "0xffffff7f"))
 
 
+def test_without_a_primary_interface_all_are_alike() -> None:
+    alike = desired(primary_interface=None, pod_interfaces=None, interfaces=WAYS)
+    text = alike.table().text()
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("\tchain")] == [
+        *("prerouting", "output", "entering_0x100", "entering_0x300", "replies_0x100", "replies_0x300"),
+    ]
+    assert (alike.mask, [way.name for way in alike.ways]) == (0x300, ["eth1", "eth2"])
+    assert {*alike.bits()} == {(0x100, 0x100), (0x300, 0x300)}
+
+
 def test_strict_gives_no_reply_on_the_primary_interface_the_mark_of_another() -> None:
     """The reverse-path filter of the primary interface would look up the source by this mark."""
     text = desired(interfaces=WAYS, strict=True).table().text()
@@ -550,6 +560,14 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
     (
         {"interfaces": [{"name": "eni1", "mark": "0x100"}]},
         "pod_interfaces[0] must be a pattern that eni1, one of interfaces, does not match; 'eni*' was given",
+    ),
+    (
+        {"primary_interface": None, "interfaces": WAYS, "strict": True},
+        "strict must be left out, unless primary_interface is given; True was given",
+    ),
+    (
+        {"primary_interface": None, "interfaces": WAYS, "service_addresses": ["203.0.113.0/24"]},
+        "service_addresses must be left out, unless primary_interface is given; ['203.0.113.0/24'] was given",
     ),
     ({"pod_interfaces": ["lo"]}, "pod_interfaces[0] must be a link of pods; lo is always included; 'lo' was given"),
 ]

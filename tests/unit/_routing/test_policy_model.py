@@ -24,6 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
     rt_names,
     rt_tables_backend,
     rule,
+    source_rules,
 )
 from unit import strategies
 
@@ -450,11 +451,11 @@ WRITTEN = """{
 
 def test_a_file_has_an_entry_per_line_and_is_read_as_far_as_is_asked() -> None:
     rules = [{"priority": 7, "table": 9}, {"priority": 8, "table": 9, "family": "ipv6"}]
-    whole = of(rules, [], 98)._replace(enis={"layout": "custom"})
+    whole = of(rules, [], 98)._replace(query=policy.Query("enis", {"layout": "custom"}))
     assert whole.text() == WRITTEN and WRITTEN.startswith(whole.beginning)
     for lists in ((), ("rules",), ("routes",), ("rules", "routes")):
         read = policy.from_text("# heading\n" + WRITTEN, TABLES, lists)
-        assert (read.protocol, read.enis) == (98, {"layout": "custom"})
+        assert (read.protocol, read.query) == (98, ("enis", {"layout": "custom"}))
         assert (read.rules, read.routes) == (
             whole.rules if "rules" in lists else None,
             () if "routes" in lists else None,
@@ -465,10 +466,10 @@ def test_a_file_has_an_entry_per_line_and_is_read_as_far_as_is_asked() -> None:
 
 def test_the_next_boot_discovers_by_itself_what_enis_give() -> None:
     given = of([{"priority": 7, "table": 9}], [])
-    discovered = given._replace(enis={"layout": "custom"})
+    discovered = given._replace(query=policy.Query("enis", {"layout": "custom"}))
     assert given.for_boot() == given
     boots = discovered.for_boot()
-    assert (boots.rules, boots.routes, boots.enis) == (None, None, discovered.enis)
+    assert (boots.rules, boots.routes, boots.query) == (None, None, discovered.query)
     assert (given.is_known, discovered.is_known, boots.is_known, boots.is_empty) == (True, True, False, False)
 
 
@@ -718,3 +719,18 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert told.besides(former.by(())) == told
     assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # routes given for a table take precedence
+
+
+def test_rules_by_source_stay_with_their_exceptions() -> None:
+    routes = [
+        {"table": table, "to": "default", "via": via, "dev": dev, "onlink": True}
+        for table, via, dev in ((2, "10.0.1.1", "eth1"), (3, "10.0.2.1", "eth2"))
+    ]
+    rules = [
+        *source_rules.rules("10.0.1.10", 2, 1400, ["10.0.2.0/24"]),
+        *source_rules.rules("10.0.2.10", 3, 1400, ["10.0.1.0/24"]),
+    ]
+    routes.append({"table": 3, "to": "10.9.0.0/16", "via": "10.0.1.9", "dev": "eth1", "onlink": True})  # pods of another node
+    former, told = of(rules, routes), of(rules[:4], routes[:1])
+    assert told.besides(former.by({"eth2"})).text() == former.text()
+    assert former.besides(former.by({"eth2"})) == former

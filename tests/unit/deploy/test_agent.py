@@ -59,7 +59,8 @@ def test_wrong_settings_are_named(more: dict[str, str], said: str) -> None:
 
 def test_each_profile_has_the_state_that_undoes_it() -> None:
     states = {name: settings.from_environment({**GIVEN, "KUBENODE_PROFILE": name}).desired_state for name in settings.PROFILES}
-    assert states == {"aks_dual_stack": "absent", "eni_policy_routing": "absent", "cilium_migration": "restored"}
+    assert {name for name, state in states.items() if state != "absent"} == {"cilium_migration"}
+    assert states["cilium_migration"] == "restored"
 
 
 def test_variables_are_read_as_data() -> None:

@@ -1,0 +1,199 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The option ``uplinks``, and the rules and routes by which each reply leaves by the uplink of its request, without a cloud.
+
+The permanent file keeps the option instead of rules and routes: each load reads the node's addresses, routes and leases.
+
+The table of an uplink has its default route, and copies of main's routes to its networks and to the pods of other nodes, which
+its router does not know. A packet is looked up there by the mark of its connection, or by its source address.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import typing as t
+
+from .._core import fields, names
+from .._core.errors import Invalid
+from .._core.fields import FAMILIES, UINT32, Unfit
+from .._routing import rt_names, source_rules
+from .._routing.route import UNICAST, Hop, Route
+from .._routing.source_rules import Entry
+from .discovery import DerivedPolicy
+
+MARK_PRIORITY, SOURCE_PRIORITY = 1200, 1400  # those of the layout custom, between the priorities of known CNIs
+FIRST_TABLE = 1000  # a table's number is this and the link's index, unless it is given
+# The sums of the bits that neither kube-proxy nor a known CNI uses: 0x2, 0x4, 0x40 and 0x1000. Few uplinks take few bits.
+MARKS = tuple(high | low for high in (0, 0x40, 0x1000, 0x1040) for low in (0, 0x2, 0x4, 0x6) if high | low)
+
+Uplink = t.Mapping[str, t.Any]  # an entry of the option in normal form; plain data, because it is stored as JSON
+OF_CNIS = ("cilium_", "lxc")  # names of links of a CNI that may have addresses and routes with a gateway
+GATEWAYS = {"ipv4": "gateway", "ipv6": "gateway6"}  # the key of an entry, by family
+
+
+class Link(t.NamedTuple):
+    """What the node has on a link.
+
+    number: the link's index. addresses: those of global scope. leases: gateways by family, as DHCP clients and the files of
+    network daemons name them.
+    """
+
+    number: int
+    addresses: tuple[str, ...] = ()
+    leases: t.Mapping[str, str] = {}
+
+
+class NodeState(t.NamedTuple):
+    """links: by name. routes: those of the kernel that are not this collection's."""
+
+    links: t.Mapping[str, Link]
+    routes: t.Sequence[Route]
+
+
+def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> list[Uplink]:
+    """Return the normal form of the option ``uplinks``, each entry with a mark. Raises Invalid."""
+    if not entries:
+        raise Invalid("uplinks", [], "a list of at least one network interface")
+    uplinks: list[dict[str, t.Any]] = []
+    listed_marks = {
+        _number(f"uplinks[{index}].mark", entry["mark"], UINT32) for index, entry in enumerate(entries) if entry.get("mark")
+    }
+    free = (mark for mark in MARKS if mark not in listed_marks)
+    for index, entry in enumerate(entries):
+        option = f"uplinks[{index}]"
+        values = {key: value for key, value in entry.items() if value is not None}
+        mark = _number(f"{option}.mark", values["mark"], UINT32) if values.get("mark") else next(free, None)
+        if mark is None:
+            raise Invalid(f"{option}.mark", None, f"given, because only {len(MARKS)} marks are free")
+        uplink: dict[str, t.Any] = {"name": names.network_interface(f"{option}.name", values["name"]), "mark": f"{mark:#x}"}
+        if "table" in values:
+            uplink["table"] = _table(f"{option}.table", values["table"])
+        for family, key in GATEWAYS.items():
+            if key in values:
+                uplink[key] = _gateway(f"{option}.{key}", values[key], family)
+        for key in ("name", "mark", "table"):
+            if uplink.get(key) in (other[key] for other in uplinks if key in other):
+                raise Invalid(f"{option}.{key}", uplink[key], "different from that of each other entry")
+        uplinks.append(uplink)
+    return list(uplinks)
+
+
+def mask(uplinks: t.Sequence[Uplink]) -> int:
+    """Return the bits of all marks."""
+    return functools.reduce(operator.or_, (int(uplink["mark"], 0) for uplink in uplinks))
+
+
+def candidates(node: NodeState) -> list[Entry]:
+    """Return an entry for each link of the node that has an address and a gateway, in the order of their names."""
+    return [
+        {"name": name}
+        for name, link in sorted(node.links.items())
+        if link.addresses
+        and not name.startswith(OF_CNIS)
+        and any(gateway({"name": name}, link, node, family) for family in FAMILIES)
+    ]
+
+
+def gateway(uplink: Uplink, link: Link, node: NodeState, family: str) -> str:
+    """Return the gateway of an uplink, empty if none is known: that of the option, of a default route in any table, or of a
+    lease."""
+    defaults = (route for route in node.routes if not route.dst[1] and route.family == FAMILIES[family])
+    ranked = sorted(defaults, key=lambda route: (route.table != rt_names.MAIN, route.metric))
+    routed = (fields.show(hop.via) for route in ranked for hop in _hops(route, uplink["name"]) if hop.via)
+    return uplink.get(GATEWAYS[family], "") or next(routed, "") or link.leases.get(family, "")
+
+
+def gateways(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, dict[str, str]]:
+    """Map the uplinks to their known gateways by family."""
+    routers_of = {}
+    for uplink in uplinks:
+        link = node.links.get(uplink["name"], Link(0))
+        by_family = {family: gateway(uplink, link, node, family) for family in FAMILIES}
+        routers_of[uplink["name"]] = {family: address for family, address in by_family.items() if address}
+    return routers_of
+
+
+def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPolicy:
+    """Return the rules and routes of the uplinks that the node has.
+
+    An uplink whose gateway of a family is not known has none of that family, and is among the unfit.
+    """
+    rules, routes, unfit = list[Entry](), list[Entry](), dict[str, str]()
+    networks, routers_of, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
+    routers = {address for by_family in routers_of.values() for address in by_family.values()}
+    for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
+        name, link = uplink["name"], node.links[uplink["name"]]
+        table = uplink.get("table", FIRST_TABLE + link.number)
+        others = dict.fromkeys(prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ()))
+        mark_rule = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
+        for family, number in FAMILIES.items():
+            addresses = [address for address in link.addresses if fields.address(address)[0] == number]
+            if family in routers_of[name]:
+                rules.append({**mark_rule, "family": family})
+                rules += (rule for address in addresses for rule in source_rules.rules(address, table, SOURCE_PRIORITY, others))
+                routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
+                routes += _copies(name, table, number, node, routers)
+            elif addresses:
+                unfit[name] = _unfit(name, addresses[0], family)
+    return DerivedPolicy(rules, routes, unfit, {})
+
+
+def _unfit(name: str, address: str, family: str) -> str:
+    return (
+        f"{name} has the address {address} and no known {family.replace('ip', 'IP')} gateway, so replies from it leave by the"
+        f" default route. Give {GATEWAYS[family]} in uplinks"
+    )
+
+
+def _copies(name: str, table: int, family: int, state: NodeState, routers: t.Collection[str]) -> t.Iterator[Entry]:
+    """Yield main's routes for the table of an uplink, without default routes and link-local prefixes.
+
+    They are those over the uplink, and those by gateways that are no routers of an uplink but other nodes, as to their pods. Of
+    several routes with one prefix, those over the uplink come first, and then the lowest metric.
+    """
+    over: dict[fields.Prefix, Hop] = {}
+    routes = [route for route in state.routes if (route.family, route.table, route.type) == (family, rt_names.MAIN, UNICAST)]
+    for route in sorted(routes, key=lambda route: (not _hops(route, name), route.metric)):
+        others = [hop for hop in route.hops if hop.via and fields.show(hop.via) not in routers]
+        hops = _hops(route, name) or others
+        if hops and route.dst[1] and not _is_link_local(route.dst[0]):
+            over.setdefault(route.dst, hops[0])
+    for prefix, hop in over.items():
+        entry = {"table": table, "to": fields.show_prefix(prefix, ""), "dev": hop.dev}
+        yield {**entry, "via": fields.show(hop.via), "onlink": True} if hop.via else entry
+
+
+def _hops(route: Route, name: str) -> list[Hop]:
+    return [hop for hop in route.hops if hop.dev == name]
+
+
+def _is_link_local(address: bytes) -> bool:
+    return len(address) == 16 and fields.is_link_local(address)
+
+
+def _number(option: str, value: object, high: int) -> int:
+    try:
+        return fields.number(value, 1, high)
+    except Unfit as unfit:
+        raise Invalid(option, value, str(unfit)) from None
+
+
+def _table(option: str, value: object) -> int:
+    number = _number(option, value, UINT32)
+    if number in rt_names.TABLES.values():
+        raise Invalid(option, value, "a table other than default, main and local (253 to 255)")
+    return number
+
+
+def _gateway(option: str, value: object, family: str) -> str:
+    try:
+        of_family, packed = fields.node(value)
+    except Unfit:
+        of_family, packed = 0, b""
+    if of_family != FAMILIES[family]:
+        raise Invalid(option, value, f"the {family.replace('ip', 'IP')} address of the uplink's router")
+    return fields.show(packed)

@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profile symmetric_routing: a reply leaves by the uplink where its request came in, behind a router that checks sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import bpf, cilium
+from lab.node import POD_PORT, NamespaceNode
+from lab.service import Backend
+from lab.uplinks import BOTH, SERVER, V4, V6, Addresses, UplinkLab, requests
+
+FAMILIES = pytest.mark.parametrize("family", BOTH, ids=["ipv4", "ipv6"])
+BACKENDS = pytest.mark.parametrize("backend", ["nftables", "iptables"])
+UPLINKS = [{"name": "eth0"}, {"name": "eth1", "gateway": V4.gateway(1), "gateway6": V6.gateway(1)}]
+
+
+def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
+    return node.module("profile_symmetric_routing", {"options": {"mode": "runtime", **options}}, check=check)
+
+
+@pytest.fixture
+def lab() -> Iterator[UplinkLab]:
+    with UplinkLab("symmetric") as running:
+        yield running
+
+
+@FAMILIES
+@BACKENDS
+def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: Addresses, backend: Backend) -> None:
+    node = lab.node("node1")
+    lab.serve(family, backend)
+    clean = node.snapshot()
+    assert lab.lost(family) == [*requests(family)]
+    predicted = profile(node, check=True, uplinks=UPLINKS)
+    assert predicted["changed"] and node.snapshot() == clean
+    done = profile(node, uplinks=UPLINKS)
+    assert not done["failed"] and done["diff"] == predicted["diff"], done
+    assert lab.lost(family) == []
+    after = node.snapshot()
+    assert not profile(node, check=True, uplinks=UPLINKS)["changed"]
+    assert not profile(node, uplinks=UPLINKS)["changed"]
+    assert node.snapshot() == after
+    assert profile(node, state="absent")["changed"]
+    assert lab.lost(family) == [*requests(family)]
+    assert node.snapshot() == clean
+
+
+@FAMILIES
+def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, family: Addresses) -> None:
+    node = lab.node("node1")
+    node.serve(SERVER)
+    assert not profile(node, uplinks=UPLINKS)["failed"]
+    assert lab.fetch(family.pod(0), POD_PORT, node, family.node(1)) is not None
+    assert lab.fetch(family.pod(1), POD_PORT, node, family.node(0)) is not None
+    assert lab.fetch(family.node(1), SERVER, lab.pod("pod2")) is not None, "a pod of another node, by the router"
+    assert lab.fetch(family.node(0), SERVER, lab.pod("pod2")) is not None, "a pod of another node, over the route to its pods"
+    assert lab.fetch(family.node(1), SERVER, lab.node("node2")) is not None, "a client in the network of the other uplink"
+
+
+@pytest.mark.parametrize("hook", ["ingress", "tcx"])
+def test_a_node_is_refused_only_if_programs_of_cilium_decide_before_netfilter(lab: UplinkLab, hook: bpf.Hook) -> None:
+    node = lab.node("node1")
+    cilium.create_links(node)
+    bpf.attach(node, hook, "cil_from_netdev", "eth1")
+    with cilium.agent(node, {"kube-proxy-replacement": "true"}):
+        clean = node.snapshot()
+        refused = profile(node, uplinks=UPLINKS)
+        assert refused["msg"].startswith("profile: eth1 carries Cilium's BPF programs cil_from_netdev"), refused
+        assert node.snapshot() == clean
+        assert not profile(node, state="absent")["failed"]
+    with cilium.agent(node, {"kube-proxy-replacement": "false"}):
+        assert not profile(node, check=True, uplinks=UPLINKS)["failed"]
+    doubtful = profile(node, check=True, uplinks=UPLINKS)
+    assert "and the agent's options were not found" in str(doubtful["warnings"])

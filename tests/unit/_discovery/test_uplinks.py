@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The state of a node in, the rules and routes of its uplinks out; and errors about the option."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import uplinks
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.uplinks import Link, NodeState
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+
+Entry = dict[str, t.Any]
+ROUTES: list[Entry] = [
+    {"table": 254, "to": "default", "via": "10.9.1.1", "dev": "eth0"},
+    {"table": 254, "to": "10.9.1.0/24", "dev": "eth0"},
+    {"table": 254, "to": "10.9.2.0/24", "dev": "eth1"},
+    {"table": 254, "to": "10.0.0.0/8", "via": "10.9.1.1", "dev": "eth0"},
+    {"table": 254, "to": "172.30.6.0/24", "via": "10.9.1.50", "dev": "eth0"},
+    {"table": 254, "to": "172.30.7.0/24", "via": "172.30.7.0", "dev": "flannel.1", "onlink": True},
+    {"table": 254, "to": "172.30.5.20/32", "dev": "cali1"},
+    {"table": 254, "to": "fe80::/64", "dev": "eth1"},
+    {"table": 254, "to": "fd09:0:2::/64", "dev": "eth1"},
+]
+LINKS = {
+    "lo": Link(1),
+    "eth0": Link(2, ("10.9.1.49",)),
+    "eth1": Link(3, ("10.9.2.7", "fd09:0:2::7"), {"ipv4": "10.9.2.1"}),
+    "br0": Link(4, ("172.30.5.1",)),
+}
+
+
+def node(routes: t.Sequence[Entry] = ROUTES, links: t.Mapping[str, Link] = LINKS) -> NodeState:
+    return NodeState(links, policy.from_options(75, None, routes, {}).routes or ())
+
+
+def shown(entries: t.Sequence[Entry], state: NodeState) -> tuple[list[str], list[str], dict[str, str]]:
+    derived = uplinks.rules_and_routes(uplinks.from_option(entries), state)
+    desired = policy.from_options(75, derived.rules, derived.routes, {"main": 254})
+    return [str(rule) for rule in desired.rules or ()], [str(route) for route in desired.routes or ()], derived.unfit
+
+
+def test_each_uplink_has_a_table_that_is_looked_up_by_mark_and_by_source() -> None:
+    rules, routes, unfit = shown([{"name": "eth0"}, {"name": "eth1", "table": 77}, {"name": "eth9"}], node())
+    assert rules == [
+        "ip rule 1200: from all fwmark 0x2/0x6 lookup 1002",
+        "ip rule 1397: from 10.9.1.49 to 10.9.2.0/24 lookup main suppress_prefixlength 24",
+        "ip rule 1398: from 10.9.1.49 to 10.9.2.0/24 lookup 1002",
+        "ip rule 1399: from 10.9.1.49 lookup main suppress_prefixlength 0",
+        "ip rule 1400: from 10.9.1.49 lookup 1002",
+        "ip rule 1200: from all fwmark 0x4/0x6 lookup 77",
+        "ip rule 1397: from 10.9.2.7 to 10.9.1.0/24 lookup main suppress_prefixlength 24",
+        "ip rule 1398: from 10.9.2.7 to 10.9.1.0/24 lookup 77",
+        "ip rule 1399: from 10.9.2.7 lookup main suppress_prefixlength 0",
+        "ip rule 1400: from 10.9.2.7 lookup 77",
+    ]
+    assert routes == [
+        "ip route default via 10.9.1.1 dev eth0 onlink table 1002",
+        "ip route 10.9.1.0/24 dev eth0 table 1002 scope link",
+        "ip route 10.0.0.0/8 via 10.9.1.1 dev eth0 onlink table 1002",
+        "ip route 172.30.6.0/24 via 10.9.1.50 dev eth0 onlink table 1002",
+        "ip route 172.30.7.0/24 via 172.30.7.0 dev flannel.1 onlink table 1002",
+        "ip route default via 10.9.2.1 dev eth1 onlink table 77",
+        "ip route 10.9.2.0/24 dev eth1 table 77 scope link",
+        "ip route 172.30.6.0/24 via 10.9.1.50 dev eth0 onlink table 77",
+        "ip route 172.30.7.0/24 via 172.30.7.0 dev flannel.1 onlink table 77",
+    ]
+    assert unfit == {
+        "eth1": "eth1 has the address fd09:0:2::7 and no known IPv6 gateway, so replies from it leave by the default route. Give"
+        " gateway6 in uplinks"
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "routes", "gateway"),
+    [
+        ({"gateway": "10.9.2.9"}, [{"table": 254, "to": "default", "via": "10.9.2.2", "dev": "eth1"}], "10.9.2.9"),
+        ({}, [{"table": 200, "to": "default", "via": "10.9.2.2", "dev": "eth1"}], "10.9.2.2"),
+        (
+            {},
+            [
+                {"table": 200, "to": "default", "via": "10.9.2.3", "dev": "eth1"},
+                {"table": 254, "to": "default", "via": "10.9.2.4", "dev": "eth1", "metric": 9},
+                {"table": 254, "to": "default", "via": "10.9.2.5", "dev": "eth1", "metric": 5},
+            ],
+            "10.9.2.5",
+        ),
+        ({}, [{"table": 254, "to": "default", "dev": "eth1"}], "10.9.2.1"),
+    ],
+    ids=["the option", "any table", "main, and the lowest metric", "the lease"],
+)
+def test_the_gateway_is_that_of_the_option_of_a_route_or_of_a_lease(entry: Entry, routes: list[Entry], gateway: str) -> None:
+    state = node(routes)
+    assert uplinks.gateway({"name": "eth1", **entry}, LINKS["eth1"], state, "ipv4") == gateway
+
+
+def test_uplinks_are_links_with_an_address_and_a_gateway() -> None:
+    links = {**LINKS, "cilium_host": Link(7, ("10.0.0.9",), {"ipv4": "10.0.0.1"}), "eth3": Link(8, (), {"ipv4": "10.0.0.1"})}
+    assert uplinks.candidates(node(links=links)) == [{"name": "eth0"}, {"name": "eth1"}]
+
+
+def test_marks_take_the_fewest_bits_and_leave_out_those_that_are_given() -> None:
+    entries: list[Entry] = [{"name": f"eth{number}"} for number in range(5)]
+    entries[1]["mark"] = 2
+    normal = uplinks.from_option(entries)
+    assert [entry["mark"] for entry in normal] == ["0x4", "0x2", "0x6", "0x40", "0x42"]
+    assert uplinks.mask(normal) == 0x46
+    assert uplinks.from_option(normal) == normal
+
+
+BAD: list[tuple[list[Entry], str]] = [
+    ([], r"uplinks must be a list of at least one network interface; \[\] was given"),
+    ([{"name": "a b"}], r"uplinks\[0\]\.name must be"),
+    (
+        [{"name": "eth0"}, {"name": "eth0"}],
+        r"uplinks\[1\]\.name must be different from that of each other entry; 'eth0' was given",
+    ),
+    ([{"name": "a", "mark": "0x2"}, {"name": "b", "mark": 2}], r"uplinks\[1\]\.mark must be different"),
+    ([{"name": "a", "table": 9}, {"name": "b", "table": 9}], r"uplinks\[1\]\.table must be different"),
+    ([{"name": "a", "table": 254}], r"uplinks\[0\]\.table must be a table other than default, main and local"),
+    ([{"name": "a", "mark": "0"}], r"uplinks\[0\]\.mark must be a number from 1"),
+    ([{"name": "a", "gateway": "fd00::1"}], r"uplinks\[0\]\.gateway must be the IPv4 address of the uplink's router; 'fd00::1'"),
+    ([{"name": "a", "gateway6": "x"}], r"uplinks\[0\]\.gateway6 must be the IPv6 address of the uplink's router; 'x'"),
+    ([{"name": f"eth{number}"} for number in range(16)], r"uplinks\[15\]\.mark must be given, because only 15 marks are free"),
+]
+
+
+@pytest.mark.parametrize(("entries", "error"), BAD)
+def test_bad_input_is_named_with_what_is_allowed(entries: list[Entry], error: str) -> None:
+    with pytest.raises(Invalid, match=f"^{error}"):
+        uplinks.from_option(entries)
