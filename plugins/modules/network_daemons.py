@@ -90,7 +90,7 @@ RETURN = r"""
 daemons:
   description:
     - The network daemons and cloud agents on the node. Known are systemd-networkd, NetworkManager, nm-cloud-setup, netplan,
-      cloud-init and its hotplug (cloud-init-hotplugd), cloud-ifupdown-helper, amazon-ec2-net-utils and its predecessor
+      cloud-init and its hotplug, cloud-ifupdown-helper, amazon-ec2-net-utils and its predecessor
       ec2-net-utils, and firewalld.
     - An agent of which the kernel still has rules is listed even if it is no longer on the node.
     - In check mode, the state that they would have after a run.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-NET_UTILS, HOTPLUG, IFUPDOWN = "amazon-ec2-net-utils", "cloud-init-hotplugd", "cloud-ifupdown-helper"
+NET_UTILS, HOTPLUG, IFUPDOWN = "amazon-ec2-net-utils", "cloud-init hotplug", "cloud-ifupdown-helper"
 UDEV_FOLDER, CLOUD_FOLDER = "/etc/udev/rules.d", "/etc/cloud/cloud.cfg.d"
 NET_UTILS_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
 HOTPLUG_RULE = "[0-9][0-9]-cloud-init-hook-hotplug.rules"  # cloud-init, config/cc_install_hotplug.py

@@ -37,14 +37,19 @@ def read(units: Units, root: str = "/") -> dict[str, bool]:
         net_utils = f"{net_utils}, running"
     if "routing-policy:" in _text(place / "etc/netplan/50-cloud-init.yaml"):
         cloud_init = "cloud-init, with rules"
+    has_cloud_init, has_hotplug = _has(place, "usr/bin/cloud-init"), _has(place, *_udev(agent_files.HOTPLUG_RULE))
+    has_ifupdown = _applies(place, agent_files.IFUPDOWN_RULE)
     states = {
         "NetworkManager": _units(place, units, "NetworkManager.service"),
         "nm-cloud-setup": _units(place, units, "nm-cloud-setup.timer", "nm-cloud-setup.service"),
         "netplan": (_has(place, "usr/sbin/netplan", "usr/bin/netplan"), _has(place, *_NETPLAN_FILES)),
-        cloud_init: (_has(place, "usr/bin/cloud-init"), not _has(place, _DISABLED)),
-        agent_files.HOTPLUG: (_has(place, *_udev(agent_files.HOTPLUG_RULE)), _has_hotplug(place)),
+        cloud_init: (has_cloud_init, not _has(place, _DISABLED)),
+        agent_files.HOTPLUG: (has_cloud_init or has_hotplug, has_hotplug and _is_hotplug_on(place)),
         net_utils: (_has_unit(place, "policy-routes@.service"), "," in net_utils or _applies(place, agent_files.NET_UTILS_RULE)),
-        agent_files.IFUPDOWN: (_applies(place, agent_files.IFUPDOWN_RULE), not _switches(place, agent_files.IFUPDOWN)),
+        agent_files.IFUPDOWN: (
+            has_ifupdown or _has(place, "etc/network/cloud-ifupdown-helper"),
+            has_ifupdown and not _switches(place, agent_files.IFUPDOWN),
+        ),
         "ec2-net-utils": (_has(place, "etc/udev/rules.d/53-ec2-network-interfaces.rules"), True),
     }
     return {name: at_work for name, (is_there, at_work) in states.items() if is_there}
@@ -73,7 +78,7 @@ def _applies(place: Path, name: str) -> bool:
     return agent_files.has_rules(next((_text(path) for path in paths if path.exists()), ""))
 
 
-def _has_hotplug(place: Path) -> bool:
+def _is_hotplug_on(place: Path) -> bool:
     files_read = sorted(place.glob(f"{agent_files.CLOUD_FOLDER[1:]}/*.cfg"))
     return agent_files.has_hotplug([_text(path) for path in files_read]) and not _has(place, _DISABLED)
 

@@ -73,14 +73,14 @@ AGENTS = {
         "End them: systemctl stop 'refresh-policy-routes@*.timer', rm -f /run/systemd/network/*/ec2net_alias.conf, networkctl"
         " reload; or reboot the node.",
     ),
-    "cloud-init-hotplugd": Agent(
+    "cloud-init hotplug": Agent(
         COMPETING,
         "it writes netplan's configuration anew when an interface is plugged in, with rules and tables from 101 up for those of"
         " the CNI, and applies it",
         "Turn it off with 'updates: {network: {when: [boot-new-instance]}}' in a file in /etc/cloud/cloud.cfg.d.",
     ),
     "cloud-ifupdown-helper": Agent(
-        HOSTILE,
+        COMPETING,
         "it runs DHCP on links of pods whose names begin with eni, and takes them down when that fails",
         "Let /etc/udev/rules.d/75-cloud-ifupdown.rules match ens* and eth* only.",
     ),

@@ -142,7 +142,7 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
         "etc/netplan/50-cloud-init.yaml",
         "usr/bin/cloud-init",
         "",
-        {"cloud-init": True},
+        {"cloud-init": True, "cloud-init hotplug": False},
     ),
     "kubelet": (
         lambda root, _patch: kubelet_backend.has_label("a=b", f"{root}/"),

@@ -136,11 +136,11 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
     "nm-cloud-setup": (NM_CLOUD_SETUP, {"nm-cloud-setup.timer"}, {"nm-cloud-setup": (True, HOSTILE)}),
     "nm-cloud-setup, disabled": (NM_CLOUD_SETUP, set(), {"nm-cloud-setup": (False, HARMLESS)}),
     "netplan": ({"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""}, set(), {"netplan": (True, HARMLESS)}),
-    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS)}),
+    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS), "cloud-init hotplug": (False, HARMLESS)}),
     "cloud-init that routes": (
         {**CLOUD_INIT, "etc/netplan/50-cloud-init.yaml": "    routing-policy:\n    - from: 10.0.1.10\n"},
         set(),
-        {"cloud-init": (True, COMPETING)},
+        {"cloud-init": (True, COMPETING), "cloud-init hotplug": (False, HARMLESS)},
     ),
     "amazon-ec2-net-utils": (EC2, set(), {"amazon-ec2-net-utils": (True, COMPETING)}),
     "amazon-ec2-net-utils, masked as on EKS": (
@@ -162,16 +162,16 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
         set(),
         {"amazon-ec2-net-utils": (True, COMPETING)},
     ),
-    "cloud-init's hotplug": ({HOTPLUG_RULE: "SUBSYSTEM"}, set(), {"cloud-init-hotplugd": (True, COMPETING)}),
+    "cloud-init's hotplug": ({HOTPLUG_RULE: "SUBSYSTEM"}, set(), {"cloud-init hotplug": (True, COMPETING)}),
     "cloud-init's hotplug, of an older version": (
         {"etc/udev/rules.d/10-cloud-init-hook-hotplug.rules": "SUBSYSTEM"},
         set(),
-        {"cloud-init-hotplugd": (True, COMPETING)},
+        {"cloud-init hotplug": (True, COMPETING)},
     ),
     "cloud-init's hotplug, off": (
         {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud.cfg.d/99-x.cfg": "updates: {network: {when: [boot]}}"},
         set(),
-        {"cloud-init-hotplugd": (False, HARMLESS)},
+        {"cloud-init hotplug": (False, HARMLESS)},
     ),
     "cloud-init's hotplug, on in a later file": (
         {
@@ -180,14 +180,19 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
             "etc/cloud/cloud.cfg.d/99-x.cfg": "updates:\n  network:\n    when:\n    - boot\n    - hotplug\n",
         },
         set(),
-        {"cloud-init-hotplugd": (True, COMPETING)},
+        {"cloud-init hotplug": (True, COMPETING)},
     ),
     "cloud-init, off": (
         {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud-init.disabled": ""},
         set(),
-        {"cloud-init-hotplugd": (False, HARMLESS)},
+        {"cloud-init hotplug": (False, HARMLESS)},
     ),
-    "cloud-ifupdown-helper": ({IFUPDOWN_RULE: "SUBSYSTEM"}, set(), {"cloud-ifupdown-helper": (True, HOSTILE)}),
+    "cloud-ifupdown-helper": ({IFUPDOWN_RULE: "SUBSYSTEM"}, set(), {"cloud-ifupdown-helper": (True, COMPETING)}),
+    "cloud-ifupdown-helper, masked": (
+        {"etc/network/cloud-ifupdown-helper": "", "lib/udev/rules.d/75-cloud-ifupdown.rules": "SUBSYSTEM", IFUPDOWN_RULE: ""},
+        set(),
+        {"cloud-ifupdown-helper": (False, HARMLESS)},
+    ),
     "ec2-net-utils": (
         {"etc/udev/rules.d/53-ec2-network-interfaces.rules": ""},
         set(),
@@ -220,9 +225,9 @@ REMNANTS = {"nm-cloud-setup": [known_daemons.Remnant("ip rule 30300: from 10.9.2
         ({"nm-cloud-setup": False}, {}, {"nm-cloud-setup": (False, COMPETING)}),
         ({"nm-cloud-setup": True}, {}, {"nm-cloud-setup": (True, HOSTILE)}),
         (
-            {"cloud-init-hotplugd": False},
-            {"cloud-init-hotplugd": "/etc/x.cfg"},
-            {"cloud-init-hotplugd": (False, KEPT_OFF), "nm-cloud-setup": (False, COMPETING)},
+            {"cloud-init hotplug": False},
+            {"cloud-init hotplug": "/etc/x.cfg"},
+            {"cloud-init hotplug": (False, KEPT_OFF), "nm-cloud-setup": (False, COMPETING)},
         ),
     ],
 )
