@@ -66,13 +66,6 @@ AGENTS = {
         "Disable its network configuration with 'network: {config: disabled}' in a file in /etc/cloud/cloud.cfg.d, and remove"
         " the rules and tables from /etc/netplan/50-cloud-init.yaml.",
     ),
-    "amazon-ec2-net-utils": Agent(COMPETING, _BY_ENI, _MASK),
-    "amazon-ec2-net-utils, running": Agent(
-        COMPETING,
-        f"its units policy-routes@ run, and {_BY_ENI}, again each minute",
-        "End them: systemctl stop 'refresh-policy-routes@*.timer', rm -f /run/systemd/network/*/ec2net_alias.conf, networkctl"
-        " reload; or reboot the node.",
-    ),
     "cloud-init hotplug": Agent(
         COMPETING,
         "it writes netplan's configuration anew when an interface is plugged in, with rules and tables from 101 up for those of"
@@ -83,6 +76,13 @@ AGENTS = {
         COMPETING,
         "it runs DHCP on links of pods whose names begin with eni, and takes them down when that fails",
         "Let /etc/udev/rules.d/75-cloud-ifupdown.rules match ens* and eth* only.",
+    ),
+    "amazon-ec2-net-utils": Agent(COMPETING, _BY_ENI, _MASK),
+    "amazon-ec2-net-utils, running": Agent(
+        COMPETING,
+        f"its units policy-routes@ run, and {_BY_ENI}, again each minute",
+        "End them: systemctl stop 'refresh-policy-routes@*.timer', rm -f /run/systemd/network/*/ec2net_alias.conf, networkctl"
+        " reload; or reboot the node.",
     ),
     "ec2-net-utils": Agent(COMPETING, _BY_ENI, "Remove the package, as EKS's images of Amazon Linux 2 do."),
 }
