@@ -17,14 +17,10 @@ from .._trace import test_cures as scenes
 from .test_mark_checks import apply, findings
 from .troubles import OFF
 
-# The program of an agent, its rule of udev, and the file with which an operator ends the agent.
+# The rule of udev that starts an agent, and the file with which an operator ends the agent.
 AGENTS = {
-    "cloud-init-hotplugd": ("/usr/bin/cloud-init", "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules", ""),
-    "cloud-ifupdown-helper": (
-        "/etc/network/cloud-ifupdown-helper",
-        "/run/udev/rules.d/75-cloud-ifupdown.rules",
-        "/etc/udev/rules.d/75-cloud-ifupdown.rules",
-    ),
+    "cloud-init hotplug": ("/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules", ""),
+    "cloud-ifupdown-helper": ("/run/udev/rules.d/75-cloud-ifupdown.rules", "/etc/udev/rules.d/75-cloud-ifupdown.rules"),
 }
 
 
@@ -35,9 +31,8 @@ def audit(node: NamespaceNode, **context: Any) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_that_udev_starts_is_found_until_its_rule_is_out_of_use(name: str) -> None:
-    program, rule, mask = AGENTS[name]
+    rule, mask = AGENTS[name]
     with scenes.shared_enis(OFF) as (_lab, node):
-        node.write(program, "#!/bin/sh\n", 0o755)
         for packaged in ("/etc/cloud/cloud.cfg", "/etc/udev/udev.conf"):
             node.write(packaged, "")
         assert audit(node) == []
@@ -57,8 +52,7 @@ def test_an_agent_that_udev_starts_is_found_until_its_rule_is_out_of_use(name: s
 
 def test_a_node_without_a_second_interface_yet_has_the_trouble_if_its_cni_will_add_one(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
-    program, rule, _mask = AGENTS["cloud-init-hotplugd"]
-    node.write(program, "#!/bin/sh\n", 0o755)
+    rule, _mask = AGENTS["cloud-init hotplug"]
     node.write(rule, 'SUBSYSTEM=="net", RUN+="hook"\n')
     assert audit(node) == audit(node, cni="flannel") == []
-    assert [subject for subject, _severity, _line in audit(node, cni="aws_vpc_cni")] == ["cloud-init-hotplugd"]
+    assert [subject for subject, _severity, _line in audit(node, cni="aws_vpc_cni")] == ["cloud-init hotplug"]
