@@ -35,8 +35,9 @@ LINKS = {
 }
 
 
-def node(routes: t.Sequence[Entry] = ROUTES, links: t.Mapping[str, Link] = LINKS) -> NodeState:
-    return NodeState(links, policy.from_options(75, None, routes, {}).routes or ())
+def node(routes: t.Sequence[Entry] | None = None, links: t.Mapping[str, Link] | None = None) -> NodeState:
+    parsed = policy.from_options(75, None, ROUTES if routes is None else routes, {}).routes
+    return NodeState(LINKS if links is None else links, parsed or ())
 
 
 def shown(entries: t.Sequence[Entry], state: NodeState) -> tuple[list[str], list[str], dict[str, str]]:
