@@ -374,10 +374,12 @@ snapshot:
           them. Links without any are left out.
         - C(packets) has the counters of C(/proc/net/snmp), C(netstat) and C(snmp6) that tell why packets were dropped.
           C(connections) has the number of tracked connections, their limit, and how many could not be tracked.
+        - C(routing) has the packets of IPv4 that were dropped because of their source, of all network namespaces.
       type: dict
       sample:
         packets: {TcpExt.IPReversePathFilter: 12, Ip.OutNoRoutes: 0}
         connections: {count: 311, max: 262144, drop: 0}
+        routing: {in_martian_src: 3}
         otherhost: {eni1a2b3c: 4}
     versions:
       description:

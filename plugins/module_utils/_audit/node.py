@@ -50,7 +50,7 @@ ASK = {
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
     "cni": "head -n 99 /etc/cni/net.d/*",
     "firewalls": "systemctl is-enabled nftables firewalld; cat /etc/nftables.conf /etc/firewalld/firewalld.conf",
-    "counters": "nstat -asz; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+    "counters": "nstat -asz; cat /proc/net/stat/rt_cache; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     "units": "systemctl list-unit-files 'kubenode-*'",
     "policies": "head -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
     "listeners": "ss -Hltn",

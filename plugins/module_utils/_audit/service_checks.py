@@ -8,16 +8,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
+from .._snapshot import counters
 from .._trace import service_rules
 from .._twin import pod_links
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, Node, route_line
 from .reverse_path_checks import STRICT
 from .routing_checks import OUTSIDE
-from .suspicion import ERROR, RISK, Suspicion, Trial
+from .service import PORT
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
+# In the sets of kube-proxy in its mode ipvs, which has the addresses of load balancers on kube-ipvs0.
+_BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
 ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 
 
@@ -62,6 +67,39 @@ def _is_of_cluster(node: Node, address: str) -> bool:
     return any(ipaddress.ip_address(address) in network for network in node.context.service_ranges)
 
 
+def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
+    """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
+    sets = "\n".join(str(entry.get("save")) for entry in node.demand("ipsets"))
+    balancers = {*_BALANCER.findall(sets)}
+    local = {address: str(link["name"]) for link in node.links() for address in node.addresses(str(link["name"]), IPV4)}
+    uplink = next(iter(node.uplinks(IPV4)), "")
+    own = next(iter(node.addresses(uplink, IPV4)), "")
+    if not own or not balancers & local.keys() or not _martians(node):
+        return
+    for address in sorted(balancers & local.keys()):
+        what = (
+            f"{address}, the address of a load balancer, is one of the node on {local[address]}. What comes in from it is dropped"
+            " as coming from the node itself: if the load balancer probes from it, the node counts as unhealthy."
+        )
+        text = (
+            "Let the cloud's controller give the Service a host name or ipMode Proxy in place of the address, so that kube-proxy"
+            " leaves it alone"
+        )
+        remedy = Remedy(operator=text, commands=(f"ip address del {address}/32 dev {local[address]}",))
+        evidence = (f"inet {address} dev {local[address]}", f"in_martian_src {_martians(node)}")
+        packet = {"source": address, "destination": own, "destination_port": PORT, "interface": uplink}
+        yield Suspicion(address, what, evidence, remedy, Trial(packet))
+
+
+def _martians(node: Node) -> int:
+    """Return how many packets were dropped because of their source, and not by a reverse-path filter."""
+    counted = node.demand("counters")
+    dropped = (counted.get("routing") or {}).get(counters.MARTIANS[0])
+    if dropped is None:
+        raise Unobserved("How many packets were dropped because of their source is open.", f"cat {counters.ROUTING}")
+    return max(0, int(dropped) - int((counted.get("packets") or {}).get("TcpExt.IPReversePathFilter") or 0))
+
+
 CHECKS = (
     Check(
         "service-reply-by-default",
@@ -71,5 +109,15 @@ CHECKS = (
         "nftables_connmark with a mark for the interface, and policy_routes with a table for it.",
         "https://github.com/metallb/metallb/issues/533",
         _reply_by_default,
+    ),
+    Check(
+        "lb-address-local",
+        ERROR,
+        "A load balancer probes from its own address, which kube-proxy in its mode ipvs has put on the node, and gets no answer.",
+        "kube-proxy's set of load balancers, the node's addresses, the packets that the kernel dropped because of their source,"
+        " and a packet from such an address through the twin.",
+        "A host name or ipMode Proxy in the status of the Service.",
+        "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/58",
+        _local_balancer,
     ),
 )

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+import typing as t
 
 PATHS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 # Those of a snapshot, by their ends (net/ipv4/proc.c, net/ipv6/proc.c).
@@ -16,6 +17,9 @@ IFLA_STATS64 = 23  # include/uapi/linux/if_link.h
 OTHERHOST = slice(192, 200)  # rx_otherhost_dropped of struct rtnl_link_stats64, since kernel 6.0
 TRACKING = "/proc/net/stat/nf_conntrack"
 TRACKED = ("insert_failed", "drop", "early_drop")
+ROUTING = "/proc/net/stat/rt_cache"
+# Packets of IPv4 whose source the kernel refuses, the reverse-path filter included (net/ipv4/route.c, ip_handle_martian_source).
+MARTIANS = ("in_martian_src",)
 
 
 def parsed(*texts: str) -> dict[str, int]:
@@ -40,7 +44,7 @@ def otherhost_dropped(statistics: bytes) -> int:
     return int.from_bytes(statistics[OTHERHOST], sys.byteorder)
 
 
-def of_tracking(text: str) -> dict[str, int]:
-    """Return the sums over all processors of /proc/net/stat/nf_conntrack, whose numbers are hexadecimal."""
+def sums(text: str, kept: t.Sequence[str]) -> dict[str, int]:
+    """Return the sums over all processors in a file of /proc/net/stat, whose numbers are hexadecimal."""
     names, *rows = [line.split() for line in text.splitlines()] or [[]]
-    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in TRACKED if name in names}
+    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in kept if name in names}

@@ -28,8 +28,9 @@ def read(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
         "packets": {name: value for name, value in sorted(values.items()) if name.endswith(counters.KEPT)},
         "connections": {
             **{name: value for name, value in connections if value is not None},
-            **counters.of_tracking(files.text_or_empty(counters.TRACKING)),
+            **counters.sums(files.text_or_empty(counters.TRACKING), counters.TRACKED),
         },
+        "routing": counters.sums(files.text_or_empty(counters.ROUTING), counters.MARTIANS),
         "otherhost": _otherhost(),
     }
 

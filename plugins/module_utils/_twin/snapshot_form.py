@@ -63,7 +63,7 @@ def _check_programs(snapshot: Entry) -> None:
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
     _number("snapshot.network_daemons.networkd_version", (snapshot.get("network_daemons") or {}).get("networkd_version") or 0)
-    for part in ("connections", "otherhost"):
+    for part in ("connections", "routing", "otherhost"):
         _numbers(f"snapshot.counters.{part}", (snapshot.get("counters") or {}).get(part))
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)

@@ -66,7 +66,7 @@ class Node:
             "network_daemons": {"daemons": {}, "networkd_files": {}},
             "firewalls": {},
             "listeners": [{"address": "::", "port": port} for port in (10250, 10256)],
-            "counters": {"packets": {}, "connections": {"count": 900, "max": 262144}},
+            "counters": {"packets": {}, "connections": {"count": 900, "max": 262144}, "routing": {"in_martian_src": 0}},
         }
         self.link("lo", addresses=["127.0.0.1/8", "::1/128"])
         for family in ("ipv4", "ipv6"):
@@ -610,6 +610,8 @@ def metallb(image: Image) -> Node:
     node.rule(100, from_="192.168.50.11", table="50", protocol="static")
     node.route("default", "eth1", via="192.168.50.1", table="50", protocol="static")
     node.link("kube-ipvs0", "dummy", ["10.96.0.10/32", "192.168.50.200/32"])
+    balancers = "create KUBE-LOAD-BALANCER hash:ip,port family inet\nadd KUBE-LOAD-BALANCER 192.168.50.200,tcp:80\n"
+    node.snapshot["ipsets"] = [{"name": "KUBE-LOAD-BALANCER", "save": balancers}]
     node.link("vxlan.calico", "vxlan", ["10.244.1.0/32"])
     node.route("10.244.2.0/26", "vxlan.calico", via="10.244.2.0", onlink=True)
     for number in (1, 2):

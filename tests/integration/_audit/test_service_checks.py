@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
+from lab.eni import CLIENT
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
@@ -23,6 +25,16 @@ def audit(node: NamespaceNode, **context: Any) -> list[dict[str, Any]]:
     return list(Steps(node, "datapath_audit", options).run()["findings"])
 
 
+def served(lab: Any, node: NamespaceNode) -> Callable[[], bool]:
+    """Lead the address of a Service to the node by its ENI; the result tells whether a client gets an answer."""
+    lab.router.ip([f"route add {SERVICE} via {ENI.address}"])
+    permitted = f"insert rule ip cloud prerouting iifname {ENI.port} ip saddr {SERVICE} accept"
+    lab.router.run_from_host(["nft", *permitted.split()])
+    for command in OF_SERVICE:
+        node.run(shlex.split(command))
+    return lambda: lab.client.fetch(SERVICE, 80, 0.3) is not None
+
+
 @pytest.mark.parametrize(
     ("mode", "is_own", "severity"),
     [(STRICT, False, "error"), (OFF, False, "risk"), (OFF, True, "risk")],
@@ -32,14 +44,7 @@ def test_the_reply_of_a_service_leaves_by_the_default_route(mode: int, is_own: b
     with scenes.shared_enis(mode) as (lab, node):
         if is_own:  # as kube-vip makes it
             node.ip([f"address add {SERVICE}/32 dev {ENI.name}"])
-        lab.router.ip([f"route add {SERVICE} via {ENI.address}"])
-        permitted = f"insert rule ip cloud prerouting iifname {ENI.port} ip saddr {SERVICE} accept"
-        lab.router.run_from_host(["nft", *permitted.split()])
-        for command in OF_SERVICE:
-            node.run(shlex.split(command))
-
-        def arrives() -> bool:
-            return lab.client.fetch(SERVICE, 80, 0.3) is not None
+        arrives = served(lab, node)
 
         assert arrives() and audit(node) == []
         node.run(shlex.split(WITHOUT_RULE))
@@ -49,3 +54,22 @@ def test_the_reply_of_a_service_leaves_by_the_default_route(mode: int, is_own: b
         assert audit(node, service_ranges=[f"{SERVICE}/32"]) == []
         scenes.apply(node, yaml.safe_load(finding["remedy"]["task"])[0])
         assert arrives() and audit(node) == []
+
+
+def test_a_load_balancer_gets_no_answer_from_a_node_that_has_its_address() -> None:
+    """The client's address is that of the load balancer, which Hetzner's probes come from."""
+    with scenes.shared_enis(OFF) as (lab, node):
+        arrives = served(lab, node)
+
+        def local() -> list[dict[str, Any]]:
+            return list(Steps(node, "datapath_audit", {"checks": ["lb-address-local"]}).run()["findings"])
+
+        assert arrives() and local() == []
+        node.run(["ipset", "restore"], f"create KUBE-LOAD-BALANCER hash:ip,port\nadd KUBE-LOAD-BALANCER {CLIENT},tcp:80\n")
+        node.ip([f"address add {CLIENT}/32 dev lo"])
+        assert not arrives()
+        (finding,) = local()
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (CLIENT, "error", "twin")
+        for command in finding["remedy"]["commands"]:
+            node.run(shlex.split(command))
+        assert arrives() and local() == []

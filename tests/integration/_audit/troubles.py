@@ -47,6 +47,7 @@ OF_SERVICE = [
     "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
     f"iptables -t nat -A KUBE-SERVICES -d {SERVICE}/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination {POD}:8080",
 ]
+BALANCER = "203.0.113.80"  # TEST-NET-3 (RFC 5737)
 WITHOUT_RULE = f"ip rule del from {POD} lookup {ENI.table} priority 2048"
 HEALTH_PID = "/run/health.pid"
 HEALTH = f"""import os, signal, socket
@@ -112,6 +113,12 @@ def with_active_units(snapshot: Snapshot) -> None:
 
 def with_programs(snapshot: Snapshot) -> None:
     snapshot["bpf"] = [{"link": "eth0", "hook": "tc", "direction": "ingress", "name": "cil_from_netdev"}]
+
+
+def with_martians(snapshot: Snapshot) -> None:
+    """Let the kernel have dropped packets because of their source. It counts those of all network namespaces of the host."""
+    snapshot["counters"]["routing"] = {"in_martian_src": 5}
+    snapshot["counters"]["packets"]["TcpExt.IPReversePathFilter"] = 2
 
 
 def with_many_connections(snapshot: Snapshot) -> None:
@@ -245,6 +252,18 @@ TROUBLES = {
         [f"tcp {SERVICE}:80", f"default via {PRIMARY.gateway} dev eth0"],
         [WITHOUT_RULE, *OF_SERVICE],
         scene=lambda: shared_enis(STRICT),
+        proof="twin",
+    ),
+    "lb-address-local": Trouble(
+        BALANCER,
+        [f"inet {BALANCER} dev kube-ipvs0", "in_martian_src 3"],
+        [
+            "ip link add kube-ipvs0 type bridge",  # a dummy on a node with kube-proxy
+            f"ip address add {BALANCER}/32 dev kube-ipvs0",
+            "ipset create KUBE-LOAD-BALANCER hash:ip,port",
+            f"ipset add KUBE-LOAD-BALANCER {BALANCER},tcp:80",
+        ],
+        edit=with_martians,
         proof="twin",
     ),
     "gateway-mac-changed": Trouble(

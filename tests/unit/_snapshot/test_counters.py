@@ -10,8 +10,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 
 def test_numbers_of_all_processors_are_added() -> None:
     text = "entries  drop early_drop insert_failed\n0000000a 00000001 00000000 00000010\n0000000a 00000002 00000000 0000000f\n"
-    assert counters.of_tracking(text) == {"insert_failed": 31, "drop": 3, "early_drop": 0}
-    assert counters.of_tracking("") == {}
+    assert counters.sums(text, counters.TRACKED) == {"insert_failed": 31, "drop": 3, "early_drop": 0}
+    assert counters.sums("", counters.TRACKED) == {}
 
 
 def test_a_kernel_that_does_not_count_frames_for_others_has_none() -> None:
