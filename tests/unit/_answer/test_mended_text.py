@@ -98,4 +98,4 @@ def test_each_finding_is_named_before_and_after(
 
 def test_the_checks_that_decide_the_need_exist() -> None:
     assert {*mended_text.CHECKS} <= {check.id for check in catalogue.CHECKS}
-    assert {*need.MENDED} == {"aks_dual_stack", "cilium_migration", ROLE}
+    assert {*need.MENDED} == {"aks_dual_stack", "cilium_migration", "symmetric_routing", ROLE}
