@@ -48,6 +48,7 @@ VARIABLES = {
     "aks_dual_stack_before": '["starter.service"]',
     "aks_dual_stack_agentbaker": "report",
     "aks_dual_stack_later_interfaces": "false",
+    "aks_dual_stack_audit": "no",
     "aks_dual_stack_rehearse": "true",
     "aks_dual_stack_rehearse_packets": '[{"destination":"192.0.2.1","protocol":"icmp"}]',
     "eni_policy_routing_state": "present",
@@ -57,7 +58,7 @@ VARIABLES = {
     "eni_policy_routing_layout": "custom",
     "eni_policy_routing_enis": json.dumps(
         [
-            {"name": "eth0", "primary": True, "ipv4": ["192.0.2.17"]},
+            {"name": "eth0", "primary": True, "ipv4": ["192.0.2.17"], "subnets": ["192.0.2.0/24"]},
             {"name": "eth1", "gateway": {"ipv4": ENI_GATEWAY}, "table": 1101, "pods": [POD]},
         ],
         separators=(",", ":"),
@@ -78,6 +79,7 @@ VARIABLES = {
     "eni_policy_routing_checkpoint_command": "true",
     "eni_policy_routing_before": '["starter.service"]',
     "eni_policy_routing_later_interfaces": "false",
+    "eni_policy_routing_audit": "no",
     "eni_policy_routing_rehearse": "true",
     "eni_policy_routing_rehearse_packets": '[{"destination":"192.0.2.1","protocol":"icmp"}]',
     "cilium_migration_state": "absent",
@@ -96,6 +98,7 @@ VARIABLES = {
     "cilium_migration_bridge_interface": "",
     "cilium_migration_bridge_checkpoint": "60",
     "cilium_migration_bridge_checkpoint_command": "",
+    "cilium_migration_audit": "no",
     "cilium_migration_rehearse": "false",
     "cilium_migration_rehearse_packets": "[]",
     "cilium_migration_cordon": "false",
