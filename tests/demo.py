@@ -74,7 +74,7 @@ def audit(lab: Lab, inventory: Path, finds: bool) -> None:
     """Ask the node what is wrong with it. Its twin is built here: the node has no nft. The lab has no mark of Azure's network."""
     command = ["ansible-playbook", "-i", str(inventory), "kubenode.datapath.audit", "-e", "audit_on_controller=true"]
     say("$ ansible-playbook -i inventory kubenode.datapath.audit -e ...    # asks the node what is wrong with it")
-    variables = json.dumps({"audit_context": {"cloud": "azure"}})
+    variables = json.dumps({"audit_context": {"cloud": "azure", "probe_mode": "servicenodeport"}})
     environment = {**os.environ, **lab.ansible_environment()}
     done = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
     printed = re.search(r'"msg": (\[.*?^    \])', done.stdout, re.MULTILINE | re.DOTALL)
