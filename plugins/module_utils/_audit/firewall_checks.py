@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from .._snapshot import saved
@@ -18,7 +17,6 @@ from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
-_TABLE_OF_FIREWALLD = re.compile(r"^table inet firewalld \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # in nft's text
 _STRICT = "fib saddr . mark . iif oif missing"  # of IPv6_rpfilter, in each of its strict modes
 _LACKS_ROUTE = {"match": {"op": "==", "left": {"fib": {"result": "oif", "flags": ["saddr", "mark", "iif"]}}, "right": False}}
 _PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and nothing else
@@ -87,14 +85,14 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
 
 def _strict_chain(node: Node) -> str:
     """Return the chain in which firewalld drops packets whose source has no route by their interface; empty for none."""
-    objects, text = node.ruleset()
+    objects, _text = node.ruleset()
     for entry in objects:
         rule = entry.get("rule") or {}
         expressions = rule.get("expr")
         if rule.get("table") == "firewalld" and isinstance(expressions, list) and _LACKS_ROUTE in expressions:
             return str(rule.get("chain"))
-    table = _TABLE_OF_FIREWALLD.search(text)
-    before, is_strict, _after = table[1].partition(_STRICT) if table else ("", "", "")
+    table = next((lines for *place, lines in node.tables_as_text() if place == ["inet", "firewalld"]), "")
+    before, is_strict, _after = table.partition(_STRICT)
     return before.rpartition("chain ")[2].partition(" ")[0] if is_strict else ""
 
 

@@ -21,7 +21,6 @@ TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI
 TARGETS = ("-j MASQUERADE", "-j SNAT")
 KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
 SHOWN = 3  # lines of evidence
-_TABLE = re.compile(r"^table (\w+) (\S+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
 _VERB = re.compile(r"\b(?:masquerade|snat)\b")
 
 
@@ -75,9 +74,9 @@ def _network(prefix: str) -> Network | None:
 def _translating(node: Node, family: str) -> list[str]:
     """Return the rules that translate sources, without those of kube-proxy."""
     of_iptables = [line for save in node.iptables(family, "nat") for line in save.splitlines() if _translates(line)]
-    objects, text = node.ruleset()
+    objects, _text = node.ruleset()
     rules = (entry["rule"] for entry in objects if "rule" in entry)
-    listed = [(rule.get("family"), rule.get("table"), str(rule.get("expr"))) for rule in rules] + _TABLE.findall(text)
+    listed = [(rule.get("family"), rule.get("table"), str(rule.get("expr"))) for rule in rules] + node.tables_as_text()
     places = [f"{of} {table}" for of, table, rule in listed if table != KUBE_PROXY and _VERB.search(rule)]
     of_nft = [f"table {place}" for place in dict.fromkeys(places) if place.startswith((f"{TABLES_OF[family]} ", "inet "))]
     return [*of_iptables, *of_nft]

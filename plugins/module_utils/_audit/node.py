@@ -58,7 +58,7 @@ ASK = {
 }
 NODE_PORTS = "service-nodeports"  # kube-proxy's map
 _HAS_NODE_PORTS = re.compile(rf"\bmap {NODE_PORTS} \{{[^{{}}]*\belements = ")
-_TABLE = re.compile(r"^table (\w+) (\S+) \{", re.MULTILINE)  # as nft list ruleset prints it
+_TABLE = re.compile(r"^table (\w+) (\S+) \{(.*?)(?=^\}|^table |\Z)", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
@@ -99,7 +99,12 @@ class Node:
         return self.links()
 
     def link(self, name: str) -> Entry:
-        return next((link for link in self.links() if link.get("name") == name), {})
+        self.links()
+        return self._by_name.get(name, {})
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        return {str(link["name"]): link for link in reversed(self.demand("links"))}  # the first of a name counts
 
     def neighbors(self) -> list[Entry]:
         for family in FAMILIES:
@@ -111,11 +116,16 @@ class Node:
         self.demand_fact("", open_facts.NFT)
         return list(self.demand("nftables")), str(self.snapshot.get("nftables_text") or "")
 
+    def tables_as_text(self) -> list[tuple[str, str, str]]:
+        """Return the family, the name and the lines of each table in the ruleset that is a text."""
+        _objects, text = self.ruleset()
+        return _TABLE.findall(text)
+
     def tables_of_nft(self) -> list[tuple[str, str]]:
         """Return the families and names of the tables that nft lists."""
-        objects, text = self.ruleset()
+        objects, _text = self.ruleset()
         tables = [(str(entry["table"].get("family")), str(entry["table"].get("name"))) for entry in objects if "table" in entry]
-        return [*tables, *_TABLE.findall(text)]
+        return [*tables, *((family, name) for family, name, _lines in self.tables_as_text())]
 
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
@@ -206,15 +216,16 @@ class Node:
 
     def addresses(self, link: str, family: str) -> list[str]:
         """Return the addresses of a link, without link-local ones."""
-        return _addresses([self.link(link)], family)
+        return _addresses(self.link(link), family)
 
     def networks(self, link: str) -> list[Network]:
         """Return the networks of a link's addresses, which outputs such as routes do not show."""
-        return [network for entry in self.all_links() if entry["name"] == link for network in pod_links.networks(entry)]
+        self.all_links()
+        return pod_links.networks(self.link(link))
 
-    def all_addresses(self, family: str) -> list[str]:
-        """Return the addresses of all links, without link-local ones."""
-        return _addresses(self.links(), family)
+    def links_by_address(self, family: str) -> dict[str, str]:
+        """Return the names of the links by their addresses, without link-local ones."""
+        return {address: str(link["name"]) for link in self.links() for address in _addresses(link, family)}
 
     def uplinks(self, family: str) -> list[str]:
         """Return the links by which the default routes of table main lead."""
@@ -223,8 +234,8 @@ class Node:
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
-        links = {str(entry["name"]): entry for entry in self.all_links()}
-        master = links.get(str(links.get(link, {}).get("master")), {})
+        self.all_links()
+        master = self.link(str(self.link(link).get("master")))
         return str(master["name"]) if master.get("kind") == "bridge" else link
 
     def probed_links(self) -> list[str]:
@@ -284,8 +295,8 @@ def is_link_local(address: str) -> bool:
         return False
 
 
-def _addresses(links: t.Iterable[Entry], family: str) -> list[str]:
-    texts = [str(entry.get("address")).partition("/")[0] for link in links for entry in link.get("addresses") or ()]
+def _addresses(link: Entry, family: str) -> list[str]:
+    texts = [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
     return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
 
 

@@ -22,7 +22,6 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
-_TABLE = re.compile(r"^table (\w+ \S+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
 
@@ -60,11 +59,11 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    objects, text = node.ruleset()
+    objects, _text = node.ruleset()
     rules = (entry["rule"] for entry in objects if "rule" in entry)
     names = [f"{rule.get('family')} {rule.get('table')}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
-    listed = _TABLE.findall(text)
-    return list(dict.fromkeys([*names, *(name for name, body in listed if AZURE_SOURCE in body)]))
+    names += [f"{family} {name}" for family, name, lines in node.tables_as_text() if AZURE_SOURCE in lines]
+    return list(dict.fromkeys(names))
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:

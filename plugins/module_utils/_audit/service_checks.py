@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
@@ -14,6 +15,7 @@ import typing as t
 from .._snapshot import counters
 from .._trace import service_rules
 from .._twin import pod_links
+from .._twin.pod_links import Network
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, Node, route_line
 from .reverse_path_checks import STRICT
@@ -29,9 +31,10 @@ ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces with the address of a Service in their network whose replies leave by another one, each once."""
     covered = set[str]()
+    uplinks, networks = functools.cache(node.uplinks), functools.cache(_networks)  # a node may have thousands of Services
     for address, protocol, port in _services(node):
         family = IPV6 if ":" in address else IPV4
-        uplink, link = next(iter(node.uplinks(family)), ""), _entrance(node, address)
+        uplink, link = next(iter(uplinks(family)), ""), _entrance(networks(node), address)
         if not uplink or link in ("", uplink, *covered) or _is_of_cluster(node, address):
             continue
         covered.add(link)
@@ -55,12 +58,17 @@ def _services(node: Node) -> list[tuple[str, str, int]]:
     return [entry for entry in service_rules.translated(node.snapshot) if entry[1] in ("tcp", "udp")]
 
 
-def _entrance(node: Node, address: str) -> str:
-    """Return the interface in whose network an address is; empty if it is in several, or in none."""
-    links = [link for link in node.all_links() if link.get("kind") not in ENDLESS]
+def _networks(node: Node) -> list[tuple[Network, str]]:
+    """Return the networks of links behind which there is something, each with the name of the link."""
+    links = (link for link in node.all_links() if link.get("kind") not in ENDLESS)
+    return [(network, str(link["name"])) for link in links for network in pod_links.networks(link)]
+
+
+def _entrance(networks: t.Iterable[tuple[Network, str]], address: str) -> str:
+    """Return the interface in whose network an address is; empty if it is in those of several, or in none."""
     number = ipaddress.ip_address(address)
-    names = [str(link["name"]) for link in links if any(number in network for network in pod_links.networks(link))]
-    return names[0] if len(names) == 1 else ""
+    names = {name for network, name in networks if number in network}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _is_of_cluster(node: Node, address: str) -> bool:
@@ -71,12 +79,12 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
     """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
     sets = "\n".join(str(entry.get("save")) for entry in node.demand("ipsets"))
     balancers = {*_BALANCER.findall(sets)}
-    local = {address: str(link["name"]) for link in node.links() for address in node.addresses(str(link["name"]), IPV4)}
+    local = {address: link for address, link in node.links_by_address(IPV4).items() if address in balancers}
     uplink = next(iter(node.uplinks(IPV4)), "")
-    own = next(iter(node.addresses(uplink, IPV4)), "")
-    if not own or not balancers & local.keys() or not _martians(node):
+    target = next(iter(node.addresses(uplink, IPV4)), "")
+    if not target or not local or not _martians(node):
         return
-    for address in sorted(balancers & local.keys()):
+    for address in sorted(local):
         what = (
             f"{address}, the address of a load balancer, is one of the node on {local[address]}. What comes in from it is dropped"
             " as coming from the node itself: if the load balancer probes from it, the node counts as unhealthy."
@@ -87,7 +95,7 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
         )
         remedy = Remedy(operator=text, commands=(f"ip address del {address}/32 dev {local[address]}",))
         evidence = (f"inet {address} dev {local[address]}", f"in_martian_src {_martians(node)}")
-        packet = {"source": address, "destination": own, "destination_port": PORT, "interface": uplink}
+        packet = {"source": address, "destination": target, "destination_port": PORT, "interface": uplink}
         yield Suspicion(address, what, evidence, remedy, Trial(packet))
 
 

@@ -147,13 +147,13 @@ def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for save in node.iptables(family, "nat"):
             for line in filter(_TAKING.match, save.splitlines()):
-                if _takes_kubelets(line, functools.partial(node.all_addresses, family)):
+                if _takes_kubelets(line, functools.partial(node.links_by_address, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"
                     yield Suspicion(f"{family} {KUBELET}", what, (line,), Remedy(operator=text))
 
 
-def _takes_kubelets(line: str, addresses: t.Callable[[], list[str]]) -> bool:
+def _takes_kubelets(line: str, addresses: t.Callable[[], t.Iterable[str]]) -> bool:
     """Return whether a rule may match connections to kubelet's port. addresses: returns those of the node."""
     words = line.split()  # text in quotes does not matter
     tests: dict[str, t.Callable[[str], bool]] = {

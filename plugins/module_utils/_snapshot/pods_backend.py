@@ -48,14 +48,14 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the permanent neighbours at the other ends of the node's veths, each with the name of the node's end."""
     interfaces = interfaces_backend.read().interfaces
-    own = {(interface.peer, interface.number): interface.link for interface in interfaces if not interface.namespace}
+    node_ends = {(interface.peer, interface.number): interface.link for interface in interfaces if not interface.namespace}
     shown = []
     for namespace, opener in interfaces_backend.openers().items():
         of_namespace = (interface for interface in interfaces if interface.namespace == namespace)
         ends = {
-            interface.number: own[interface.number, interface.peer]
+            interface.number: node_ends[interface.number, interface.peer]
             for interface in of_namespace
-            if (interface.number, interface.peer) in own
+            if (interface.number, interface.peer) in node_ends
         }
         try:
             listed = routing_backend.listed_neighbours(ends, opener) if ends else []
