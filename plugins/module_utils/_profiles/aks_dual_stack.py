@@ -10,9 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._core import fields, names, version
-from .._kubelet import kubelet_units
 from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
-from . import option
+from . import option, shared_options
 from .option import PATH, Option, Values, applied, permitted, within
 
 if t.TYPE_CHECKING:
@@ -57,14 +56,7 @@ OPTIONS: option.Options = {
         check=names.boot_path,
         targets=("nftables_probe_snat.path",),
     ),
-    "before": permitted(
-        "list",
-        [],
-        elements="str",
-        is_words=True,
-        check=lambda value, _is_applied: kubelet_units.others(value),
-        targets=("nftables_probe_snat.before",),
-    ),
+    "before": shared_options.before("nftables_probe_snat"),
     "agentbaker": permitted("str", "report", choices=("report", "take_over"), targets=("nftables_probe_snat.agentbaker",)),
     "nftables_minimum_version": permitted(
         "str",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._checkpoint import checkpoint
 from .._cloud import eni, eni_layout
 from .._cloud.clouds import CHOICES
 from .._cni import marks as marks_of_cni
@@ -17,11 +16,10 @@ from .._core import names
 from .._core.errors import Invalid
 from .._discovery import discovery
 from .._interfaces import link_address
-from .._kubelet import kubelet_units
 from .._nftables.return_path_table import ReturnPath, service_prefixes
 from .._routing import policy, rt_names
-from . import option
-from .option import COMMAND, Option, Values, applied, permitted
+from . import option, routing_options, shared_options
+from .option import Option, Values, applied, permitted
 
 if t.TYPE_CHECKING:
     from .._cni.marks import Marks
@@ -87,32 +85,10 @@ OPTIONS: option.Options = {
         targets=("nftables_connmark.service_addresses",),
     ),
     "interface_marks": permitted("list", [], elements="dict", entries=MARKED, targets=("nftables_connmark.interfaces",)),
-    "raise_all": permitted("bool", False),
-    "protocol": permitted(
-        "int",
-        policy.PROTOCOL,
-        check=lambda value, _is_applied: policy.from_options(value, None, None, {}),
-        targets=("policy_routes.protocol",),
-    ),
-    "before": permitted(
-        "list",
-        [],
-        elements="str",
-        is_words=True,
-        check=lambda value, _is_applied: kubelet_units.others(value),
-        targets=("link_addresses.before", "policy_routes.before", "nftables_connmark.before"),
-    ),
-    "restart_networkd": permitted("bool", True),
-    "nftables": permitted("bool", False),
-    "checkpoint": permitted("int", check=lambda value, _is_applied: checkpoint.seconds(value)),
-    "checkpoint_command": Option("str", refused=COMMAND),
-    "later_interfaces": permitted("bool", False),
+    **routing_options.OPTIONS,
+    "before": shared_options.before("link_addresses", "policy_routes", "nftables_connmark"),
 }
-
-
-def checkpoint_of(options: Values) -> tuple[int, str]:
-    """Return the seconds and the command of the checkpoint."""
-    return options["checkpoint"] or 0, options["checkpoint_command"] or ""
+checkpoint_of = routing_options.checkpoint_of
 
 
 def needs_enis(options: Values) -> bool:

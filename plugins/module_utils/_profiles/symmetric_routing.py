@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .._checkpoint import checkpoint
 from .._core import names
 from .._core.errors import Invalid, Refusal
 from .._discovery import uplinks
 from .._discovery.uplinks import NodeState
-from .._kubelet import kubelet_units
 from .._nftables.return_path_table import ReturnPath
-from .._routing import policy
-from . import option
-from .option import COMMAND, Option, Values, permitted
+from . import option, routing_options
+from .option import Option, Values, permitted
 
 if t.TYPE_CHECKING:
     from .composition import Step
@@ -43,32 +40,9 @@ OPTIONS: option.Options = {
         check=lambda value, is_applied: uplinks.from_option(value) if is_applied else None,
         targets=("policy_routes.uplinks",),
     ),
-    "raise_all": permitted("bool", False),
-    "protocol": permitted(
-        "int",
-        policy.PROTOCOL,
-        check=lambda value, _is_applied: policy.from_options(value, None, None, {}),
-        targets=("policy_routes.protocol",),
-    ),
-    "before": permitted(
-        "list",
-        [],
-        elements="str",
-        is_words=True,
-        check=lambda value, _is_applied: kubelet_units.others(value),
-        targets=("policy_routes.before", "nftables_connmark.before"),
-    ),
-    "restart_networkd": permitted("bool", True),
-    "nftables": permitted("bool", False),
-    "checkpoint": permitted("int", check=lambda value, _is_applied: checkpoint.seconds(value)),
-    "checkpoint_command": Option("str", refused=COMMAND),
-    "later_interfaces": permitted("bool", False),
+    **routing_options.OPTIONS,
 }
-
-
-def checkpoint_of(options: Values) -> tuple[int, str]:
-    """Return the seconds and the command of the checkpoint."""
-    return options["checkpoint"] or 0, options["checkpoint_command"] or ""
+checkpoint_of = routing_options.checkpoint_of
 
 
 def links(options: Values) -> dict[str, str]:

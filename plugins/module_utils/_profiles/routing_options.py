@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Options of the profiles that keep rules and routes on a node."""
+
+from __future__ import annotations
+
+from .._checkpoint import checkpoint
+from .._routing import policy
+from .option import COMMAND, Option, Options, Values, permitted
+from .shared_options import before
+
+OPTIONS: Options = {
+    "raise_all": permitted("bool", False),
+    "protocol": permitted(
+        "int",
+        policy.PROTOCOL,
+        check=lambda value, _is_applied: policy.from_options(value, None, None, {}),
+        targets=("policy_routes.protocol",),
+    ),
+    "before": before("policy_routes", "nftables_connmark"),
+    "restart_networkd": permitted("bool", True),
+    "nftables": permitted("bool", False),
+    "checkpoint": permitted("int", check=lambda value, _is_applied: checkpoint.seconds(value)),
+    "checkpoint_command": Option("str", refused=COMMAND),
+    "later_interfaces": permitted("bool", False),
+}
+
+
+def checkpoint_of(options: Values) -> tuple[int, str]:
+    """Return the seconds and the command of the checkpoint."""
+    return options["checkpoint"] or 0, options["checkpoint_command"] or ""
