@@ -27,6 +27,7 @@ from .._core import fields, names
 from .._core.errors import Invalid
 from .._routing import rt_names, rule
 from .._rp_filter import reverse_path
+from . import table_names
 from .nft_table import Chain, Mangle, Match, Rule, Table, Verdict, mark_text, match, prefixes, verdict_map
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
@@ -83,7 +84,7 @@ class ReturnPath(t.NamedTuple):
         mask = functools.reduce(operator.or_, (other.mark for other in others), whole_mask or way.mark)
         pods = _patterns(options["pod_interfaces"] or [], primary, [other.name for other in others])
         services = service_prefixes(options.get("service_addresses") or [])
-        name, ways = names.table("table", options["table"]), tuple(sorted(others))
+        name, ways = table_names.table("table", options["table"]), tuple(sorted(others))
         return cls(name, primary, pods, way.mark, mask, options["strict"], services, ways)
 
     @classmethod
@@ -94,7 +95,7 @@ class ReturnPath(t.NamedTuple):
         whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else 0
         ways = _ways(options["interfaces"], None, whole_mask or None)
         mask = functools.reduce(operator.or_, (way.mark for way in ways), whole_mask)
-        return cls(names.table("table", options["table"]), "", (), 0, mask, interfaces=tuple(sorted(ways)))
+        return cls(table_names.table("table", options["table"]), "", (), 0, mask, interfaces=tuple(sorted(ways)))
 
     @property
     def ways(self) -> tuple[Way, ...]:

@@ -20,6 +20,7 @@ from .._files.files import Files
 from .._files.folder_guards import roots_folders
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import kubelet_starters
+from .._nftables import table_names
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import HandedOverTable, LiveTable
 from .._nftables.nft_backend import Nft
@@ -51,7 +52,7 @@ OPTIONS = {
 
 
 def parts(request: Request) -> Parts:
-    table = names.table("table", request.params["table"], request.is_present)
+    table = table_names.table("table", request.params["table"], request.is_present)
     path = names.boot_path(request.params["path"], request.is_present)
     before = kubelet_units.others(request.params["before"])
     desired = ProbeSnat.from_options(request.params) if request.is_present else None

@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Facts about the running kernel from /proc and /sys: modules, settings, addresses. Only reads, and starts no process."""
+"""Facts about the running kernel from /proc and /sys: modules, settings, boot, root. Only reads, and starts no process."""
 
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os
 import time
 
@@ -26,13 +25,13 @@ def is_ready(module: str) -> bool:
     root = "" if is_own_root() else "/proc/1/root"
     if root and not os.path.isdir("/proc/self"):
         return False
-    dependencies = _lines(f"{root}/lib/modules/{os.uname().release}/modules.dep")
+    dependencies = lines(f"{root}/lib/modules/{os.uname().release}/modules.dep")
     return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
 
 
 def is_loaded(module: str) -> bool:
     """Return whether ``module`` is a loadable module that is loaded. False if it is built in."""
-    return module in (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
+    return module in (line.split(" ", 1)[0] for line in lines("/proc/modules"))
 
 
 def is_used(module: str) -> bool:
@@ -40,17 +39,17 @@ def is_used(module: str) -> bool:
 
     True also if the kernel does not tell: the module is built in or cannot be unloaded.
     """
-    for line in _lines("/proc/modules"):
+    for line in lines("/proc/modules"):
         name, _size, count, *_rest = line.split()  # proc_modules(5)
         if name == module:
             return count != "0"
-    return any(line.endswith(f"/{module}.ko") for line in _lines(f"/lib/modules/{os.uname().release}/modules.builtin"))
+    return any(line.endswith(f"/{module}.ko") for line in lines(f"/lib/modules/{os.uname().release}/modules.builtin"))
 
 
 def setting(key: str) -> int | None:
     """Return a number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None if there is no such key."""
-    lines = _lines(f"/proc/sys/{key}")
-    return int(lines[0]) if lines else None
+    value = lines(f"/proc/sys/{key}")
+    return int(value[0]) if value else None
 
 
 @functools.cache
@@ -86,41 +85,8 @@ def by_either_clock(today: float, unit: str) -> float:
 def set_up_at(ifindex: int) -> float | None:
     """Return when udev began to set up a link, in seconds since the epoch; None if it did not."""
     # systemd, src/libsystemd/sd-device/device-private.c: microseconds of CLOCK_MONOTONIC
-    times = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
+    times = [int(line[2:]) for line in lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
     return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + times[0] / 1e6 if times else None
-
-
-def global_ipv6_addresses(link: str) -> list[str]:
-    """Return a link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
-    return all_global_ipv6_addresses().get(link, [])
-
-
-def all_global_ipv6_addresses() -> dict[str, list[str]]:
-    """Return the addresses that global_ipv6_addresses() returns, of all links that have such an address, by link."""
-    addresses: dict[str, list[str]] = {}
-    for line in _lines("/proc/net/if_inet6"):
-        # address in 32 hexadecimal digits, the link's index, prefix length, scope, flags, link
-        digits, _index, _length, scope, flags, name = line.split()
-        if scope == "00" and not int(flags, 16) & IFA_F_TENTATIVE:
-            addresses.setdefault(name, []).append(str(ipaddress.IPv6Address(int(digits, 16))))
-    return addresses
-
-
-def has_advertised_default(link: str) -> bool:
-    """Return whether the kernel itself learned an IPv6 default route by the link from a router advertisement.
-
-    A route that a network daemon learned does not have the flag RTF_ADDRCONF.
-    """
-    for line in _lines("/proc/net/ipv6_route"):
-        # destination, its length, source, its length, next hop, metric, references, uses, flags, link: numbers in hexadecimal
-        words = line.split()
-        if words[1] == "00" and words[9] == link and int(words[8], 16) & RTF_ADDRCONF:
-            return True
-    return False
-
-
-RTF_ADDRCONF = 0x40000  # include/uapi/linux/ipv6_route.h
-IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection has not ended
 
 
 def boot_identity() -> str:
@@ -130,8 +96,8 @@ def boot_identity() -> str:
     process 1 starts at another time (proc_pid_stat(5), the 22nd word: in clock ticks since the kernel was booted).
     """
     network = os.readlink("/proc/self/ns/net")
-    started = [stat.split(" ")[21] for stat in _lines("/proc/1/stat")]
-    return "\n".join([*_lines("/proc/sys/kernel/random/boot_id"), network, *started])
+    started = [stat.split(" ")[21] for stat in lines("/proc/1/stat")]
+    return "\n".join([*lines("/proc/sys/kernel/random/boot_id"), network, *started])
 
 
 def is_own_root() -> bool:
@@ -152,12 +118,13 @@ def is_managed_by_systemd() -> bool:
 def _root_mount(process: str) -> tuple[str, str] | None:
     """Return the device, and the folder on it, that a process sees as /. If several are mounted there, the last one is on top."""
     # proc_pid_mountinfo(5): mount's number, its parent's, major:minor, folder on the device, mount point, ...
-    mounts = [line.split(" ")[2:5] for line in _lines(f"/proc/{process}/mountinfo")]
+    mounts = [line.split(" ")[2:5] for line in lines(f"/proc/{process}/mountinfo")]
     roots = [(device, folder) for device, folder, point in mounts if point == "/"]
     return roots[-1] if roots else None
 
 
-def _lines(path: str) -> list[str]:
+def lines(path: str) -> list[str]:
+    """Return the lines of a file of /proc or /sys; none if it cannot be read."""
     try:
         return _text(path).splitlines()
     except OSError:

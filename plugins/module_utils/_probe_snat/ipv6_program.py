@@ -25,6 +25,7 @@ from .._core.errors import DatapathError
 from .._nftables.table_unit import NO
 from .._platform import kernel
 from .._systemd.boot_unit import REHEARSE
+from . import ipv6_backend
 
 YES, UNKNOWN = 0, 255
 BOOT = 300.0  # seconds from the start of process 1 in which a node boots; systemd-networkd-wait-online(8) takes up to 120
@@ -63,11 +64,11 @@ def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
 
 def by_address(interface: str, deadline: float) -> tuple[bool, str]:
     """Return whether the interface has a global IPv6 address, and the reason. Waits for DHCPv6 until the deadline."""
-    while not kernel.global_ipv6_addresses(interface):
+    while not ipv6_backend.global_ipv6_addresses(interface):
         if time.monotonic() >= deadline:
             return False, f"{interface} has no global IPv6 address"
         time.sleep(PAUSE)
-    return True, f"{interface} has {kernel.global_ipv6_addresses(interface)[0]}"
+    return True, f"{interface} has {ipv6_backend.global_ipv6_addresses(interface)[0]}"
 
 
 CONDITIONS: dict[str, t.Callable[[str, float], tuple[bool, str]]] = {"imds": by_metadata, "address": by_address}

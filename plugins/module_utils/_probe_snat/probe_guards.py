@@ -17,7 +17,7 @@ from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._nftables.nft_backend import Nft
 from .._platform import kernel, sysctl_configuration, sysctl_files
-from . import agentbaker_resource, probe_need
+from . import agentbaker_resource, ipv6_backend, probe_need
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
@@ -72,7 +72,7 @@ class OtherTranslators:
         try:
             filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {self.link}" for name in self.health_probe_filters]
             translators = [*self.host_routing_signs, *filters]
-            addresses = kernel.all_global_ipv6_addresses()
+            addresses = ipv6_backend.all_global_ipv6_addresses()
             return probe_need.need(probe_need.NodeFacts(self.link, addresses, translators, self.cilium, owner))._asdict()
         except Failure as failure:
             return probe_need.unknown(str(failure))._asdict()
@@ -165,7 +165,7 @@ def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
             " advertisements, and a default route learned from one expires. Set it to 2, or to 0 if a network"
             " daemon handles the advertisements."
         )
-    elif accept_ra == 0 and kernel.has_advertised_default(link):
+    elif accept_ra == 0 and ipv6_backend.has_advertised_default(link):
         yield (
             f"net.ipv6.conf.{link}.accept_ra is 0, and the IPv6 default route by {link} comes from a router advertisement that"
             " the kernel accepted before: it accepts no further one, and the route expires. Set it to 2."
@@ -174,7 +174,7 @@ def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
 
 def advertisements_at_boot(link: str, warn: t.Callable[[str], None]) -> t.Iterable[str]:
     """Warn of a line in a file of sysctl.d that costs the IPv6 default route which the kernel learns by the link."""
-    if not kernel.has_advertised_default(link):
+    if not ipv6_backend.has_advertised_default(link):
         return
     boot = sysctl_files.by_systemd(sysctl_configuration.configuration(warn))
     line = next(filter(None, (boot.winner(f"net/ipv6/conf/{name}/accept_ra") for name in (link, "default"))), None)

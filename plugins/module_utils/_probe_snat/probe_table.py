@@ -18,6 +18,7 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid
+from .._nftables import table_names
 from .._nftables.nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
 
 # Azure's load balancer: Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables. The translated address is
@@ -67,11 +68,11 @@ class ProbeSnat(t.NamedTuple):
         if isinstance(options["priority"], bool) or not low <= options["priority"] <= high:
             raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
         return cls(
-            names.table("table", options["table"]),
+            table_names.table("table", options["table"]),
             names.network_interface("interface", options["interface"]),
             options["priority"],
             _probes(options["probes"]),
-            names.comment("comment", options["comment"]),
+            table_names.comment("comment", options["comment"]),
         )
 
     def table(self, not_probed: tuple[str, ...] = NOT_PROBED) -> Table:

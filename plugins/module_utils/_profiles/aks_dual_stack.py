@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core import fields, names, version
+from .._nftables import table_names
 from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
 from . import option, shared_options
 from .option import PATH, Option, Values, applied, permitted, within
@@ -35,7 +36,7 @@ OPTIONS: option.Options = {
     "table": permitted(
         "str",
         ProbeSnat().name,
-        check=lambda value, is_applied: names.table("table", value, is_applied),
+        check=lambda value, is_applied: table_names.table("table", value, is_applied),
         targets=("nftables_probe_snat.table",),
     ),
     "interface": permitted("str", "eth0", check=applied(_of_table, "interface"), targets=("nftables_probe_snat.interface",)),
@@ -48,7 +49,7 @@ OPTIONS: option.Options = {
         check=applied(_of_table, "probes"),
         targets=("nftables_probe_snat.probes",),
     ),
-    "comment": permitted("str", "", check=applied(names.comment, "comment"), targets=("nftables_probe_snat.comment",)),
+    "comment": permitted("str", "", check=applied(table_names.comment, "comment"), targets=("nftables_probe_snat.comment",)),
     "path": Option(
         "path",
         "/etc/kubenode/probe-snat.nft",

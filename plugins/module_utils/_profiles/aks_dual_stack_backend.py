@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from .._platform import kernel, process
+from .._platform import process
+from .._probe_snat import ipv6_backend
 from . import aks_dual_stack
 from .aks_dual_stack import Observation
 from .option import Values
@@ -18,7 +19,7 @@ def observe(options: Values, is_image: bool, _run: process.Runner) -> Observatio
     if not aks_dual_stack.is_asked(options, is_image):
         return Observation(is_image)
     if options["ipv6"] == "address":
-        return Observation(is_image, kernel.global_ipv6_addresses(options["interface"]))
+        return Observation(is_image, ipv6_backend.global_ipv6_addresses(options["interface"]))
     from .._cloud import imds_backend  # only a run that queries the service should wait for the import
 
     asking = imds_backend.asking(imds_backend.primary_ipv6, "azure")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_names
 from lab import Eni, EniLab, Lab, images, nft_versions
 from lab.eni import PRIMARY
 from lab.node import NamespaceNode
@@ -187,7 +187,7 @@ def refused_by(node: NamespaceNode, words: Iterable[str]) -> set[str]:
 
 def test_each_word_that_a_version_takes_for_itself_is_known_and_no_other(lab: Lab) -> None:
     node = lab.node("node1")
-    known, refused = set(names.NFT_WORDS.split()), set[str]()
+    known, refused = set(table_names.NFT_WORDS.split()), set[str]()
     for suite in nft_versions.SUITES:
         with node.replace_program(NFT, nft_versions.wrapper(suite)):
             refused |= refused_by(node, known | words_in(suite))
