@@ -615,6 +615,7 @@ def test_a_run_that_hangs_is_ended_at_the_deadline_and_rolled_back(node: Namespa
 WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher" "$log" "$last" SIGKILL "$@"'
 
 
+@pytest.mark.thorough
 def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
     """All runs at once, because each roll-back takes five seconds."""
     way = {"table": 1003, "dev": "eth0"}

@@ -292,6 +292,7 @@ def test_a_node_that_cannot_be_reached_gets_its_bridge_back(lab: Lab, rich: Name
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich: NamespaceNode) -> None:
     before, links = network(rich), bridge_in_full(rich)
     _done, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)

@@ -681,6 +681,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
     assert state(node) == after
 
 
+@pytest.mark.thorough
 def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
     before, steps = state(node), Steps(node, MODULE)
     _done, messages = netlink_recorder.run(node, MODULE, {})

@@ -229,6 +229,7 @@ def memory(request: pytest.FixtureRequest) -> Iterator[Path]:
 LIMITS = ("memory.limit_in_bytes", "memory.max")
 
 
+@pytest.mark.thorough
 def test_a_profile_that_the_kernel_kills_for_lack_of_memory_is_mended_by_the_next_run(
     node: NamespaceNode, profile: Steps, memory: Path
 ) -> None:

@@ -20,7 +20,6 @@ import installation
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
 from lab import Lab, Node, netlink_recorder, playbook, steps
@@ -318,7 +317,8 @@ def test_another_path_takes_the_place_of_the_former(node: NamespaceNode) -> None
     assert node.snapshot() == clean
 
 
-@pytest.mark.parametrize("call", sampled(["rename", "unlink,unlinkat,rmdir"], lambda call: call == "rename"))
+@pytest.mark.thorough
+@pytest.mark.parametrize("call", ["rename", "unlink,unlinkat,rmdir"])
 def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(node: NamespaceNode, call: str) -> None:
     clean = node.snapshot()
     other = "/etc/kubenode/moved.json"
@@ -396,6 +396,7 @@ def test_an_empty_plan_sends_no_changing_message_and_starts_no_process(node: Nam
     assert (again["changed"], messages, calls) == (False, [], [])
 
 
+@pytest.mark.thorough
 def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishes(node: NamespaceNode) -> None:
     """Two sets of rules and routes that send the same packets by different gateways."""
 

@@ -13,7 +13,6 @@ import time
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from lab import Lab, steps
 from lab.node import LOCK, NamespaceNode
@@ -404,8 +403,9 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
 KILLED_AT = ("write", "rename", "mkdir", "unlink")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", ["present", "absent"])
-@pytest.mark.parametrize("call", sampled(KILLED_AT, lambda call: call == "write"))
+@pytest.mark.parametrize("call", KILLED_AT)
 def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
     """The run is killed at the first such system call on the module's paths, at the second, and so on, until it ends unharmed."""
     write(node, all=1, default=0)

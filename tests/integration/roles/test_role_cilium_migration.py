@@ -196,7 +196,8 @@ def test_an_annotation_on_an_uncordoned_node_is_stale(pool: Pool) -> None:
         assert pool.calls()[1:] == [RELEASE[1] + suffix] and (pool.folder / "node").read_text() == left
 
 
-@pytest.mark.parametrize("kills", sampled([1, 8], lambda kills: kills == 1))
+@pytest.mark.thorough
+@pytest.mark.parametrize("kills", [1, 8])
 def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool, kills: int) -> None:
     """kills: how many runs are killed, each at another part of the time that a run lasts."""
     before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)

@@ -290,6 +290,7 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
     assert ours(kernel) == plan_before and kernel.not_of(OURS) == others
 
 
+@pytest.mark.thorough
 @settings(max_examples=150)
 @given(at_few_priorities(), st.data())
 def test_what_is_killed_half_way_is_completed_or_undone(

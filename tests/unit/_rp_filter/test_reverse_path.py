@@ -613,6 +613,7 @@ def test_with_any_desired_state_only_what_is_named_changes_and_absent_restores(
         assert machine.kernel.values == values and machine.files == set()
 
 
+@pytest.mark.thorough
 @needs_root
 @settings(max_examples=150, deadline=None)
 @given(start=START, first=DESIRED, second=st.one_of(DESIRED, st.none()), done=st.integers(0, 14))
