@@ -16,6 +16,8 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library,
 class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        lent = _pastes.execute("datapath_audit", {**self._task.args}, lambda given: _library.lend(self, given, task_vars or {}))
+        lent = _pastes.execute(
+            "datapath_audit", {**self._task.args}, lambda options: _library.lend(self, options, task_vars or {})
+        )
         result.update(lent)
         return result

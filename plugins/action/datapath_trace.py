@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import 
 class ActionModule(ChangesAction):
     def execute(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         run = super().execute
-        result = _pastes.trace(arguments, lambda given: run(given, task_vars))
+        result = _pastes.trace(arguments, lambda options: run(options, task_vars))
         if is_true(arguments.get("print")) and "verdict" in result and not self._task.no_log:
             hosts = task_vars.get("ansible_play_hosts_all") or ()
             heading = f"{task_vars.get('inventory_hostname')}\n" if len(hosts) > 1 else ""

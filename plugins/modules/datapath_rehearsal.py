@@ -127,7 +127,7 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         packets = packet.from_list("packets", module.params["packets"])
-        trials = [rehearsal_backend.Trial(f"packets[{number}]", one) for number, one in enumerate(packets)]
+        trials = [rehearsal_backend.Trial(f"packets[{number}]", sent) for number, sent in enumerate(packets)]
         calls = changes_backend.module_calls(module.params["changes"])
         require_root()
         calls = [*changes_backend.without_profiles(calls, module.request())]
@@ -135,20 +135,22 @@ def main() -> None:
         for sentence in rehearsal_backend.warnings(rehearsed):
             module.warn(sentence)
         rehearsal_backend.refuse_losses(rehearsed)
-        result.update(changed=False, rehearsed=[one.report() for one in rehearsed], changes=[name for name, _options in calls])
+        result.update(
+            changed=False, rehearsed=[trial.report() for trial in rehearsed], changes=[name for name, _options in calls]
+        )
 
 
 def _rehearsed(
     module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
 ) -> list[rehearsal_backend.Rehearsal]:
-    found = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
+    observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
     connection = processes.ssh_connection()
-    own = rehearsal_backend.of_connection(connection, found) if connection else None
-    if own:
-        trials = [own, *trials]
+    connected = rehearsal_backend.of_connection(connection, observed) if connection else None
+    if connected:
+        trials = [connected, *trials]
     elif not trials:
         module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    return rehearsal_backend.rehearse(found, calls, trials, module.run, checked)
+    return rehearsal_backend.rehearse(observed, calls, trials, module.run, checked)
 
 
 if __name__ == "__main__":

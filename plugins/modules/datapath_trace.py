@@ -422,12 +422,12 @@ def main() -> None:
         else:
             changes_backend.refuse_profiles(calls)
         lines = changes_backend.commands(options["commands"])
-        found = _of_this_node(module) if is_own else options["snapshot"]
-        sent = entrance.packet(options["packet"], found)
-        asked = trace_backend.Question(
-            found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
+        observed = _of_this_node(module) if is_own else options["snapshot"]
+        sent = entrance.packet(options["packet"], observed)
+        question = trace_backend.Question(
+            observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
-        result.update(changed=False, **trace_backend.answer(asked, module.run, checked), ignored=[])
+        result.update(changed=False, **trace_backend.answer(question, module.run, checked), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

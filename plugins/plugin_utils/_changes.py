@@ -58,8 +58,8 @@ def packets_of_checks(checks: t.Any, node: str) -> list[dict[str, t.Any]]:
     checks: of a rollout, as a list or JSON text of one; None for none. node: its name in the inventory.
     """
     listed = option.typed("rehearse_checks", CHECKS, checks or [])
-    own = [check for check in listed if check.get("from", node) == node and _is_address(check.get("address"))]
-    return [{"destination": check["address"], "destination_port": check.get("port")} for check in own]
+    of_node = [check for check in listed if check.get("from", node) == node and _is_address(check.get("address"))]
+    return [{"destination": check["address"], "destination_port": check.get("port")} for check in of_node]
 
 
 def _is_address(value: t.Any) -> bool:
@@ -78,7 +78,7 @@ class ChangesAction(ActionBase):
         arguments, variables = dict(self._task.args), task_vars or {}
         changes = arguments.get("changes")
         if isinstance(changes, list):
-            arguments["changes"] = [self._decided(one, variables) for one in changes]
+            arguments["changes"] = [self._decided(change, variables) for change in changes]
         result.update(self.execute(arguments, variables))
         return result
 

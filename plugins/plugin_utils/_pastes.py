@@ -59,14 +59,14 @@ def _failed(module: str, error: DatapathError) -> dict[str, t.Any]:
     return all_printable({"failed": True, "changed": False, "msg": f"{module}: {error}"})
 
 
-def _described(given: t.Any) -> t.Any:
+def _described(value: t.Any) -> t.Any:
     """The option packet, as a dictionary if it is a line of text."""
-    is_line = isinstance(given, str) and not _ASSIGNMENT.match(given)
-    return packet_text.options(given) if is_line else given
+    is_line = isinstance(value, str) and not _ASSIGNMENT.match(value)
+    return packet_text.options(value) if is_line else value
 
 
-def _interface(given: t.Any) -> str:
+def _interface(value: t.Any) -> str:
     """The link by which the packet comes in; empty for a packet that is wrong, which the module says."""
-    result = ArgumentSpecValidator(PACKET).validate({"packet": given})
+    result = ArgumentSpecValidator(PACKET).validate({"packet": value})
     interface = "" if result.error_messages else str(result.validated_parameters["packet"]["interface"] or "")
     return "" if interface == packet.AUTO else interface

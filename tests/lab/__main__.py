@@ -35,9 +35,9 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = {"up": "build a lab and keep it", "down": "end it; there need not be one"}
-    told |= {name: command.__doc__ or "" for name, command in COMMANDS.items()}
-    for name, text in told.items():
+    texts = {"up": "build a lab and keep it", "down": "end it; there need not be one"}
+    texts |= {name: command.__doc__ or "" for name, command in COMMANDS.items()}
+    for name, text in texts.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("folder", type=Path, help="where the lab keeps its inventory.json and its socket")
         for word in _words(name):

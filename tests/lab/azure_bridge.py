@@ -47,8 +47,8 @@ def _other_routes(node: Machine, family: str, link: str) -> list[str]:
 
 
 def _global_addresses(node: Machine, link: str) -> list[str]:
-    (found,) = json.loads(node.run_from_host(["ip", "-json", "address", "show", link, "scope", "global"]))
-    return [f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"] if one]
+    (listed,) = json.loads(node.run_from_host(["ip", "-json", "address", "show", link, "scope", "global"]))
+    return [f"{address['local']}/{address['prefixlen']}" for address in listed["addr_info"] if address]
 
 
 def served(node: ClusterNode, pods: Sequence[AzurePod]) -> Server:

@@ -61,8 +61,8 @@ class Cloud:
         return _named(self.nodes, name)
 
     def pod(self, name: str) -> Pod:
-        found: Pod = _named(self.pods, name)
-        return found
+        named: Pod = _named(self.pods, name)
+        return named
 
     @property
     def pods(self) -> list[Pod]:

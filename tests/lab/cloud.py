@@ -101,7 +101,7 @@ class Lab(Cloud):
         start = self._start_namespace
         front, behind = start(Namespace.network, "load-balancer"), start(Namespace.network, "client")
         pods = [[start(Namespace.network, pod) for pod in node.pods] for node in declared]
-        own = {node.name: start(Namespace.node, node.name) for node in declared if node.system is None}
+        namespaces = {node.name: start(Namespace.node, node.name) for node in declared if node.system is None}
         for namespace in self._namespaces:
             namespace.wait()
 
@@ -111,7 +111,7 @@ class Lab(Cloud):
         self.metadata = MetadataServer(self.load_balancer)
         self._endings.callback(self.metadata.stop)
         for number, node in enumerate(declared):
-            built = NamespaceNode(own[node.name]) if node.system is None else self._booting_node(node, node.system)
+            built = NamespaceNode(namespaces[node.name]) if node.system is None else self._booting_node(node, node.system)
             self._settle(built, Place(number), pods[number])
 
     def _booting_node(self, declared: Node, system: str) -> BootingNode:

@@ -123,8 +123,8 @@ class Controller:
         said, _nothing = play.communicate(timeout=timeout)
         record = self.folder / f"{name}.record"
         assert record.exists(), said
-        told = json.loads(record.read_text())["results"]
-        return {one["host"]: {**one["result"], "failed": one["failed"]} for one in told}
+        records = json.loads(record.read_text())["results"]
+        return {result["host"]: {**result["result"], "failed": result["failed"]} for result in records}
 
     def play(self, tasks: Sequence[Mapping[str, Any]], *arguments: str, **options: Any) -> dict[str, dict[str, Any]]:
         return self.results(self.start(tasks, *arguments, **options), options.get("name", "play"))

@@ -98,12 +98,12 @@ def ask(folder: Path, words: list[str]) -> Any:
     try:
         with _connected(folder) as connection, connection.makefile("rw") as stream:
             print(json.dumps(words), file=stream, flush=True)
-            told = stream.readline()
+            line = stream.readline()
     except OSError as error:
         raise LabError(f"there is no lab in {folder}: {error.strerror}") from error
-    if not told:
+    if not line:
         raise LabError(f"the lab ended before it answered; its log is {folder / _LOG}")
-    answer = json.loads(told)
+    answer = json.loads(line)
     if "error" in answer:
         raise LabError(answer["error"])
     return answer["answer"]

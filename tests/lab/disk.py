@@ -93,8 +93,8 @@ class DiskFiles(Machine):
         """All files, as snapshot.tree describes them."""
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         listing = self.mounted("ro", [sys.executable, "-c", _LIST])
-        found: dict[str, str] = json.loads(host.run(listing, env=environment))
-        return found
+        listed: dict[str, str] = json.loads(host.run(listing, env=environment))
+        return listed
 
 
 def disk(suite: str, packages: Iterable[str] = PACKAGES) -> Disk:

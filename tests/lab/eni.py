@@ -206,7 +206,7 @@ class EniLab(Cloud):
 
     def _start_machines(self, enis: Sequence[Eni], system: str | None) -> None:
         plain = [self._start_namespace(Namespace.network, name) for name in ("router", "client", "backend")]
-        own = self._start_namespace(Namespace.node, "node1") if system is None else None
+        started = self._start_namespace(Namespace.node, "node1") if system is None else None
         pods = [
             (self._start_namespace(Namespace.network, pod), eni.pod_address(index))
             for eni in enis
@@ -219,7 +219,7 @@ class EniLab(Cloud):
         self.router, self.client = Router(router.name, router.pid), Client(client.name, client.pid)
         self.backend = Machine(backend.name, backend.pid)
         self.client.address = CLIENT
-        node = EniNamespaceNode(own) if own else self._systemd_node(system or "")
+        node = EniNamespaceNode(started) if started else self._systemd_node(system or "")
         node.join(EniPlace(0), self._servers)
         node.enis = tuple(enis)
         node.pods = [Pod(namespace, address, node) for namespace, address in pods]
@@ -262,8 +262,8 @@ class EniLab(Cloud):
     def _eni(self, name: str) -> Eni:
         for eni in self.node("node1").enis:
             if eni.name == name:
-                found: Eni = eni
-                return found
+                named: Eni = eni
+                return named
         raise LabError(f"node1 has no interface {name}")
 
     def fetch_from(self, pod: str, address: str, port: int, timeout: float = 1.0) -> Answer | None:

@@ -99,8 +99,8 @@ def sources(suite: str) -> list[str]:
         text=True,
     ).stdout
     for line in listed.splitlines():
-        found, uri, component = line.split(maxsplit=2)
-        if found == release and component == "main":
+        codename, uri, component = line.split(maxsplit=2)
+        if codename == release and component == "main":
             return [f"deb [check-valid-until=no] {uri} {suite} main"]
     return []
 

@@ -56,7 +56,7 @@ def routed(node: ClusterNode, name: str, address: str, mac: str, link: str, upli
     """A pod as Cilium makes one: the node routes to the pod, and answers for it on ``uplink`` as Azure's network would."""
     pod = InnerPod(node, name, address, mac, link)
     batch(node, [f"link set {link} up", f"route add {address}/32 dev {link}"])
-    node.set_sysctls({f"net.ipv4.conf.{one}.proxy_arp": 1 for one in (link, uplink)})
+    node.set_sysctls({f"net.ipv4.conf.{interface}.proxy_arp": 1 for interface in (link, uplink)})
     pod.ip(
         [
             *("link set lo up", "link set eth0 up"),

@@ -93,19 +93,21 @@ def nft(listed: Sequence[Service]) -> str:
     clusters = ", ".join(service.address for service in listed)
     maps = {"no-endpoint-services": _unserved(listed), "firewall-ips": _firewalled(listed), "service-ips": _served(listed)}
     ports = {
-        "no-endpoint-nodeports": [f"tcp . {one.node_port} {_rejected(one)}" for one in _with_ports(listed) if not one.endpoints],
+        "no-endpoint-nodeports": [
+            f"tcp . {service.node_port} {_rejected(service)}" for service in _with_ports(listed) if not service.endpoints
+        ],
         "service-nodeports": [
-            f"tcp . {one.node_port} : goto external-{one.chain}" for one in _with_ports(listed) if one.endpoints
+            f"tcp . {service.node_port} : goto external-{service.chain}" for service in _with_ports(listed) if service.endpoints
         ],
     }
     blocks = [
         f' set cluster-ips {{ type ipv4_addr; comment "Active ClusterIPs"; {_elements([clusters] if clusters else [])} }}',
         f' set nodeport-ips {{ type ipv4_addr; comment "IPs that accept NodePort traffic"; elements = {{ {NODE} }} }}',
         *(
-            f" map {name} {{ type ipv4_addr . inet_proto . inet_service : verdict; {_elements(own)} }}"
-            for name, own in maps.items()
+            f" map {name} {{ type ipv4_addr . inet_proto . inet_service : verdict; {_elements(entries)} }}"
+            for name, entries in maps.items()
         ),
-        *(f" map {name} {{ type inet_proto . inet_service : verdict; {_elements(own)} }}" for name, own in ports.items()),
+        *(f" map {name} {{ type inet_proto . inet_service : verdict; {_elements(entries)} }}" for name, entries in ports.items()),
         *itertools.chain.from_iterable(map(_nft_service, listed)),
     ]
     return "\n".join(["table ip kube-proxy {", ' comment "rules for kube-proxy"', *blocks, _NFT_CHAINS, "}", ""])
@@ -165,19 +167,28 @@ def _with_ports(listed: Sequence[Service]) -> list[Service]:
 
 
 def _unserved(listed: Sequence[Service]) -> list[str]:
-    own = [service for service in listed if not service.endpoints]
-    return [f"{address} . tcp . {PORT} {_rejected(one)}" for one in own for address in (one.address, one.balancer) if address]
+    unserved = [service for service in listed if not service.endpoints]
+    return [
+        f"{address} . tcp . {PORT} {_rejected(service)}"
+        for service in unserved
+        for address in (service.address, service.balancer)
+        if address
+    ]
 
 
 def _firewalled(listed: Sequence[Service]) -> list[str]:
-    own = [service for service in listed if service.ranges]
-    return [f'{one.balancer} . tcp . {PORT} comment "{one.name}:p80" : goto firewall-{one.chain}' for one in own]
+    limited = [service for service in listed if service.ranges]
+    return [
+        f'{service.balancer} . tcp . {PORT} comment "{service.name}:p80" : goto firewall-{service.chain}' for service in limited
+    ]
 
 
 def _served(listed: Sequence[Service]) -> list[str]:
-    own = [service for service in listed if service.endpoints]
-    inner = [f"{service.address} . tcp . {PORT} : goto service-{service.chain}" for service in own]
-    return inner + [f"{one.balancer} . tcp . {PORT} : goto external-{one.chain}" for one in own if one.balancer]
+    served = [service for service in listed if service.endpoints]
+    inner = [f"{service.address} . tcp . {PORT} : goto service-{service.chain}" for service in served]
+    return inner + [
+        f"{service.balancer} . tcp . {PORT} : goto external-{service.chain}" for service in served if service.balancer
+    ]
 
 
 def _nft_service(service: Service) -> Iterator[str]:
@@ -212,12 +223,12 @@ def _nft_external(service: Service, ends: dict[str, str]) -> Iterator[str]:
     if service.kind != "local":
         yield f" chain external-{service.chain} {{\n  jump mark-for-masquerade\n  goto service-{service.chain}\n }}"
         return
-    own = [ends[address] for address in service.local_endpoints]
+    local_ends = [ends[address] for address in service.local_endpoints]
     rules = [
         f'  ip saddr {PODS} goto service-{service.chain} comment "short-circuit pod traffic"',
         '  fib saddr type local jump mark-for-masquerade comment "masquerade local traffic"',
         f'  fib saddr type local goto service-{service.chain} comment "short-circuit local traffic"',
-        f"  numgen random mod {len(own)} vmap {{ {_numbered(own)} }}",
+        f"  numgen random mod {len(local_ends)} vmap {{ {_numbered(local_ends)} }}",
     ]
     yield "\n".join([f" chain external-{service.chain} {{", *rules, " }"])
 
@@ -238,22 +249,22 @@ def iptables(listed: Sequence[Service]) -> str:
         " -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS",
     ]
     unserved = [
-        f'-A KUBE-SERVICES -d {one.address}/32 -p tcp -m comment --comment "{one.name}:p80 has no endpoints" -m tcp'
+        f'-A KUBE-SERVICES -d {service.address}/32 -p tcp -m comment --comment "{service.name}:p80 has no endpoints" -m tcp'
         f" --dport {PORT} -j REJECT --reject-with icmp-port-unreachable"
-        for one in listed
-        if not one.endpoints
+        for service in listed
+        if not service.endpoints
     ]
     external = [
-        f'-A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "{one.name}:p80 has no endpoints" -m addrtype --dst-type LOCAL'
-        f" -m tcp --dport {one.node_port} -j REJECT --reject-with icmp-port-unreachable"
-        for one in _with_ports(listed)
-        if not one.endpoints
+        f'-A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "{service.name}:p80 has no endpoints" -m addrtype'
+        f" --dst-type LOCAL -m tcp --dport {service.node_port} -j REJECT --reject-with icmp-port-unreachable"
+        for service in _with_ports(listed)
+        if not service.endpoints
     ]
     firewalled = [
-        f'-A KUBE-PROXY-FIREWALL -d {one.balancer}/32 -p tcp -m comment --comment "{one.name}:p80 traffic not accepted by'
-        f' KUBE-FW-{_chain_name(one)}" -m tcp --dport {PORT} -j DROP'
-        for one in listed
-        if one.ranges
+        f'-A KUBE-PROXY-FIREWALL -d {service.balancer}/32 -p tcp -m comment --comment "{service.name}:p80 traffic not accepted by'
+        f' KUBE-FW-{_chain_name(service)}" -m tcp --dport {PORT} -j DROP'
+        for service in listed
+        if service.ranges
     ]
     filtered = ["*filter", *_FILTER, *unserved, *external, *firewalled, "COMMIT"]
     return "\n".join(["*nat", *nat, "COMMIT", *filtered, ""])

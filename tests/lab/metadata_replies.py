@@ -64,12 +64,12 @@ class Azure:
     path = "/metadata/instance/network/interface"
 
     def reply(self, request: Request, nics: tuple[Nic, ...]) -> Reply:
-        asked = urlsplit(request.path)
+        url = urlsplit(request.path)
         if request.headers.get("metadata", "").lower() != "true" or "x-forwarded-for" in request.headers:
             return self._error(400, "Bad request. Required metadata header not specified")
-        if asked.path.rstrip("/") != self.path:
+        if url.path.rstrip("/") != self.path:
             return self._error(404, "Not found")
-        if "api-version" not in parse_qs(asked.query):
+        if "api-version" not in parse_qs(url.query):
             return self._error(400, "Bad request. api-version was not specified in the request")
         return Reply(200, json.dumps([self._interface(nic) for nic in nics]), "application/json; charset=utf-8")
 
@@ -80,7 +80,7 @@ class Azure:
     @staticmethod
     def _interface(nic: Nic) -> dict[str, object]:
         address, _slash, prefix = nic.subnet4.partition("/")
-        told: dict[str, object] = {
+        interface: dict[str, object] = {
             "ipv4": {
                 "ipAddress": [{"privateIpAddress": ip, "publicIpAddress": ""} for ip in nic.ipv4],
                 "subnet": [{"address": address, "prefix": prefix}],
@@ -88,8 +88,8 @@ class Azure:
             "macAddress": nic.mac.replace(":", "").upper(),
         }
         if nic.ipv6 is not None:
-            told["ipv6"] = {"ipAddress": [{"privateIpAddress": ip} for ip in nic.ipv6]}
-        return told
+            interface["ipv6"] = {"ipAddress": [{"privateIpAddress": ip} for ip in nic.ipv6]}
+        return interface
 
 
 class _Tree:
@@ -130,7 +130,7 @@ class Aws(_Tree):
     needs_token = True
 
     def files(self, nics: tuple[Nic, ...]) -> dict[str, str]:
-        told = {"mac": nics[0].mac if nics else ""}
+        texts = {"mac": nics[0].mac if nics else ""}
         for nic in nics:
             of_nic = {
                 "device-number": str(nic.device_number),
@@ -141,8 +141,8 @@ class Aws(_Tree):
             }
             if nic.ipv6:  # without IPv6 these names do not exist: 404
                 of_nic |= {"ipv6s": "\n".join(nic.ipv6), "subnet-ipv6-cidr-blocks": nic.subnet6}
-            told |= {f"network/interfaces/macs/{nic.mac}/{name}": value for name, value in of_nic.items()}
-        return told
+            texts |= {f"network/interfaces/macs/{nic.mac}/{name}": value for name, value in of_nic.items()}
+        return texts
 
 
 class Alibaba(_Tree):
@@ -160,7 +160,7 @@ class Alibaba(_Tree):
         self.needs_token = needs_token
 
     def files(self, nics: tuple[Nic, ...]) -> dict[str, str]:
-        told = {"mac": nics[0].mac if nics else ""}
+        texts = {"mac": nics[0].mac if nics else ""}
         for nic in nics:
             subnet = ipaddress.IPv4Network(nic.subnet4)
             of_nic = {
@@ -173,8 +173,8 @@ class Alibaba(_Tree):
             }
             if nic.ipv6:
                 of_nic |= {"ipv6s": f"[{','.join(nic.ipv6)}]", "vswitch-ipv6-cidr-block": nic.subnet6}
-            told |= {f"network/interfaces/macs/{nic.mac}/{name}": value for name, value in of_nic.items()}
-        return told
+            texts |= {f"network/interfaces/macs/{nic.mac}/{name}": value for name, value in of_nic.items()}
+        return texts
 
 
 def _eni(nic: Nic) -> str:

@@ -39,12 +39,12 @@ def run(
     arguments: JSON. environment: all of it. Raises subprocess.TimeoutExpired.
     """
     with contextlib.ExitStack() as open_files:
-        given, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _number in range(3))
-        given.write(arguments.encode(errors="surrogateescape"))
-        given.seek(0)
+        stdin, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _number in range(3))
+        stdin.write(arguments.encode(errors="surrogateescape"))
+        stdin.seek(0)
         ours, theirs = (open_files.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         request = json.dumps({"pid": pid, "name": name, "environment": dict(environment)}).encode()
-        descriptors = [file.fileno() for file in (given, out, err, theirs)]
+        descriptors = [file.fileno() for file in (stdin, out, err, theirs)]
         socket.send_fds(_server(), [request], descriptors)
         theirs.close()
         child = int(_received(ours, 30, name))
@@ -95,7 +95,7 @@ def _serve(control: socket.socket) -> tuple[str, str] | None:
             os.close(descriptor)
 
 
-def _begin(request: dict[str, t.Any], given: int, out: int, err: int, answer: int) -> tuple[str, str]:
+def _begin(request: dict[str, t.Any], stdin: int, out: int, err: int, answer: int) -> tuple[str, str]:
     """Returns in the module's process. This one waits for it, and tells its status."""
     reply = socket.socket(fileno=answer)
     child = os.fork()
@@ -112,7 +112,7 @@ def _begin(request: dict[str, t.Any], given: int, out: int, err: int, answer: in
         if libc.setns(descriptor, kind) != 0:
             raise OSError(ctypes.get_errno(), f"setns to process {request['pid']}")
         os.close(descriptor)
-    for target, descriptor in enumerate((given, out, err)):
+    for target, descriptor in enumerate((stdin, out, err)):
         os.dup2(descriptor, target)
         os.close(descriptor)
     os.environ.clear()

@@ -116,9 +116,9 @@ def counted(machine: Machine, programs: Iterable[str] = COUNTED) -> Iterator[lis
     """
     log = f"{TOOLS}/calls-{next(_numbers)}"
     machine.write(log, "")
-    found = machine.run(["sh", "-c", 'for name; do command -v "$name" || true; done', "sh", *programs]).stdout.split()
+    paths = machine.run(["sh", "-c", 'for name; do command -v "$name" || true; done', "sh", *programs]).stdout.split()
     calls: list[list[str]] = []
-    with Replacement(machine, {path: _COUNT.format(log=log) for path in found}):
+    with Replacement(machine, {path: _COUNT.format(log=log) for path in paths}):
         yield calls
         calls += _parse_calls(machine.read(log))
 

@@ -46,9 +46,9 @@ class Qmp:
     def wait_for(self, event: str, device: str) -> None:
         """Return when qemu has reported this event of this device, now or earlier; each event counts once."""
         while True:
-            for told in self._events:
-                if told["event"] == event and told["data"].get("device") == device:
-                    self._events.remove(told)
+            for entry in self._events:
+                if entry["event"] == event and entry["data"].get("device") == device:
+                    self._events.remove(entry)
                     return
             self._events.append(self._receive())
 

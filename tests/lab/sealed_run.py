@@ -104,12 +104,12 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             yield from _texts(key)
-            yield from _texts(one)
+            yield from _texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
 
 
 def _enclosed(work: Callable[[], object], prepare: Callable[[], object], place: Path, answer: int, start: int) -> None:
@@ -199,34 +199,34 @@ def _plant() -> None:
 
 def _state(upper: int) -> dict[str, Any]:
     """What a run must not change."""
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for folder, folders, names in os.walk(f"/proc/self/fd/{upper}/"):
         for name in (*folders, *names):
             path = f"{folder}/{name}"
             info = os.lstat(path)
             shown = path.partition(f"/fd/{upper}/")[2].lstrip("/")
             if "/work" not in f"/{shown.partition('/')[2]}"[:5]:
-                found[f"file {shown}"] = (info.st_mode, info.st_uid, info.st_size if name not in folders else 0, info.st_mtime_ns)
+                state[f"file {shown}"] = (info.st_mode, info.st_uid, info.st_size if name not in folders else 0, info.st_mtime_ns)
     for folder, _folders, names in os.walk("/proc/sys"):
         for name in names:
             path = f"{folder}/{name}"
             if not path[len("/proc/sys/") :].startswith(CHANGING):
                 with contextlib.suppress(OSError):
-                    found[f"setting {path}"] = Path(path).read_bytes()
+                    state[f"setting {path}"] = Path(path).read_bytes()
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        found[f"mount {line}"] = True
+        state[f"mount {line}"] = True
     if os.path.exists("/proc/modules"):
         for line in Path("/proc/modules").read_text().splitlines():
             if not line.startswith(OF_PACKETS):
-                found[f"module {line.split()[0]}"] = True
+                state[f"module {line.split()[0]}"] = True
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if int(pid) != os.getpid():
-            found[f"process {Path(f'/proc/{pid}/comm').read_text().strip()}"] = True
+            state[f"process {Path(f'/proc/{pid}/comm').read_text().strip()}"] = True
     for path in ("/sys/class/xt_idletimer/timers", "/sys/class/leds", "/sys/fs/bpf"):
-        found[path] = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        state[path] = sorted(os.listdir(path)) if os.path.isdir(path) else []
     for command in COMMANDS:
-        found[command] = subprocess.run(command.split(), capture_output=True, check=True, env={"PATH": os.environ["PATH"]}).stdout
-    return found
+        state[command] = subprocess.run(command.split(), capture_output=True, check=True, env={"PATH": os.environ["PATH"]}).stdout
+    return state
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
 
 
 def _mount(source: str, path: str, kind: str | None, flags: int, options: str = "") -> None:
-    words = [one.encode() if one else None for one in (source, path, kind)]
+    words = [word.encode() if word else None for word in (source, path, kind)]
     _call(_libc.mount(*words, flags, options.encode() or None), path)
 
 

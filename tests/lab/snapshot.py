@@ -60,8 +60,8 @@ def network(machine: Machine) -> dict[str, Any]:
     Read with the host's own programs, so that no replaced program on the node is counted or called; by one process that enters
     the node, as tests take hundreds of snapshots.
     """
-    told = _settled(machine)
-    read = dict(part.split("\n", 1) for part in told.split(_PART)[1:])
+    printed = _settled(machine)
+    read = dict(part.split("\n", 1) for part in printed.split(_PART)[1:])
     state: dict[str, Any] = {"nft": read["nft"]}
     for family in _FAMILIES:
         state[f"rules {family}"] = _lines(read[f"rules {family}"])
@@ -76,11 +76,11 @@ def network(machine: Machine) -> dict[str, Any]:
 def _settled(machine: Machine) -> str:
     """What the programs print once the kernel has told all of itself that a link has a carrier, in up to a second."""
     for _try in range(_TRIES):
-        told = machine.run_from_host(["sh", "-ec", _READ])
-        if not _TURNING.search(told):
+        printed = machine.run_from_host(["sh", "-ec", _READ])
+        if not _TURNING.search(printed):
             break
         time.sleep(0.1)
-    return told
+    return printed
 
 
 def differences(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
@@ -120,15 +120,15 @@ def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
 
 def tree(root: Path, below: Sequence[str] = KEPT) -> dict[str, str]:
     """The files of a node that shares none with the host: path -> the object there. ``root`` is the node's, seen from here."""
-    prefix, found = str(root).rstrip("/"), {}
+    prefix, objects = str(root).rstrip("/"), {}
     for top in below:
         for current, folders, names in os.walk(f"{prefix}{top}"):
             path = current.removeprefix(prefix)
             folders[:] = [name for name in folders if f"{path}/{name}" not in VOLATILE]
             for name in [*folders, *names]:
                 if f"{path}/{name}" not in VOLATILE:
-                    found[f"{path}/{name}"] = describe(Path(current, name))
-    return found
+                    objects[f"{path}/{name}"] = describe(Path(current, name))
+    return objects
 
 
 def packages(root: Path) -> list[str]:

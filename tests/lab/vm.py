@@ -186,8 +186,8 @@ class VmNode(BootingNode):
         device = {"driver": "virtio-net-pci", "romfile": "", "id": card, "netdev": f"net-{slot}", "mac": cable.mac}
         self._qmp.execute("device_add", {**device, "bus": slot})
         self._slots[cable.mac] = slot
-        found = self.run(["timeout", str(_CARD_LIMIT), "sh", "-c", _NAME_OF_CARD, "sh", cable.mac]).stdout
-        return found.split("/")[-2]
+        path = self.run(["timeout", str(_CARD_LIMIT), "sh", "-c", _NAME_OF_CARD, "sh", cable.mac]).stdout
+        return path.split("/")[-2]
 
     def unplug(self, cable: Cable) -> None:
         """Unplug a card that was plugged in while the VM ran; returns when the kernel has released it."""

@@ -39,15 +39,15 @@ def until(
     began = time.monotonic()
     while True:
         try:
-            seen = look()
-            if seen if expected is None else seen == expected:
+            observed = look()
+            if observed if expected is None else observed == expected:
                 return
         except (LabError, OSError, subprocess.TimeoutExpired) as error:
-            seen = error
+            observed = error
         if time.monotonic() > began + limit:
             break
         time.sleep(pause)
-    lines = [f"waited {time.monotonic() - began:.0f} s for this: {what}", f"last observation: {_shown(seen)}"]
+    lines = [f"waited {time.monotonic() - began:.0f} s for this: {what}", f"last observation: {_shown(observed)}"]
     if expected is not None:
         lines.append(f"expected: {_shown(expected)}")
     raise LabError("\n".join([*lines, report(*witnesses)]))
@@ -59,8 +59,8 @@ def report(*witnesses: Witness) -> str:
     return "\n".join([f"load of the machine: {load}, on {os.cpu_count()} processors", *map(_testimony, witnesses)])
 
 
-def _shown(seen: Any) -> str:
-    text = str(seen) if isinstance(seen, (str, Exception)) else repr(seen)
+def _shown(observed: Any) -> str:
+    text = str(observed) if isinstance(observed, (str, Exception)) else repr(observed)
     return text if len(text) <= _LONGEST else f"... {text[-_LONGEST:]}"
 
 

@@ -149,5 +149,5 @@ def veth(name: str, peer: int, mac: str = "", peer_mac: str = "", peer_name: str
     udev changes a MAC that the kernel made up (MACAddressPolicy=persistent); udev keeps a given one.
     """
     entering.refuse_host(peer)
-    given, peer_given = (f"address {address} " if address else "" for address in (mac, peer_mac))
-    return f"link add name {name} {given}type veth peer name {peer_name} {peer_given}netns {peer}"
+    own_address, peer_address = (f"address {address} " if address else "" for address in (mac, peer_mac))
+    return f"link add name {name} {own_address}type veth peer name {peer_name} {peer_address}netns {peer}"

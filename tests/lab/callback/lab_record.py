@@ -44,9 +44,9 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         changes = [
-            {"task": told["task"], "host": told["host"], "diff": told["result"].get("diff")}
-            for told in self._results
-            if told["result"].get("changed")
+            {"task": record["task"], "host": record["host"], "diff": record["result"].get("diff")}
+            for record in self._results
+            if record["result"].get("changed")
         ]
         run = {
             "playbook": self._playbook,
@@ -58,5 +58,5 @@ class CallbackModule(CallbackBase):
             print(json.dumps(run, default=str), file=file)
 
     def _add(self, result: Any, failed: bool) -> None:
-        told = {"task": result.task_name, "host": result.host.get_name(), "failed": failed, "result": result.result}
-        self._results.append(told)
+        record = {"task": result.task_name, "host": result.host.get_name(), "failed": failed, "result": result.result}
+        self._results.append(record)

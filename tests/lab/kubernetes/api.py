@@ -105,8 +105,8 @@ class Api:
 
     def items(self, path: str) -> Sequence[dict[str, Any]]:
         """The objects of a list, for example ``/api/v1/nodes``."""
-        found: Sequence[dict[str, Any]] = self.request(path)["items"]
-        return found
+        items: Sequence[dict[str, Any]] = self.request(path)["items"]
+        return items
 
 
 def _kubeconfig(address: str, token: str, authority: str) -> str:

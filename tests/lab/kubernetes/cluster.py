@@ -69,9 +69,9 @@ class Cluster(Lab):
         self._balanced_as = balanced_as
         self.network = network or PointToPoint()
         packages = (*worker.PACKAGES, *besides)
-        own = [Node(node, (), "bookworm", without, packages) for node in nodes]
+        workers = [Node(node, (), "bookworm", without, packages) for node in nodes]
         self._own = tuple(nodes)
-        super().__init__(name, [*own, *others], metadata=metadata)
+        super().__init__(name, [*workers, *others], metadata=metadata)
 
     # The API
 
@@ -95,8 +95,8 @@ class Cluster(Lab):
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
         """An object as the API has it."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, f"--namespace={namespace}", "--output=json"))
-        return found
+        item: dict[str, Any] = json.loads(self.kubectl("get", kind, name, f"--namespace={namespace}", "--output=json"))
+        return item
 
     def until(self, what: str, look: Callable[[], Any], expected: Any = None, pause: float = 0.1) -> None:
         """lab.waiting.until(), with the cluster's patience; the message of a failure shows the cluster."""
@@ -149,8 +149,8 @@ class Cluster(Lab):
 
         The API may name a pod that has ended with its node; it is not among them.
         """
-        found = self.api.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}")
-        pods = [_running_pod(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        items = self.api.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}")
+        pods = [_running_pod(pod) for pod in items if "deletionTimestamp" not in pod["metadata"]]
         return sorted((pod for pod in pods if pod), key=lambda pod: (pod.node, pod.name))
 
     def debug_pods(self) -> list[str]:
@@ -212,11 +212,11 @@ class Cluster(Lab):
     # Building
 
     def _start_machines(self, declared: Sequence[Node]) -> None:
-        own = self._start_namespace(Namespace.network, "control-plane")  # super() waits for it too
+        network = self._start_namespace(Namespace.network, "control-plane")  # super() waits for it too
         super()._start_machines(declared)
         self._folder.mkdir(exist_ok=True)
         logs = collection.CHECKOUT / ".build/logs" / self.name
-        self.control_plane = ControlPlane(own, self._folder / "control-plane", logs)
+        self.control_plane = ControlPlane(network, self._folder / "control-plane", logs)
         self._endings.callback(self.control_plane.stop)
 
     @property

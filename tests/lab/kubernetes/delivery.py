@@ -91,7 +91,9 @@ class Delivery:
     def edit(self, **content: Any) -> None:
         """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is made to read it again."""
         path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
-        (volume,) = (one for one in self._daemonset()["spec"]["template"]["spec"]["volumes"] if one["name"] == "variables")
+        (volume,) = (
+            volume for volume in self._daemonset()["spec"]["template"]["spec"]["volumes"] if volume["name"] == "variables"
+        )
         self.cluster.api.request(f"{path}/{volume['configMap']['name']}", "PATCH", content, MERGE_PATCH)
         self._edits += 1
         self.cluster.kubectl("annotate", "pods", *_PODS, "--overwrite", f"lab/edit={self._edits}")
@@ -135,17 +137,17 @@ class Delivery:
         return node.run(["python3", "-c", _FETCH, f"http://{host}:{port}/metrics"]).stdout
 
     def _apply(self, overlay: str, variables: dict[str, Any]) -> None:
-        own = self._overlay(self.profile)
-        _write(own / "variables.yaml", {**self._variables, **variables})
+        overlay_folder = self._overlay(self.profile)
+        _write(overlay_folder / "variables.yaml", {**self._variables, **variables})
         name, _colon, tag = self.image.rpartition(":")
-        kustomization = _read(own / "kustomization.yaml")
+        kustomization = _read(overlay_folder / "kustomization.yaml")
         kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
-        _write(own / "kustomization.yaml", kustomization)
-        nodes = _read(own / "nodes.yaml")
+        _write(overlay_folder / "kustomization.yaml", kustomization)
+        nodes = _read(overlay_folder / "nodes.yaml")
         (container,) = nodes["spec"]["template"]["spec"]["containers"]
         (interval,) = (variable for variable in container["env"] if variable["name"] == "KUBENODE_INTERVAL")
         interval["value"] = f"{self.interval:g}"
-        _write(own / "nodes.yaml", nodes)
+        _write(overlay_folder / "nodes.yaml", nodes)
         for folder in (self._namespace, self._overlay(overlay)):
             self.cluster.kubectl("apply", "--filename=-", input=self._built(folder))
 

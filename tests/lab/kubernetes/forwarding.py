@@ -174,13 +174,13 @@ class Forwarding:
 
     def targets(self) -> set[Target]:
         """The targets to probe. Ports with the same answer share a probe."""
-        found = {
+        targets = {
             frontend.target(port, node)
             for frontend in self.frontends
             for port in frontend.ports
             for node in self.candidates(frontend)
         }
-        return {target for target in found if target is not None}
+        return {target for target in targets if target is not None}
 
     def candidates(self, frontend: Frontend) -> list[Node]:
         """The nodes that have an address of the front end's family."""
@@ -188,16 +188,16 @@ class Forwarding:
 
     def backends(self, frontend: Frontend, port: Port, healthy: Collection[Target]) -> list[Node]:
         """The nodes that get this port's packets."""
-        asked = [(node, frontend.target(port, node)) for node in self.candidates(frontend)]
-        return [node for node, target in asked if target is None or target in healthy]
+        candidates = [(node, frontend.target(port, node)) for node in self.candidates(frontend)]
+        return [node for node, target in candidates if target is None or target in healthy]
 
     def ingress(self, service: str) -> list[dict[str, str]]:
         """``status.loadBalancer.ingress`` of a Service, which is empty for one that is not balanced."""
-        own = [frontend for frontend in self.frontends if frontend.service == service]
+        of_service = [frontend for frontend in self.frontends if frontend.service == service]
         if self.cloud.ingress == "ip":
-            return [{"ip": frontend.address} for frontend in own]
+            return [{"ip": frontend.address} for frontend in of_service]
         namespace, _slash, name = service.partition("/")
-        return [{"hostname": f"{name}.{namespace}.elb.example"}] if own else []
+        return [{"hostname": f"{name}.{namespace}.elb.example"}] if of_service else []
 
     def routes(self, family: Family) -> list[str]:
         """Lines for ``ip -batch``: each node's table leads to that node."""

@@ -135,7 +135,7 @@ class LoadBalancing:
         """The probes that decide about the Service's first port on a node, as soon as there is a target."""
         current, _healthy = self._applied
         frontend = self._frontend(service, family)
-        targets = {one.name: frontend.target(frontend.ports[0], one) for one in current.candidates(frontend)}
+        targets = {candidate.name: frontend.target(frontend.ports[0], candidate) for candidate in current.candidates(frontend)}
         target = targets.get(node)
         if target is None or target not in self._probings:
             raise LabError(f"{service} is not probed on {node}; its candidates are {sorted(targets)}")

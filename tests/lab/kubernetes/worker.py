@@ -159,10 +159,10 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
 
 def folders(folder: Path, programs: Path) -> dict[str, Path]:
     """Make the folders that prepare() fills; returns the paths at which a node sees them, and the programs."""
-    seen = {UNITS: folder / "units", SETTINGS: folder / "settings"}
-    for made in seen.values():
+    paths = {UNITS: folder / "units", SETTINGS: folder / "settings"}
+    for made in paths.values():
         made.mkdir(parents=True)
-    return {**seen, PROGRAMS: programs}
+    return {**paths, PROGRAMS: programs}
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
