@@ -17,9 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import Lab, Node, host
+from lab import Lab, Node, host, images
 from lab.load_balancer import PROBE_SOURCE
 
+SYSTEM = "bookworm"
 PLAYBOOK = "kubenode.datapath.aks_dual_stack"
 TABLE = "ip6 azureSLBProbe"
 MAP = """
@@ -29,8 +30,11 @@ MAP = """
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--system"]:  # begun while the tools are installed; the lab waits until it is there
+        images.root(SYSTEM, images.NODE_PACKAGES)
+        return
     print("Building the lab. The first time, the node's system is installed from Debian packages, for a minute or two.")
-    node = Node("node1", pods=["pod1"], system="bookworm", without=["nftables"])
+    node = Node("node1", pods=["pod1"], system=SYSTEM, without=["nftables"])
     with Lab("demo", nodes=[node], metadata=True) as lab, tempfile.TemporaryDirectory() as folder:
         show(lab, lab.write_inventory(Path(folder) / "inventory.json"))
 

@@ -28,7 +28,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -438,15 +438,20 @@ PARTS = {
 
 
 class Program(NamedTuple):
-    """packages: of Debian. tools: requirements of its virtual environment, besides ansible-core."""
+    """packages: of Debian. tools: requirements of its virtual environment, besides ansible-core.
+
+    ahead: arguments of Python, for what the program needs besides; begun while its environment is made. The program waits for it,
+        and makes it if that failed.
+    """
 
     command: list[str]
     packages: list[str] = installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH
     tools: list[str] = installation.TOOLS
+    ahead: Sequence[str] = ()
 
 
 PROGRAMS = {
-    "demo": Program(["python", "tests/demo.py"], installation.DEMO, installation.CONTROL),
+    "demo": Program(["python", "tests/demo.py"], installation.DEMO, installation.CONTROL, ["tests/demo.py", "--system"]),
     "bench": Program(["python", "-m", "bench"]),
     "userland": Program(["pytest", "-v", "tests/userland"]),
     "all_cluster": Program(["pytest", "-v", "tests/cluster"]),
@@ -493,6 +498,9 @@ def main(arguments: list[str]) -> int:
     if name in PROGRAMS and not rest:
         program = PROGRAMS[name]
         prepare(program.packages)
+        if program.ahead:
+            command, env = [sys.executable, *program.ahead], environment(Path(sys.executable).parent)
+            subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         run_program(program.command, installation.main_venv(program.tools))
     if name == "check" and rest:
         checks = {check.name: check for check in lint()}
