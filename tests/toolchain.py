@@ -222,6 +222,7 @@ def docs() -> Iterator[Check]:
     yield from pictures()
     tools = installation.main_venv(installation.SITE)
     yield Check("catalogue of checks", ["python", "tests/check_catalogue.py"], environment(tools))
+    yield Check("schema of the roles", ["python", "tests/role_schema.py"], environment(tools))
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")]
