@@ -25,9 +25,8 @@ def test_a_table_may_have_any_free_name(name: str) -> None:
 def test_a_word_of_nfts_language_is_no_name_for_a_table(name: str) -> None:
     with pytest.raises(Invalid, match=f"^table must be a word that no nft from version .* reserves.*'{name}' was given"):
         table_names.table("table", name)
-    assert (
-        table_names.table("table", name, is_new=False) == name
-    )  # absent removes a table of an nft that does not reserve the word
+    # state absent removes a table of an nft that does not reserve the word
+    assert table_names.table("table", name, is_new=False) == name
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", 'a"', "a\n", "a{", "\u00e4", "a" * 129, ".a", "-a"])
