@@ -175,7 +175,7 @@ options:
         description: The uplink's IPv6 router, found in the same way.
         type: str
       table:
-        description: The number of the uplink's table, by default 1000 plus the index of the link.
+        description: The number of the uplink's table, by default 1000 plus the link's index, or the next that no program fills.
         type: int
       mark:
         description:

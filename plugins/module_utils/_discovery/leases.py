@@ -3,10 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Gateways in the leases of DHCP clients and in the configuration of network daemons, which need not be in a routing table."""
+"""Gateways in the leases of DHCP clients and in the configuration of network daemons, which need not be in a routing table.
+
+Leases and keyfiles of networks that a link has left stay on the disk. So one counts only if the link has its address.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import typing as t
@@ -15,35 +19,34 @@ from .._core import fields
 from .._core.fields import IPV4, Unfit
 
 Gateways = dict[str, str]  # by family, "ipv4" and "ipv6"
+Addresses = t.Collection[str]  # those of a link, as fields.show() writes them
 MAGIC = b"\x63\x82\x53\x63"  # RFC 2131 section 3, before the options of a DHCP message
-OPTIONS = 236  # where the magic cookie begins
+YIADDR, OPTIONS = 16, 236  # the client's address, and where the magic cookie begins
 PAD, ROUTERS, END = 0, 3, 255  # options of RFC 2132
 
 
-def assignments(text: str) -> Gateways:
-    """Return the router in a lease of systemd-networkd or of NetworkManager: lines of KEY=VALUE."""
-    match = re.search(r"^ROUTER=(\S+)", text, re.MULTILINE)
-    return gateways([match[1]] if match else [])
+def networkd(text: str, addresses: Addresses) -> Gateways:
+    """Return the router in a lease of systemd-networkd: lines of KEY=VALUE."""
+    values = dict(re.findall(r"^(ADDRESS|ROUTER)=(\S+)", text, re.MULTILINE))
+    return gateways([values.get("ROUTER", "")]) if values.get("ADDRESS") in addresses else {}
 
 
-def dhclient(text: str, link: str) -> Gateways:
+def dhclient(text: str, link: str, addresses: Addresses) -> Gateways:
     """Return the router in the last lease for a link in a file of dhclient (dhclient.leases(5))."""
-    leases = [
-        lease for lease in re.findall(r"lease6? {(.*?)^}", text, re.MULTILINE | re.DOTALL) if f'interface "{link}"' in lease
-    ]
-    match = re.search(r"option routers ([\d.]+)", leases[-1]) if leases else None
-    return gateways([match[1]] if match else [])
+    leases = [lease for lease in re.findall(r"lease {(.*?)^}", text, re.MULTILINE | re.DOTALL) if f'interface "{link}"' in lease]
+    values = dict(re.findall(r"(fixed-address|option routers) ([\d.]+)", leases[-1])) if leases else {}
+    return gateways([values.get("option routers", "")]) if values.get("fixed-address") in addresses else {}
 
 
-def message(packet: bytes) -> Gateways:
+def message(packet: bytes, addresses: Addresses) -> Gateways:
     """Return the router in a DHCP message, as dhcpcd keeps it as a lease."""
-    if packet[OPTIONS : OPTIONS + 4] != MAGIC:
+    place = OPTIONS + len(MAGIC)
+    if packet[OPTIONS:place] != MAGIC or socket.inet_ntop(IPV4, packet[YIADDR : YIADDR + 4]) not in addresses:
         return {}
-    place = OPTIONS + 4
     while place + 1 < len(packet) and packet[place] != END:
         kind, length = packet[place], packet[place + 1]
         if kind == ROUTERS and length >= 4 and len(packet) >= place + 6:
-            return {"ipv4": socket.inet_ntop(IPV4, packet[place + 2 : place + 6])}
+            return gateways([socket.inet_ntop(IPV4, packet[place + 2 : place + 6])])
         place += 1 if kind == PAD else 2 + length
     return {}
 
@@ -58,31 +61,36 @@ def network_file(text: str) -> Gateways:
     return gateways(values)
 
 
-def keyfile(text: str, link: str) -> Gateways:
+def keyfile(text: str, link: str, addresses: Addresses) -> Gateways:
     """Return the gateways in a keyfile of NetworkManager (nm-settings-keyfile(5)), if the connection is that of the link."""
     sections = {section: dict(lines) for section, lines in _sections(text)}
     if sections.get("connection", {}).get("interface-name") != link:
         return {}
-    of_families = [sections.get(family, {}) for family in ("ipv4", "ipv6")]
-    inline = [
-        value.split(",")[1]
-        for lines in of_families
-        for key, value in lines.items()
-        if re.match(r"address\d", key) and "," in value
-    ]
-    return gateways([*(lines["gateway"] for lines in of_families if "gateway" in lines), *inline])
+    values = []
+    for family in ("ipv4", "ipv6"):
+        lines = sections.get(family, {})
+        inline = [value.partition(",") for key, value in lines.items() if re.fullmatch(r"address\d+", key)]
+        if any(_canonical(prefix.partition("/")[0]) in addresses for prefix, _comma, _gateway in inline):
+            values += [lines.get("gateway", ""), *(gateway for _prefix, _comma, gateway in inline)]
+    return gateways(values)
 
 
 def gateways(values: t.Iterable[str]) -> Gateways:
     """Return the first address of each family; words such as ``_dhcp4`` are skipped."""
     by_family: Gateways = {}
     for value in values:
-        try:
-            family, _packed = fields.node(value.strip())
-        except Unfit:
-            continue
-        by_family.setdefault("ipv4" if family == IPV4 else "ipv6", value.strip())
+        with contextlib.suppress(Unfit):
+            family, packed = fields.node(value.strip())
+            by_family.setdefault("ipv4" if family == IPV4 else "ipv6", fields.show(packed))
     return by_family
+
+
+def _canonical(address: str) -> str:
+    """Return an address as fields.show() writes it; empty for another text."""
+    try:
+        return fields.show(fields.address(address.strip())[1])
+    except Unfit:
+        return ""
 
 
 def _sections(text: str) -> t.Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -14,6 +14,7 @@ its router does not know. A packet is looked up there by the mark of its connect
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import typing as t
 
@@ -21,12 +22,13 @@ from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
 from .._routing import rt_names, source_rules
+from .._routing.gateways import Gateways
 from .._routing.route import UNICAST, Hop, Route
 from .._routing.source_rules import Entry
 from .discovery import DerivedPolicy
 
 MARK_PRIORITY, SOURCE_PRIORITY = 1200, 1400  # those of the layout custom, between the priorities of known CNIs
-FIRST_TABLE = 1000  # a table's number is this and the link's index, unless it is given
+FIRST_TABLE = 1000  # a table's number is this and the link's index, unless it is given or another program fills that table
 # The sums of the bits that neither kube-proxy nor a known CNI uses: 0x2, 0x4, 0x40 and 0x1000. Few uplinks take few bits.
 MARKS = tuple(high | low for high in (0, 0x40, 0x1000, 0x1040) for low in (0, 0x2, 0x4, 0x6) if high | low)
 
@@ -39,12 +41,13 @@ class Link(t.NamedTuple):
     """What the node has on a link.
 
     number: the link's index. addresses: those of global scope. leases: gateways by family, as DHCP clients and the files of
-    network daemons name them.
+    network daemons name them. master: the bridge, bond or VRF that it is in, by which its packets come in.
     """
 
     number: int
     addresses: tuple[str, ...] = ()
     leases: t.Mapping[str, str] = {}
+    master: str = ""
 
 
 class NodeState(t.NamedTuple):
@@ -60,13 +63,15 @@ def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> list[Uplink]:
         raise Invalid("uplinks", [], "a list of at least one network interface")
     uplinks: list[dict[str, t.Any]] = []
     listed_marks = {
-        _number(f"uplinks[{index}].mark", entry["mark"], UINT32) for index, entry in enumerate(entries) if entry.get("mark")
+        _number(f"uplinks[{index}].mark", entry["mark"], UINT32)
+        for index, entry in enumerate(entries)
+        if entry.get("mark") is not None
     }
     free = (mark for mark in MARKS if mark not in listed_marks)
     for index, entry in enumerate(entries):
         option = f"uplinks[{index}]"
         values = {key: value for key, value in entry.items() if value is not None}
-        mark = _number(f"{option}.mark", values["mark"], UINT32) if values.get("mark") else next(free, None)
+        mark = _number(f"{option}.mark", values["mark"], UINT32) if "mark" in values else next(free, None)
         if mark is None:
             raise Invalid(f"{option}.mark", None, f"given, because only {len(MARKS)} marks are free")
         uplink: dict[str, t.Any] = {"name": names.network_interface(f"{option}.name", values["name"]), "mark": f"{mark:#x}"}
@@ -89,32 +94,77 @@ def mask(uplinks: t.Sequence[Uplink]) -> int:
 
 def candidates(node: NodeState) -> list[Entry]:
     """Return an entry for each link of the node that has an address and a gateway, in the order of their names."""
-    return [
+    entries = [
         {"name": name}
         for name, link in sorted(node.links.items())
-        if link.addresses
-        and not name.startswith(OF_CNIS)
-        and any(gateway({"name": name}, link, node, family) for family in FAMILIES)
+        if link.addresses and not link.master and not name.startswith(OF_CNIS)
     ]
-
-
-def gateway(uplink: Uplink, link: Link, node: NodeState, family: str) -> str:
-    """Return the gateway of an uplink, empty if none is known: that of the option, of a default route in any table, or of a
-    lease."""
-    defaults = (route for route in node.routes if not route.dst[1] and route.family == FAMILIES[family])
-    ranked = sorted(defaults, key=lambda route: (route.table != rt_names.MAIN, route.metric))
-    routed = (fields.show(hop.via) for route in ranked for hop in _hops(route, uplink["name"]) if hop.via)
-    return uplink.get(GATEWAYS[family], "") or next(routed, "") or link.leases.get(family, "")
+    routers_of = gateways(entries, node)
+    return [entry for entry in entries if routers_of[entry["name"]]]
 
 
 def gateways(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, dict[str, str]]:
     """Map the uplinks to their known gateways by family."""
-    routers_of = {}
+    neighbours, routers_of = Gateways(node.routes), {}
     for uplink in uplinks:
-        link = node.links.get(uplink["name"], Link(0))
-        by_family = {family: gateway(uplink, link, node, family) for family in FAMILIES}
+        by_family = {family: _gateway_of(uplink, node, neighbours, family) for family in FAMILIES}
         routers_of[uplink["name"]] = {family: address for family, address in by_family.items() if address}
     return routers_of
+
+
+def _gateway_of(uplink: Uplink, node: NodeState, neighbours: Gateways, family: str) -> str:
+    """Return the gateway of an uplink, empty if none is known: that of the option, of a default route in any table, or of a
+    lease. An address that the kernel refuses as a gateway is none."""
+    name, number = uplink["name"], FAMILIES[family]
+    defaults = (route for route in node.routes if not route.dst[1] and route.family == number)
+    ranked = sorted(defaults, key=lambda route: (route.table != rt_names.MAIN, route.metric))
+    routed = (fields.show(hop.via) for route in ranked for hop in _hops(route, name) if hop.via)
+    leased = node.links.get(name, Link(0)).leases.get(family, "")
+    addresses = [uplink[GATEWAYS[family]]] if GATEWAYS[family] in uplink else [*routed, *filter(None, [leased])]
+    return next((address for address in addresses if not _lack(neighbours, name, address)), "")
+
+
+def _lack(neighbours: Gateways, name: str, address: str) -> str:
+    """Return what a gateway over a link must be, as the end of "must be ..."; empty if the kernel takes it."""
+    family, packed = fields.address(address)
+    return neighbours.lack(Route(family, FIRST_TABLE), Hop(name, packed, onlink=True))
+
+
+def check(uplinks: t.Sequence[Uplink], node: NodeState) -> None:
+    """Raise Invalid for an uplink of the option that this node cannot have."""
+    neighbours, routers_of = Gateways(node.routes), gateways(uplinks, node)
+    for number, uplink in enumerate(uplinks):
+        name, option = uplink["name"], f"uplinks[{number}]"
+        if name not in node.links:
+            continue
+        master = node.links[name].master
+        if master:
+            raise Invalid(
+                f"{option}.name", name, f"a link in no bridge, bond or VRF; it is in {master}, by which packets come in"
+            )
+        for key in GATEWAYS.values():
+            lack = _lack(neighbours, name, uplink[key]) if key in uplink else ""
+            if lack:
+                raise Invalid(f"{option}.{key}", uplink[key], lack)
+        if not routers_of[name]:
+            allowed = "given, because no default route, DHCP lease or configuration of the node names one"
+            raise Invalid(f"{option}.gateway", None, allowed)
+
+
+def doubts(uplinks: t.Iterable[Uplink], node: NodeState) -> t.Iterator[str]:
+    """Yield a sentence for each gateway of the option that is in no network of its uplink, unless the uplink has none either."""
+    networks = source_rules.networks(node.routes)
+    for uplink in uplinks:
+        for key in (key for key in GATEWAYS.values() if key in uplink):
+            family, packed = fields.address(uplink[key])
+            prefixes = [
+                prefix for of_family, prefix in map(fields.prefix, networks.get(uplink["name"], ())) if of_family == family
+            ]
+            if prefixes and not _is_link_local(packed) and not any(fields.contains(prefix, packed) for prefix in prefixes):
+                yield (
+                    f"The {key} {uplink[key]} of {uplink['name']} is in no network of {uplink['name']}. Unless its router answers"
+                    f" there for this address, replies by {uplink['name']} are lost."
+                )
 
 
 def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPolicy:
@@ -122,12 +172,12 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
 
     An uplink whose gateway of a family is not known has none of that family, and is among the unfit.
     """
-    rules, routes, unfit = list[Entry](), list[Entry](), dict[str, str]()
+    rules, routes, unfit, tables = list[Entry](), list[Entry](), dict[str, str](), _tables(uplinks, node)
     networks, routers_of, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
     routers = {address for by_family in routers_of.values() for address in by_family.values()}
     for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
         name, link = uplink["name"], node.links[uplink["name"]]
-        table = uplink.get("table", FIRST_TABLE + link.number)
+        table = tables[name]
         others = dict.fromkeys(prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ()))
         mark_rule = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
         for family, number in FAMILIES.items():
@@ -140,6 +190,16 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
             elif addresses:
                 unfit[name] = _unfit(name, addresses[0], family)
     return DerivedPolicy(rules, routes, unfit, {})
+
+
+def _tables(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, int]:
+    """Map the uplinks that the node has to the numbers of their tables: given, or the first that no other program fills."""
+    tables = {uplink["name"]: uplink["table"] for uplink in uplinks if "table" in uplink}
+    filled = {route.table for route in node.routes}
+    for name in (uplink["name"] for uplink in uplinks if uplink["name"] in node.links):
+        numbers = itertools.count(FIRST_TABLE + node.links[name].number)
+        tables.setdefault(name, next(number for number in numbers if number not in filled.union(tables.values())))
+    return tables
 
 
 def _unfit(name: str, address: str, family: str) -> str:

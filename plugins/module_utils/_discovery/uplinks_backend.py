@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import typing as t
 from pathlib import Path
 
@@ -24,19 +25,24 @@ from .uplinks import Link, NodeState
 UNIVERSE = 0  # the scope of an address, include/uapi/linux/rtnetlink.h
 NETWORKD = "/run/systemd/netif"
 NETWORKMANAGER = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
-DHCPCD = ("/var/lib/dhcpcd", "/var/lib/dhcpcd5")
+DHCPCD = {"/var/lib/dhcpcd": "", "/var/lib/dhcpcd5": "dhcpcd-"}  # the beginning of a lease's name, by folder
 DHCLIENT = ("/var/lib/dhcp", "/var/lib/dhclient", "/var/lib/NetworkManager")
 LEASES = (f"{NETWORKD}/leases", *DHCPCD, *DHCLIENT)
 
 
 def read(protocol: int) -> NodeState:
     """Return the state of the node. protocol: that of own routes, which are left out."""
-    backend, addresses = Netlink(), _addresses()
-    links = {
-        name: Link(index, tuple(addresses[index]), _leases(index, name)) if index in addresses else Link(index)
-        for index, name in backend.links().items()
-    }
-    return NodeState(links, [route for route, owner in backend.routes() if owner != protocol])
+    addresses = _addresses()
+    links = [*map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))]
+    names = {link.number: link.name for link in links}
+    return NodeState(
+        {link.name: _link(link, names.get(link.master, ""), tuple(addresses.get(link.number, ()))) for link in links},
+        [route for route, owner in Netlink().routes() if owner != protocol],
+    )
+
+
+def _link(link: link_message.Link, master: str, addresses: tuple[str, ...]) -> Link:
+    return Link(link.number, addresses, _leases(link.number, link.name, addresses) if addresses else {}, master)
 
 
 def _addresses() -> dict[int, list[str]]:
@@ -49,28 +55,25 @@ def _addresses() -> dict[int, list[str]]:
     return by_link
 
 
-def _leases(index: int, name: str) -> dict[str, str]:
+def _leases(index: int, name: str, addresses: leases.Addresses) -> dict[str, str]:
     """Return the gateways of a link that its leases and the files of network daemons name. A lease comes before a file."""
     gateways: dict[str, str] = {}
-    for source in _sources(index, name):
+    for source in _sources(index, name, addresses):
         gateways = {**source, **gateways}
     return gateways
 
 
-def _sources(index: int, name: str) -> t.Iterator[dict[str, str]]:
-    yield leases.assignments(files.text_or_empty(f"{NETWORKD}/leases/{index}"))
-    for path in _newest("/var/lib/NetworkManager", f"internal-*-{name}.lease"):
-        yield leases.assignments(files.text_or_empty(path))
+def _sources(index: int, name: str, addresses: leases.Addresses) -> t.Iterator[dict[str, str]]:
+    yield leases.networkd(files.text_or_empty(f"{NETWORKD}/leases/{index}"), addresses)
     for folder in DHCLIENT:
         for path in _newest(folder, "dhclient*.lease*"):
-            yield leases.dhclient(files.text_or_empty(path), name)
-    for folder in DHCPCD:
-        for path in _newest(folder, f"{name}*.lease"):
-            yield leases.message(_bytes(path))
+            yield leases.dhclient(files.text_or_empty(path), name, addresses)
+    for folder, beginning in DHCPCD.items():
+        yield leases.message(_bytes(f"{folder}/{beginning}{name}.lease"), addresses)
     yield leases.network_file("\n".join(files.text_or_empty(path) for path in _network_files(index)))
     for folder in NETWORKMANAGER:
         for path in _newest(folder, "*.nmconnection"):
-            yield leases.keyfile(files.text_or_empty(path), name)
+            yield leases.keyfile(files.text_or_empty(path), name, addresses)
 
 
 def _newest(folder: str, pattern: str) -> list[str]:

@@ -128,13 +128,10 @@ def facts(options: Values, observed: Observation) -> Facts:
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
     chosen = uplinks.from_option(entries)
-    doubts = [*_of_cilium(chosen, observed)]
-    derived = uplinks.rules_and_routes(chosen, node)
-    gateways = uplinks.gateways(chosen, node)
-    for number, entry in enumerate(chosen):
-        if options["uplinks"] is not None and entry["name"] in node.links and not gateways[entry["name"]]:
-            allowed = "given, because no default route, DHCP lease or configuration of the node names one"
-            raise Invalid(f"uplinks[{number}].gateway", None, allowed)
+    if options["uplinks"] is not None:
+        uplinks.check(chosen, node)
+    doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node)]
+    derived, gateways = uplinks.rules_and_routes(chosen, node), uplinks.gateways(chosen, node)
     return Facts(observed.is_image, chosen, gateways, derived.rules, derived.routes, derived.unfit, doubts)
 
 

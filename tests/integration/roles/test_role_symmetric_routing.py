@@ -72,7 +72,7 @@ def test_the_uplinks_of_the_node_are_found_and_absent_leaves_nothing(site: Site)
 
 def test_a_change_is_confirmed_and_may_be_rehearsed(site: Site) -> None:
     """The gateway is in a file of the node, which its twin does not have."""
-    keyfile = f"[connection]\ninterface-name=eth1\n\n[ipv4]\ngateway={V4.gateway(1)}\n"
+    keyfile = f"[connection]\ninterface-name=eth1\n\n[ipv4]\naddress1={V4.node(1)}/24\ngateway={V4.gateway(1)}\n"
     site.node.write("/etc/NetworkManager/system-connections/second.nmconnection", keyfile, mode=0o600)
     request = {"source": V4.client, "destination": V4.node(1), "destination_port": SERVER, "interface": "eth1"}
     done = site.play(checkpoint=30, rehearse=True, rehearse_packets=[request]).well()

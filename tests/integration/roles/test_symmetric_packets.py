@@ -63,6 +63,72 @@ def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, 
     assert lab.fetch(family.node(1), SERVER, lab.node("node2")) is not None, "a client in the network of the other uplink"
 
 
+LEASE = "/run/systemd/netif/leases"
+SCENES = {
+    "a lease of a network that the node has left": (
+        'mkdir -p /var/lib/dhcp && printf \'lease {\n interface "eth1";\n fixed-address 192.168.122.9;\n'
+        " option routers 192.168.122.1;\n}\n' > /var/lib/dhcp/dhclient.leases",
+        None,
+    ),
+    "a lease that names the node itself": (
+        f"mkdir -p {LEASE} && printf 'ADDRESS={V4.node(1)}\nROUTER={V4.node(1)}\n' > {LEASE}/$(cat /sys/class/net/eth1/ifindex)",
+        None,
+    ),
+    "a lease without a route": (
+        f"mkdir -p {LEASE} && printf 'ADDRESS={V4.node(1)}\nROUTER=10.9.2.1\n' > {LEASE}/$(cat /sys/class/net/eth1/ifindex)",
+        "10.9.2.1",
+    ),
+    "no lease but garbage": (
+        "mkdir -p /var/lib/dhcp && head -c 3000 /dev/urandom > /var/lib/dhcp/dhclient.leases &&"
+        " mkfifo /var/lib/dhcp/dhclient.eth1.leases && ln -s /dev/zero /var/lib/dhcp/dhclient.eth2.leases",
+        None,
+    ),
+    "a default route of several next hops": (
+        "ip route replace default nexthop via 10.9.1.1 dev eth0 nexthop via 10.9.2.1 dev eth1",
+        "10.9.2.1",
+    ),
+    "two default routes": (
+        "ip route add default via 10.9.2.9 dev eth1 metric 50 && ip route add default via 10.9.2.1 dev eth1 metric 40",
+        "10.9.2.1",
+    ),
+    "a gateway in no network": (
+        "ip address delete 10.9.2.7/24 dev eth1 && ip address add 10.9.2.7/32 dev eth1"
+        " && ip route add default via 192.0.2.1 dev eth1 onlink metric 50",
+        "192.0.2.1",
+    ),
+    "a table that another program fills": (
+        "ip route add default via 10.9.2.1 dev eth1 metric 50"
+        " && ip route add 10.0.0.0/8 dev br0 table $((1000 + $(cat /sys/class/net/eth1/ifindex)))",
+        "10.9.2.1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "gateway"), SCENES.values(), ids=SCENES)
+def test_the_gateway_of_an_uplink_is_read_from_the_node(lab: UplinkLab, command: str, gateway: str | None) -> None:
+    node = lab.node("node1")
+    node.run_from_host(["ip", "address", "delete", f"{V6.node(1)}/64", "dev", "eth1"])
+    node.run(["sh", "-c", command])
+    clean = node.snapshot()
+    done = profile(node)
+    assert not done["failed"], done
+    assert done["node"]["gateways"].get("eth1", {}).get("ipv4") == gateway
+    assert not profile(node)["changed"]
+    assert profile(node, state="absent")["changed"] and node.snapshot() == clean
+
+
+def test_an_uplink_that_the_node_cannot_have_is_named(lab: UplinkLab) -> None:
+    node = lab.node("node1")
+    clean = node.snapshot()
+    for entry, error in (
+        ({"name": node.pods[0].link, "gateway": "172.30.5.9"}, "[0].name must be a link in no bridge, bond or VRF; it is in br0"),
+        ({"name": "eth1", "gateway": V4.node(1)}, "[0].gateway must be an address of another node"),
+        ({"name": "eth1", "gateway": "10.9.2.255"}, "[0].gateway must be a unicast address"),
+    ):
+        assert error in profile(node, uplinks=[entry])["msg"]
+        assert node.snapshot() == clean
+
+
 @pytest.mark.parametrize("hook", ["ingress", "tcx"])
 def test_a_node_is_refused_only_if_programs_of_cilium_decide_before_netfilter(lab: UplinkLab, hook: bpf.Hook) -> None:
     node = lab.node("node1")

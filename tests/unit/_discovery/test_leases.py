@@ -13,14 +13,18 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._discovery impor
 DHCLIENT = """\
 lease {
   interface "eth1";
+  fixed-address 10.9.2.7;
   option routers 10.9.2.1;
 }
 lease {
   interface "eth0";
+  fixed-address 10.9.1.49;
   option routers 10.9.1.1;
 }
 lease {
   interface "eth1";
+  fixed-address 10.9.2.7;
+  option subnet-mask 255.255.255.0;
   option routers 10.9.2.2, 10.9.2.3;
 }
 """
@@ -51,24 +55,44 @@ address1=10.9.2.7/24,10.9.2.1
 method=manual
 
 [ipv6]
+address1=FD09:0:2:0::7/64
 gateway=fd09:0:2::1
 """
+
+
+ADDRESSES = ("10.9.2.7", "fd09:0:2::7")
+FORMER = ("192.168.122.9",)
 
 
 @pytest.mark.parametrize(
     ("gateways", "expected"),
     [
-        (leases.assignments("# private\nADDRESS=10.9.2.7\nROUTER=10.9.2.1 10.9.2.2\n"), {"ipv4": "10.9.2.1"}),
-        (leases.assignments("ADDRESS=10.9.2.7\n"), {}),
-        (leases.dhclient(DHCLIENT, "eth1"), {"ipv4": "10.9.2.2"}),
-        (leases.dhclient(DHCLIENT, "eth2"), {}),
+        (leases.networkd("# private\nADDRESS=10.9.2.7\nROUTER=10.9.2.1 10.9.2.2\n", ADDRESSES), {"ipv4": "10.9.2.1"}),
+        (leases.networkd("ADDRESS=10.9.2.7\n", ADDRESSES), {}),
+        (leases.networkd("ADDRESS=10.9.2.7\nROUTER=0.0.0.0\n", ADDRESSES), {}),
+        (leases.dhclient(DHCLIENT, "eth1", ADDRESSES), {"ipv4": "10.9.2.2"}),
+        (leases.dhclient(DHCLIENT, "eth2", ADDRESSES), {}),
         (leases.network_file(NETWORK), {"ipv4": "10.9.2.1", "ipv6": "fe80::1"}),
-        (leases.keyfile(KEYFILE, "eth1"), {"ipv4": "10.9.2.1", "ipv6": "fd09:0:2::1"}),
-        (leases.keyfile(KEYFILE, "eth0"), {}),
+        (leases.keyfile(KEYFILE, "eth1", ADDRESSES), {"ipv4": "10.9.2.1", "ipv6": "fd09:0:2::1"}),
+        (leases.keyfile(KEYFILE, "eth0", ADDRESSES), {}),
     ],
 )
 def test_the_gateway_of_the_link_is_read(gateways: dict[str, str], expected: dict[str, str]) -> None:
     assert gateways == expected
+
+
+def test_a_lease_or_connection_whose_address_the_link_does_not_have_is_of_another_time() -> None:
+    assert leases.networkd("ADDRESS=10.9.2.7\nROUTER=10.9.2.1\n", FORMER) == {}
+    assert leases.networkd("ROUTER=10.9.2.1\n", ADDRESSES) == {}
+    assert leases.dhclient(DHCLIENT, "eth1", FORMER) == {}
+    assert leases.message(packet(b"\x03\x04\x0a\x09\x02\x01\xff"), FORMER) == {}
+    assert leases.keyfile(KEYFILE, "eth1", FORMER) == {}
+    assert leases.keyfile(KEYFILE, "eth1", ["10.9.2.7"]) == {"ipv4": "10.9.2.1"}
+
+
+def packet(options: bytes) -> bytes:
+    """A DHCP message that gives a client the address 10.9.2.7."""
+    return bytes(16) + b"\x0a\x09\x02\x07" + bytes(216) + leases.MAGIC + options
 
 
 @pytest.mark.parametrize(
@@ -82,5 +106,5 @@ def test_the_gateway_of_the_link_is_read(gateways: dict[str, str], expected: dic
     ids=["an option after padding", "after the end", "cut in the address", "cut in the option"],
 )
 def test_a_message_is_read_to_its_end_and_no_further(options: bytes, expected: dict[str, str]) -> None:
-    assert leases.message(bytes(236) + leases.MAGIC + options) == expected
-    assert leases.message(bytes(240) + options) == {}
+    assert leases.message(packet(options), ADDRESSES) == expected
+    assert leases.message(bytes(240) + options, ADDRESSES) == {}

@@ -92,17 +92,43 @@ def test_each_uplink_has_a_table_that_is_looked_up_by_mark_and_by_source() -> No
             "10.9.2.5",
         ),
         ({}, [{"table": 254, "to": "default", "dev": "eth1"}], "10.9.2.1"),
+        ({}, [{"table": 254, "to": "default", "via": "224.0.0.1", "dev": "eth1", "onlink": True}], "10.9.2.1"),
     ],
-    ids=["the option", "any table", "main, and the lowest metric", "the lease"],
+    ids=["the option", "any table", "main, and the lowest metric", "the lease", "not what the kernel refuses"],
 )
 def test_the_gateway_is_that_of_the_option_of_a_route_or_of_a_lease(entry: Entry, routes: list[Entry], gateway: str) -> None:
-    state = node(routes)
-    assert uplinks.gateway({"name": "eth1", **entry}, LINKS["eth1"], state, "ipv4") == gateway
+    assert uplinks.gateways([{"name": "eth1", **entry}], node(routes)) == {"eth1": {"ipv4": gateway}}
 
 
 def test_uplinks_are_links_with_an_address_and_a_gateway() -> None:
     links = {**LINKS, "cilium_host": Link(7, ("10.0.0.9",), {"ipv4": "10.0.0.1"}), "eth3": Link(8, (), {"ipv4": "10.0.0.1"})}
     assert uplinks.candidates(node(links=links)) == [{"name": "eth0"}, {"name": "eth1"}]
+
+
+def test_a_link_in_a_bridge_is_no_uplink_and_a_lease_may_name_the_node_itself() -> None:
+    own = policy.from_options(75, None, [{"table": 255, "to": "10.9.2.7/32", "dev": "eth1", "type": "local"}], {}).routes or ()
+    links = {"eth0": Link(2, ("10.9.1.49",), {"ipv4": "10.9.1.1"}, "br0"), "eth1": Link(3, ("10.9.2.7",), {"ipv4": "10.9.2.7"})}
+    assert uplinks.candidates(NodeState(links, own)) == []
+
+
+def test_a_table_that_another_program_fills_is_not_taken() -> None:
+    foreign = [{"table": 1003, "to": "10.0.0.0/8", "dev": "br0"}]
+    cases: list[tuple[list[Entry], set[int]]] = [
+        ([{"name": "eth0"}, {"name": "eth1"}], {1002, 1004}),
+        ([{"name": "eth0", "table": 1004}, {"name": "eth1"}], {1004, 1005}),
+        ([{"name": "eth0"}, {"name": "eth1", "table": 1002}], {1004, 1002}),
+    ]
+    for entries, tables in cases:
+        routes = uplinks.rules_and_routes(uplinks.from_option(entries), node([*ROUTES, *foreign])).routes
+        assert {route["table"] for route in routes} == tables
+
+
+def test_a_gateway_in_another_network_is_doubted() -> None:
+    entries = [{"name": "eth0", "gateway": "10.9.1.9"}, {"name": "eth1", "gateway": "10.9.1.1", "gateway6": "fe80::1"}]
+    (sentence,) = uplinks.doubts(entries, node())
+    assert sentence.startswith("The gateway 10.9.1.1 of eth1 is in no network of eth1.")
+    links = {**LINKS, "eth2": Link(9, ("192.0.2.7",))}
+    assert not [*uplinks.doubts([{"name": "eth2", "gateway": "198.51.100.1"}], node(links=links))]
 
 
 def test_marks_take_the_fewest_bits_and_leave_out_those_that_are_given() -> None:
@@ -124,6 +150,7 @@ BAD: list[tuple[list[Entry], str]] = [
     ([{"name": "a", "mark": "0x2"}, {"name": "b", "mark": 2}], r"uplinks\[1\]\.mark must be different"),
     ([{"name": "a", "table": 9}, {"name": "b", "table": 9}], r"uplinks\[1\]\.table must be different"),
     ([{"name": "a", "table": 254}], r"uplinks\[0\]\.table must be a table other than default, main and local"),
+    ([{"name": "a", "mark": ""}], r"uplinks\[0\]\.mark must be a number from 1"),
     ([{"name": "a", "mark": "0"}], r"uplinks\[0\]\.mark must be a number from 1"),
     ([{"name": "a", "gateway": "fd00::1"}], r"uplinks\[0\]\.gateway must be the IPv4 address of the uplink's router; 'fd00::1'"),
     ([{"name": "a", "gateway6": "x"}], r"uplinks\[0\]\.gateway6 must be the IPv6 address of the uplink's router; 'x'"),

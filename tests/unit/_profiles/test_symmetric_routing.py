@@ -78,6 +78,20 @@ def test_a_listed_uplink_without_a_gateway_is_an_error() -> None:
     assert [entry["name"] for entry in facts_of(NodeState(links, ())).uplinks] == ["eth0", "eth1"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        ({"name": "eth2"}, r"uplinks\[0\]\.name must be a link in no bridge, bond or VRF; it is in br0,"),
+        ({"name": "eth1", "gateway": "224.0.0.1"}, r"uplinks\[0\]\.gateway must be a unicast address"),
+        ({"name": "eth1", "gateway": "10.9.2.7"}, r"uplinks\[0\]\.gateway must be an address of another node"),
+    ],
+)
+def test_an_uplink_that_the_node_cannot_have_is_an_error(entry: dict[str, str], error: str) -> None:
+    own = policy.from_options(75, None, [{"table": 255, "to": "10.9.2.7/32", "dev": "eth1", "type": "local"}], {}).routes or ()
+    with pytest.raises(Invalid, match=f"^{error}"):
+        facts_of(NodeState({**LINKS, "eth2": Link(4, master="br0")}, own), uplinks=[entry])
+
+
 def test_a_node_on_which_cilium_decides_before_netfilter_is_refused() -> None:
     observed = Observation(False, NODE, {"eth1": ["cil_from_netdev"], "eth9": ["cil_from_netdev"]}, replaces_kube_proxy=True)
     with pytest.raises(Refusal, match=r"^eth1 carries Cilium's BPF programs cil_from_netdev, and Cilium replaces kube-proxy"):
