@@ -40,8 +40,8 @@ def missing_links(desired: ReturnPath) -> t.Iterable[str]:
             )
 
 
-def mark_rule(desired: ReturnPath, coming: t.Iterable[rule.Rule]) -> t.Iterable[str]:
-    """Warn if no rule routes by a mark, if one rule routes by the marks of two interfaces, or if rules for pods precede it.
+def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterable[str]:
+    """Warn if no rule routes by a mark, if one rule routes by the marks of two interfaces, or if another rule precedes it.
 
     It does not refuse, because a CNI may add its own rule later. coming: rules that the same run adds.
     """
@@ -52,20 +52,22 @@ def mark_rule(desired: ReturnPath, coming: t.Iterable[rule.Rule]) -> t.Iterable[
     in_order = sorted([*protocols, *coming], key=lambda item: item.priority)
     families = {name: [item for item in in_order if item.family == family] for name, family in fields.FAMILIES.items()}
     used: dict[rule.Rule, Way] = {}
+    preceding: set[rule.Rule] = set()
     for way in _existing(desired):
-        routings = {name: desired.routing(rules, way.mark) for name, rules in families.items()}
+        routings = {name: desired.routing(rules, way.mark, coming) for name, rules in families.items()}
         is_routed = any(routing.marked for routing in routings.values())
         for name, routing in routings.items():
             if not routing.marked:
-                is_needed = routing.pods and desired.primary_interface  # otherwise one family may be enough
+                is_needed = routing.earlier and desired.primary_interface  # otherwise one family may be enough
                 if is_needed or (name == "ipv4" and not is_routed):
-                    yield _missing_rule(desired, way, name, routing.pods)
+                    yield _missing_rule(desired, way, name, routing.earlier)
                 continue
             marked = _shown(routing.marked, protocols)
-            if routing.pods:
+            if routing.earlier and routing.earlier not in preceding:
+                preceding.add(routing.earlier)
                 yield (
-                    f"{marked} comes after {_shown(routing.pods, protocols)}, which sends replies out by the pod's interface"
-                    f" before the kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
+                    f"{marked} comes after {_shown(routing.earlier, protocols)}, by which replies leave before the kernel looks"
+                    f" at their mark. Give the mark's rule a priority below {routing.earlier.priority}, or remove the other rule."
                 )
             other = used.setdefault(routing.marked, way)
             if other is not way:

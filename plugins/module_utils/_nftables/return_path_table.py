@@ -19,6 +19,7 @@ itself needs the mark.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
 import typing as t
@@ -200,17 +201,17 @@ class ReturnPath(t.NamedTuple):
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
-    def routing(self, rules: t.Iterable[rule.Rule], mark: int) -> Routing:
-        """Return how ``rules``, those of one family in the kernel's order, route packets with ``mark``."""
-        marked: rule.Rule | None = None
-        pods: rule.Rule | None = None
-        for candidate in rules:
-            if self._asks_for_mark(candidate, mark):
-                marked = candidate
-                break
-            if pods is None and self._is_for_pods(candidate):
-                pods = candidate
-        return Routing(marked, pods)
+    def routing(self, rules: t.Sequence[rule.Rule], mark: int, coming: t.Collection[rule.Rule] = ()) -> Routing:
+        """Return how ``rules``, those of one family in the kernel's order, route packets with ``mark``.
+
+        coming: rules of the same run. One of them is the mark's before a rule of another program.
+        """
+        asking = [candidate for candidate in rules if self._asks_for_mark(candidate, mark)]
+        marked = next((candidate for candidate in asking if candidate in coming), next(iter(asking), None))
+        elsewhere = [candidate for candidate in asking if marked and candidate.table != marked.table]
+        before = itertools.takewhile(lambda candidate: candidate != marked, rules)
+        earlier = next((candidate for candidate in before if self._is_for_pods(candidate) or candidate in elsewhere), None)
+        return Routing(marked, earlier)
 
     def _asks_for_mark(self, candidate: rule.Rule, mark: int) -> bool:
         """Return whether the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
@@ -218,7 +219,7 @@ class ReturnPath(t.NamedTuple):
         return bool(is_ours) and candidate.action in (rule.LOOKUP, rule.GOTO) and not candidate.invert
 
     def _is_for_pods(self, candidate: rule.Rule) -> bool:
-        """Return whether the rule makes pods' packets leave by another interface."""
+        """Return whether the rule makes packets of pods, or from an address, leave by another interface."""
         is_about_pods = candidate.src != fields.ANY or any(_covers(pattern, candidate.iif) for pattern in self.pod_interfaces)
         is_elsewhere = candidate.action == rule.LOOKUP and candidate.table not in rt_names.TABLES.values()
         return is_about_pods and is_elsewhere and not candidate.fwmask and not candidate.invert
@@ -241,10 +242,10 @@ class ReturnPath(t.NamedTuple):
 
 
 class Routing(t.NamedTuple):
-    """The first rule of a family that routes by the mark, and the first rule before it that routes pods' packets."""
+    """The rule of a family that routes by the mark, and the first before it that may route a reply to another table."""
 
     marked: rule.Rule | None
-    pods: rule.Rule | None
+    earlier: rule.Rule | None
 
 
 def service_prefixes(entries: t.Sequence[str]) -> tuple[str, ...]:

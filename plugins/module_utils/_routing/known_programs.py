@@ -178,9 +178,11 @@ def owner(item: Rule | Route, protocols: t.Collection[int]) -> str:
 
 
 def _users(item: Rule | Route) -> list[str]:
-    """Return the programs whose purpose for a priority, mark or table the item has. A priority tells most, a table least."""
+    """Return the programs whose purpose for a priority, mark or table the item has. A table tells least: other programs and
+    operators choose the same numbers."""
     users = _users_of_rule(item) if isinstance(item, Rule) else []
-    return users or [span.owner for span in TABLE_SPANS if item.table in span]
+    owners = " or ".join(span.owner for span in TABLE_SPANS if item.table in span)
+    return users or ([f"perhaps {owners}"] if owners else [])
 
 
 def _users_of_rule(rule: Rule) -> list[str]:

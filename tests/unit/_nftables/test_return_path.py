@@ -413,9 +413,9 @@ ROUTING: dict[str, tuple[list[Body], str]] = {
     "none": ([], ""),
     "by the mark": ([MARKED], "marked"),
     "by the mark first": ([MARKED, FROM_POD], "marked"),
-    "the pod's alone": ([FROM_POD], "pods"),
-    "the pod's first": ([{**FROM_POD, "priority": 512}, MARKED], "marked pods"),
-    "the pod's link first": ([{"priority": 10, "iif": "eni7", "table": 101}, MARKED], "marked pods"),
+    "the pod's alone": ([FROM_POD], "earlier"),
+    "the pod's first": ([{**FROM_POD, "priority": 512}, MARKED], "marked earlier"),
+    "the pod's link first": ([{"priority": 10, "iif": "eni7", "table": 101}, MARKED], "marked earlier"),
     "another link first": ([{"priority": 10, "iif": "vlan7", "table": 101}, MARKED], "marked"),
     "to the pod first": ([{"priority": 512, "to": "10.0.1.11", "table": "main"}, MARKED], "marked"),
     "from a pod to main first": ([{**FROM_POD, "priority": 512, "table": "main"}, MARKED], "marked"),
@@ -623,7 +623,15 @@ def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
 )
 def test_rules_by_which_pods_leave_elsewhere(entry: Body, is_for_pods: bool) -> None:
     parsed = [policy_rule.from_options("rules", {"priority": 1000, **entry}, {"101": 101, "local": 255})]
-    assert (desired(pod_interfaces=["eni*", "veth1"]).routing(parsed, 0x80).pods is not None) == is_for_pods
+    assert (desired(pod_interfaces=["eni*", "veth1"]).routing(parsed, 0x80).earlier is not None) == is_for_pods
+
+
+def test_a_rule_of_the_run_is_the_marks_and_another_before_it_takes_its_replies() -> None:
+    entries = [{**MARKED, "priority": 100, "table": 77}, {**MARKED, "priority": 1200, "table": 1001}]
+    foreign, ours = (policy_rule.from_options("rules", entry, {}) for entry in entries)
+    assert desired().routing([foreign, ours], 0x80, [ours]) == (ours, foreign)
+    assert desired().routing([foreign, ours], 0x80) == (foreign, None)
+    assert desired().routing([foreign._replace(table=1001), ours], 0x80, [ours]) == (ours, None)
 
 
 def test_the_first_of_several_rules_is_named() -> None:
