@@ -185,6 +185,18 @@ class UplinkLab(Cloud):
         if uplink:
             self.router.ip([f"route replace {family.virtual} via {family.node(1)}" for family in BOTH])
 
+    def tunnel(self) -> None:
+        """Lead the routes between the nodes' pods into VXLAN over eth0, as flannel does."""
+        for node, other in zip(self.nodes, reversed(self.nodes)):
+            here, there = (f"local {node.place.ipv4}", f"remote {other.place.ipv4}")
+            node.ip([f"link add flannel.1 type vxlan id 1 {here} {there} dev eth0 dstport 8472", "link set flannel.1 up"])
+            for family in BOTH:
+                end, far = (family.host(family.pods[machine.place.number], 254) for machine in (node, other))
+                pods = family.network(family.pods[other.place.number])
+                node.ip([f"address add {end}/{32 if family is V4 else 128} dev flannel.1 {'nodad' if family is V6 else ''}"])
+                node.ip([f"route delete {pods}", f"route add {pods} via {far} dev flannel.1 onlink"])
+            links.compute_checksums(node, ["flannel.1"])
+
     def unplug(self, name: str) -> None:
         self.router.ip([f"link delete port{name[3:]}"])
 

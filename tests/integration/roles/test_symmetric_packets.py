@@ -52,6 +52,24 @@ def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: A
 
 
 @FAMILIES
+def test_pods_of_other_nodes_behind_a_tunnel_are_reached_and_answer(lab: UplinkLab, family: Addresses) -> None:
+    """The packets of the tunnel are connections by eth0 of their own, which the profile marks, too."""
+    node = lab.node("node1")
+    lab.tunnel()
+    lab.serve(family)
+    clean = node.snapshot()
+    assert lab.lost(family) == [*requests(family)]
+    assert not profile(node, uplinks=UPLINKS)["failed"]
+    assert lab.lost(family) == []
+    assert lab.fetch(family.pod(1), POD_PORT, node, family.node(1)) is not None
+    assert lab.fetch(family.pod(1), POD_PORT, lab.pod("pod1")) is not None
+    assert lab.fetch(family.pod(0), POD_PORT, lab.pod("pod2")) is not None
+    assert not profile(node, uplinks=UPLINKS)["changed"]
+    assert profile(node, state="absent")["changed"] and node.snapshot() == clean
+    assert lab.lost(family) == [*requests(family)]
+
+
+@FAMILIES
 def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, family: Addresses) -> None:
     node = lab.node("node1")
     node.serve(SERVER)
