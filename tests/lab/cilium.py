@@ -42,6 +42,18 @@ def create_links(node: ClusterNode) -> None:
     node.ip(["link add cilium_host type veth peer name cilium_net"])
 
 
+def create_routes(node: ClusterNode) -> None:
+    """The routes and rules of an agent in tunnel mode: the gateway of all pods is the node's own address on cilium_host."""
+    address, networks = "10.244.0.99", ("10.244.0.0/24", "10.244.1.0/24")
+    node.ip(
+        ["link set cilium_host up", "link set cilium_net up", f"address add {address}/32 dev cilium_host"]
+        + [f"route add {address} dev cilium_host scope link"]
+        + [f"route add {network} via {address} dev cilium_host src {address} mtu 1450" for network in networks]
+        + ["rule add priority 100 lookup local", "rule delete priority 0 lookup local"]
+        + ["rule add priority 9 fwmark 0x200/0xf00 lookup 2004", "route add local default dev lo table 2004"]
+    )
+
+
 def start(node: ClusterNode) -> Server:
     """The agent's links and its answer to kubelet, until the node reboots. The result's ``status`` may be set."""
     create_links(node)

@@ -175,6 +175,13 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
     rules, routes, unfit, tables = list[Entry](), list[Entry](), dict[str, str](), _tables(uplinks, node)
     networks, routers_of, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
     routers = {address for by_family in routers_of.values() for address in by_family.values()}
+    neighbours, of_main = Gateways(node.routes), [route for route in node.routes if _is_of_main(route)]
+
+    def is_node(hop: Hop) -> bool:
+        """Cilium's routes to pods name the node's own address as their gateway."""
+        address = fields.show(hop.via)
+        return address not in routers and not _lack(neighbours, hop.dev, address)
+
     for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
         name, link = uplink["name"], node.links[uplink["name"]]
         table = tables[name]
@@ -186,7 +193,7 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
                 rules.append({**mark_rule, "family": family})
                 rules += (rule for address in addresses for rule in source_rules.rules(address, table, SOURCE_PRIORITY, others))
                 routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
-                routes += _copies(name, table, number, node, routers)
+                routes += _copies(name, table, (route for route in of_main if route.family == number), is_node)
             elif addresses:
                 unfit[name] = _unfit(name, addresses[0], family)
     return DerivedPolicy(rules, routes, unfit, {})
@@ -209,22 +216,26 @@ def _unfit(name: str, address: str, family: str) -> str:
     )
 
 
-def _copies(name: str, table: int, family: int, state: NodeState, routers: t.Collection[str]) -> t.Iterator[Entry]:
-    """Yield main's routes for the table of an uplink, without default routes and link-local prefixes.
+def _copies(name: str, table: int, routes: t.Iterable[Route], fits: t.Callable[[Hop], bool]) -> t.Iterator[Entry]:
+    """Yield main's routes of a family for the table of an uplink, without default routes and link-local prefixes.
 
     They are those over the uplink, and those by gateways that are no routers of an uplink but other nodes, as to their pods. Of
     several routes with one prefix, those over the uplink come first, and then the lowest metric.
+
+    fits: whether a gateway is that of another node.
     """
     over: dict[fields.Prefix, Hop] = {}
-    routes = [route for route in state.routes if (route.family, route.table, route.type) == (family, rt_names.MAIN, UNICAST)]
     for route in sorted(routes, key=lambda route: (not _hops(route, name), route.metric)):
-        others = [hop for hop in route.hops if hop.via and fields.show(hop.via) not in routers]
-        hops = _hops(route, name) or others
+        hops = _hops(route, name) or [hop for hop in route.hops if hop.via and fits(hop)]
         if hops and route.dst[1] and not _is_link_local(route.dst[0]):
             over.setdefault(route.dst, hops[0])
     for prefix, hop in over.items():
         entry = {"table": table, "to": fields.show_prefix(prefix, ""), "dev": hop.dev}
         yield {**entry, "via": fields.show(hop.via), "onlink": True} if hop.via else entry
+
+
+def _is_of_main(route: Route) -> bool:
+    return (route.table, route.type) == (rt_names.MAIN, UNICAST)
 
 
 def _hops(route: Route, name: str) -> list[Hop]:

@@ -70,6 +70,24 @@ def test_pods_of_other_nodes_behind_a_tunnel_are_reached_and_answer(lab: UplinkL
 
 
 @FAMILIES
+def test_cilium_with_kube_proxy_keeps_its_routes_and_programs(lab: UplinkLab, family: Addresses) -> None:
+    """Its programs on an uplink, as for its host firewall, pass packets on if kube-proxy answers node ports."""
+    node = lab.node("node1")
+    cilium.create_links(node)
+    cilium.create_routes(node)
+    for link in ("eth0", "eth1"):
+        bpf.attach(node, "ingress", "cil_from_netdev", link)
+    lab.serve(family)
+    with cilium.agent(node, {"kube-proxy-replacement": "false"}):
+        clean = node.snapshot()
+        assert lab.lost(family) == [*requests(family)]
+        assert not profile(node, uplinks=UPLINKS)["failed"]
+        assert lab.lost(family) == []
+        assert not profile(node, uplinks=UPLINKS)["changed"]
+        assert profile(node, state="absent")["changed"] and node.snapshot() == clean
+
+
+@FAMILIES
 def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, family: Addresses) -> None:
     node = lab.node("node1")
     node.serve(SERVER)

@@ -123,6 +123,16 @@ def test_a_table_that_another_program_fills_is_not_taken() -> None:
         assert {route["table"] for route in routes} == tables
 
 
+def test_a_route_by_an_address_of_the_node_is_not_copied() -> None:
+    """As Cilium's to pods; the kernel takes no such gateway with onlink."""
+    own: list[Entry] = [
+        {"table": 255, "to": "10.244.0.99/32", "dev": "cilium_host", "type": "local"},
+        {"table": 254, "to": "10.244.1.0/24", "via": "10.244.0.99", "dev": "cilium_host"},
+    ]
+    entries = uplinks.from_option([{"name": "eth0"}])
+    assert uplinks.rules_and_routes(entries, node([*ROUTES, *own])) == uplinks.rules_and_routes(entries, node())
+
+
 def test_a_gateway_in_another_network_is_doubted() -> None:
     entries = [{"name": "eth0", "gateway": "10.9.1.9"}, {"name": "eth1", "gateway": "10.9.1.1", "gateway6": "fe80::1"}]
     (sentence,) = uplinks.doubts(entries, node())
