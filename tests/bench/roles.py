@@ -20,6 +20,7 @@ ENIS = [
     {"name": "eth0", "primary": True, "ipv4": ["192.0.2.1"]},
     {"name": "eth1", "ipv4": ["10.0.1.10"], "gateway": {"ipv4": "10.0.1.1"}, "device_number": 1},
 ]
+UPLINKS = [{"name": "eth0", "gateway": "192.0.2.254"}, {"name": "eth1", "gateway": "10.0.1.1"}]
 RULES = [
     {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"},
     {"priority": 32765, "from": "10.0.1.10", "table": 2},
@@ -50,6 +51,17 @@ ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
             task("rp_filter", interfaces=["eth0"], mode="loose"),
             task("policy_routes", rules=RULES, routes=ROUTES),
             task("nftables_connmark", primary_interface="eth0", pod_interfaces=["eni*", "vlan*"]),
+        ],
+        2.5,
+    ),
+    "symmetric_routing": (
+        {"mode": "runtime", "uplinks": UPLINKS},
+        [
+            task("node_mode", mode="runtime"),
+            task("network_daemons"),
+            task("rp_filter", interfaces=["eth0", "eth1"], mode="loose"),
+            task("policy_routes", uplinks=UPLINKS),
+            task("nftables_connmark", interfaces=[{"name": "eth0", "mark": "0x2"}, {"name": "eth1", "mark": "0x4"}]),
         ],
         2.5,
     ),

@@ -200,6 +200,26 @@ def test_chains_of_another_mode_or_backend_of_kube_proxy(node: NamespaceNode) ->
         assert look(node)["leftovers"] == []
 
 
+@pytest.mark.parametrize(("former", "current"), [BACKENDS, BACKENDS[::-1]])
+def test_chains_of_kube_proxy_in_two_backends_of_iptables(node: NamespaceNode, former: str, current: str) -> None:
+    """As after an upgrade of kube-proxy's image, whose iptables chose the other backend. Which of them it uses nothing tells."""
+    for backend in (former, current):
+        apply(node, f"iptables-{backend}", ["-t nat -A PREROUTING -d 192.0.2.9 -j ACCEPT", *PROXY])
+    with process(node, "kube-proxy"):
+        leftovers = look(node)["leftovers"]
+        assert {each["place"] for each in leftovers} == {"ip nat (nft)", "ip nat (legacy)"}
+        assert {each["evidence"] for each in leftovers} == {"kube-proxy runs, and uses one of legacy and nft"}
+        assert not any(each["certain"] for each in leftovers)
+        kept = node.run([f"iptables-{current}-save", "-t", "nat"]).stdout
+        remove(node, [each for each in leftovers if f"({former})" in each["place"]])
+        rules = node.run([f"iptables-{former}-save", "-t", "nat"]).stdout
+        assert "KUBE-S" not in rules and "192.0.2.9" in rules
+        unchanged = [line for line in kept.splitlines() if line.startswith(("-A", ":KUBE"))]
+        after = node.run([f"iptables-{current}-save", "-t", "nat"]).stdout
+        assert [line for line in after.splitlines() if line.startswith(("-A", ":KUBE"))] == unchanged
+        assert look(node)["leftovers"] == []
+
+
 def test_the_migration_warns_of_what_harms(lab: Lab, node: NamespaceNode) -> None:
     left(lab, KUBE_ROUTER)
     result = Steps(node, "ebtables_cleanup", {"iptables": True}).run()
