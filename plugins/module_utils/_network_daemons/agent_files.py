@@ -14,13 +14,16 @@ import re
 import typing as t
 
 NET_UTILS, HOTPLUG, IFUPDOWN = "amazon-ec2-net-utils", "cloud-init hotplug", "cloud-ifupdown-helper"
-UDEV_FOLDER, CLOUD_FOLDER = "/etc/udev/rules.d", "/etc/cloud/cloud.cfg.d"
+UDEV_FOLDER, CLOUD_FILE, CLOUD_FOLDER = "/etc/udev/rules.d", "/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d"
 NET_UTILS_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
 HOTPLUG_RULE = "[0-9][0-9]-cloud-init-hook-hotplug.rules"  # cloud-init, config/cc_install_hotplug.py
 IFUPDOWN_RULE = "75-cloud-ifupdown.rules"  # of Debian 11's cloud images
 # What a cloud.cfg says about the events at which cloud-init configures the network, as a list in one line or in several.
 _WHEN = re.compile(r"\bwhen:[ \t]*(\[[^\]]*\]|(?:\n\s*-[^\n]*)+)")
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+
+
+HOTPLUG_SWITCH = f"{CLOUD_FOLDER}/99-kubenode-hotplug.cfg"
 
 
 class Switch(t.NamedTuple):
@@ -41,7 +44,7 @@ SWITCHES = (
     # The events that remain are those of cloud-init's defaults for EC2 (DataSourceEc2.py) without hotplug.
     Switch(
         HOTPLUG,
-        f"{CLOUD_FOLDER}/99-kubenode-hotplug.cfg",
+        HOTPLUG_SWITCH,
         "# Keep cloud-init from configuring interfaces that the CNI attaches.\n"
         "updates:\n  network:\n    when: [boot-new-instance]\n",
     ),
@@ -60,7 +63,7 @@ def has_rules(text: str) -> bool:
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
 
 
-def has_hotplug(texts: t.Sequence[str]) -> bool:
-    """Return whether cloud-init's hotplug is on where it was installed. texts: of the files in cloud.cfg.d, the last counts."""
+def says_hotplug(texts: t.Sequence[str]) -> bool | None:
+    """Return whether files of cloud-init turn its hotplug on, the last that says so; None if none does. texts: in its order."""
     lists = [match[1] for text in texts for match in _WHEN.finditer(_COMMENT.sub("", text))]
-    return not lists or "hotplug" in lists[-1]
+    return "hotplug" in lists[-1] if lists else None

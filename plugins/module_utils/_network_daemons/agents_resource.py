@@ -21,14 +21,14 @@ class Switched(t.NamedTuple):
     paths: t.Mapping[str, str]
 
 
-def switched(backend: files.Files, agents: t.Mapping[str, bool], is_desired: bool) -> Switched:
+def switched(backend: files.Files, agents: t.Mapping[str, bool], overruled: t.Collection[str], is_desired: bool) -> Switched:
     """Choose the switches of agents that would be active without them. A foreign file in the place of a switch stays.
 
-    agents: as daemons_backend.read() returns it.
+    agents, overruled: as daemons_backend.read() and overruled() return them.
     """
     states = {switch: backend.read(switch.path) for switch in SWITCHES}
     ours = {switch.agent for switch, state in states.items() if state is not None and _entry(switch, True).is_ours(state)}
-    free = {switch.agent for switch, state in states.items() if state is None}
+    free = {switch.agent for switch, state in states.items() if state is None}.difference(overruled)
     installed = {name.partition(",")[0]: is_active for name, is_active in agents.items()}
     needed = {agent for agent, is_active in installed.items() if agent in ours or (is_active and agent in free)}
     paths = {switch.agent: switch.path for switch in SWITCHES if is_desired and switch.agent in needed}

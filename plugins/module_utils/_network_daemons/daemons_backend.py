@@ -79,12 +79,24 @@ def _applies(place: Path, name: str) -> bool:
 
 
 def _is_hotplug_on(place: Path) -> bool:
-    files_read = sorted(place.glob(f"{agent_files.CLOUD_FOLDER[1:]}/*.cfg"))
-    return agent_files.has_hotplug([_text(path) for path in files_read]) and not _has(place, _DISABLED)
+    texts = [_text(path) for path in (place / agent_files.CLOUD_FILE[1:], *_cloud_files(place))]
+    return agent_files.says_hotplug(texts) is not False and not _has(place, _DISABLED)  # on where it was installed
+
+
+def overruled(root: str = "/") -> set[str]:
+    """Return the agents that stay on with a switch, because they read another file after it. For root see read()."""
+    place = Path(root)
+    later = [_text(path) for path in _cloud_files(place) if path > place / agent_files.HOTPLUG_SWITCH[1:]]
+    return {agent_files.HOTPLUG} if agent_files.says_hotplug(later) else set()
+
+
+def _cloud_files(place: Path) -> list[Path]:
+    return sorted(place.glob(f"{agent_files.CLOUD_FOLDER[1:]}/*.cfg"))
 
 
 def _switches(place: Path, agent: str) -> bool:
-    return _has(place, *(switch.path[1:] for switch in agent_files.SWITCHES if switch.agent == agent))
+    paths = (place / switch.path[1:] for switch in agent_files.SWITCHES if switch.agent == agent)
+    return any(agent_files.has_rules(_text(path)) for path in paths)
 
 
 def _text(path: Path) -> str:

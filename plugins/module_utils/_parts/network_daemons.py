@@ -60,7 +60,8 @@ def parts(request: Request) -> Parts:
     settings = _settings(texts, text, keys)
 
     files, agents = Files(), daemons_backend.read(units)
-    switched = agents_resource.switched(files, agents, request.is_present and request.params["agents"] == "masked")
+    is_masked = request.is_present and request.params["agents"] == "masked"
+    switched = agents_resource.switched(files, agents, daemons_backend.overruled(), is_masked)
     remnants = _remnants() if kernel.is_own_root() else {}
     daemons = [*known_daemons.of_agents(switched.agents, switched.paths, remnants), *_firewalld(units)]
     if backend.is_installed():

@@ -231,9 +231,17 @@ def test_an_agent_that_another_file_keeps_off_and_a_foreign_file_are_left(agents
     assert (daemon(result, "amazon-ec2-net-utils")["verdict"], daemon(result, "cloud-init hotplug")["verdict"]) == (
         "harmless",
     ) * 2
-    assert daemon(result, "cloud-ifupdown-helper")["verdict"] == "harmless"
+    assert daemon(result, "cloud-ifupdown-helper")["verdict"] == "competing", "the foreign file does nothing"
     agents.run(state="absent")
     assert node.snapshot() == before
+
+
+def test_an_agent_that_a_later_file_keeps_on_is_warned_of_by_the_first_run(agents: Steps) -> None:
+    agents.node.write(f"{CLOUD}/99-x.cfg", "updates: {network: {when: [boot, hotplug]}}\n")
+    for _run in range(2):
+        result = agents.run()
+        assert daemon(result, "cloud-init hotplug")["verdict"] == "competing" and "cloud-init hotplug" in str(warnings(result))
+    assert not agents.node.exists(SWITCHES["cloud-init hotplug"])
 
 
 def test_an_image_gets_the_files_too(steps: Steps) -> None:

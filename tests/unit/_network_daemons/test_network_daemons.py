@@ -173,6 +173,11 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
         set(),
         {"cloud-init hotplug": (False, HARMLESS)},
     ),
+    "cloud-init's hotplug, off in its first file": (
+        {HOTPLUG_RULE: "SUBSYSTEM", "etc/cloud/cloud.cfg": "updates:\n  network:\n    when: [boot]\n"},
+        set(),
+        {"cloud-init hotplug": (False, HARMLESS)},
+    ),
     "cloud-init's hotplug, on in a later file": (
         {
             HOTPLUG_RULE: "SUBSYSTEM",
