@@ -37,8 +37,8 @@ class Owner(t.NamedTuple):
     """A CNI other than azure-vnet and Cilium, or an agent beside it, by the names that it uses on a node.
 
     comments: of its rules in chains of others. protocols: of its routes. processes: names of its programs, of which the kernel
-    keeps 15 bytes. plugins: types of its plugins, or names of its networks, in a CNI configuration. state: a file with the
-    prefixes of its pods.
+    keeps 15 bytes. plugins: types of its plugins, or names of its networks or bridges, in a CNI configuration. state: a file
+    with the prefixes of its pods.
     """
 
     name: str
@@ -97,6 +97,7 @@ OTHERS = (
         re.compile(r"KUBE-(ROUTER-[A-Z]+|POD-FW-[A-Z0-9]+|NWPLCY-[A-Z0-9]+)"),
         re.compile(r"kube-bridge|kube-dummy-if"),
         processes=("kube-router", *_K3S),
+        plugins=("kube-bridge",),
     ),
     Owner(
         "antrea",
@@ -142,6 +143,11 @@ def azure_vnet_in(text: str) -> AzureVnet:
 def plugins_in(text: str) -> tuple[str, ...]:
     """Return the types of the plugins in the text of a CNI configuration, in order."""
     return tuple(str(plugin["type"]) for plugin in _plugins(text) if "type" in plugin)
+
+
+def bridges_in(text: str) -> tuple[str, ...]:
+    """Return the bridges of the plugins of type bridge in the text of a CNI configuration, by default cni0."""
+    return tuple(str(plugin.get("bridge") or "cni0") for plugin in _plugins(text) if plugin.get("type") == "bridge")
 
 
 def name_in(text: str) -> str:

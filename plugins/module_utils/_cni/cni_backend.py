@@ -23,13 +23,14 @@ KUBE_PROXIES = ("kube-proxy", "hyperkube", "k3s-server", "k3s-agent", "kubelite"
 class ConfigurationFile(t.NamedTuple):
     """A CNI configuration. is_inert: whether runtimes ignore it, such as one that Cilium has renamed to NAME.cilium_bak.
 
-    name: of its network. plugins: the types of its plugins, in order.
+    name: of its network. plugins: the types of its plugins, in order. bridges: of its plugins of type bridge.
     """
 
     content: model.AzureVnet
     is_inert: bool
     name: str
     plugins: tuple[str, ...]
+    bridges: tuple[str, ...] = ()
 
 
 def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
@@ -44,7 +45,9 @@ def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
         if os.path.isfile(path):
             text = files.text_or_empty(path)
             is_inert = not name.endswith(SUFFIXES)
-            by_path[path] = ConfigurationFile(model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text))
+            by_path[path] = ConfigurationFile(
+                model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text), model.bridges_in(text)
+            )
     return by_path
 
 

@@ -52,6 +52,12 @@ class Survey(t.NamedTuple):
         """Return the types of the plugins in each configuration that a container runtime reads."""
         return [file.plugins for file in self.configurations.values() if not file.is_inert]
 
+    @property
+    def in_use(self) -> list[cni_backend.ConfigurationFile]:
+        """Return the configurations that a runtime uses: the first, and all that the plugin multus may delegate to."""
+        active = [file for file in self.configurations.values() if not file.is_inert]
+        return active if active and "multus" in active[0].plugins else active[:1]
+
 
 class Former(t.NamedTuple):
     """What earlier runs of ebtables_cleanup removed, by their backup. states: texts of state files. rules: of iptables.
@@ -187,7 +193,7 @@ def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey
     routes, masters = Netlink().routes(), {link.master for link in survey.links}
     leftovers = []
     for owner in former:
-        links = [link for link in survey.links if owner.has_link(link.name)]
+        links = _links(owner, survey)
         with_ports = {link.name for link in links if link.number in masters}
         of_links = cni_leftovers.Links(tuple(link.name for link in links), with_ports)
         state = files.text_or_empty(owner.state) if owner.state else ""
@@ -198,15 +204,20 @@ def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey
 def _has_trace(owner: cni.Owner, survey: Survey) -> bool:
     return (
         any(owner.has_chain(chain) for _place, chain in survey.chains)
-        or any(owner.has_link(link.name) for link in survey.links)
+        or bool(_links(owner, survey))
         or bool(owner.state and os.path.exists(owner.state))
     )
 
 
+def _links(owner: cni.Owner, survey: Survey) -> list[Link]:
+    """Return the links with an owner's names, without bridges that a runtime's configuration names."""
+    bridges = {bridge for file in survey.in_use for bridge in file.bridges}
+    return [link for link in survey.links if owner.has_link(link.name) and link.name not in bridges]
+
+
 def _is_configured(owner: cni.Owner, survey: Survey) -> bool:
-    """Return whether the configuration that a runtime uses has one of the owner's plugins, or a plugin's name, as kubenet's."""
-    first = next((file for file in survey.configurations.values() if not file.is_inert), None)
-    return bool(first and {*owner.plugins} & {*first.plugins, first.name})
+    """Return whether a configuration that a runtime uses has one of the owner's plugins, or a name of it, as kubenet's."""
+    return any({*owner.plugins} & {*file.plugins, file.name, *file.bridges} for file in survey.in_use)
 
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:

@@ -220,6 +220,32 @@ def test_chains_of_kube_proxy_in_two_backends_of_iptables(node: NamespaceNode, f
         assert look(node)["leftovers"] == []
 
 
+MULTUS = '{"type": "multus", "name": "multus", "clusterNetwork": "/etc/cni/net.d/10-x.conflist"}'
+
+
+@pytest.mark.parametrize(
+    ("bridge", "configuration"),
+    [
+        ("cni0", '{"name": "crio", "plugins": [{"type": "bridge", "isGateway": true}]}'),
+        ("cni0", '{"name": "crio", "type": "bridge", "bridge": "cni0"}'),
+        ("kube-bridge", '{"name": "mynet", "type": "bridge", "bridge": "kube-bridge"}'),
+    ],
+)
+@pytest.mark.parametrize("first", [None, MULTUS])
+def test_a_bridge_that_the_runtime_uses_is_no_leftover(
+    node: NamespaceNode, bridge: str, configuration: str, first: str | None
+) -> None:
+    """As on a node of CRI-O or kube-router that has no pods yet."""
+    node.ip([f"link add {bridge} type bridge", f"address add 10.88.0.1/16 dev {bridge}"])
+    assert [each["text"] for each in look(node)["leftovers"]] == [bridge]
+    if first:
+        node.write(f"{CONFIGURATIONS}/00-multus.conf", first)
+    node.write(f"{CONFIGURATIONS}/10-x.conflist", configuration)
+    assert look(node)["leftovers"] == []
+    node.write(f"{CONFIGURATIONS}/00-cilium.conflist", '{"plugins": [{"type": "cilium-cni"}]}')
+    assert [each["text"] for each in look(node)["leftovers"]] == [bridge]
+
+
 def test_the_migration_warns_of_what_harms(lab: Lab, node: NamespaceNode) -> None:
     left(lab, KUBE_ROUTER)
     result = Steps(node, "ebtables_cleanup", {"iptables": True}).run()
