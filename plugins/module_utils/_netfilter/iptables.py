@@ -151,8 +151,9 @@ def meaning(text: str) -> Meaning:
 
 
 def _words(text: str) -> list[str]:
+    """Return the words of a rule. iptables-save writes ' as \\' between double quotes, which no shell does."""
     try:
-        return shlex.split(text)
+        return shlex.split(text.replace("\\'", "'"))
     except ValueError:  # a quote without its end
         return []
 

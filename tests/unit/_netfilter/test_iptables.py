@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
@@ -51,3 +53,11 @@ def test_the_rules_of_a_table_are_read_in_order() -> None:
     )
     assert iptables.rules(NAT, saved) == [Rule(NAT, "POSTROUTING", "-j SWIFT"), Rule(NAT, "SWIFT", "-j RETURN")]
     assert iptables.table_at(str(NAT)) == NAT
+
+
+def test_a_rule_is_removed_by_the_text_that_iptables_save_shows() -> None:
+    """It writes quotes and backslashes in a comment with a backslash, and $ as it is."""
+    text = r"""-m comment --comment "it\'s \"a\" \\ $(id)" -j REJECT"""
+    rule = Rule(iptables.Table("ip", "filter", "nft"), "FORWARD", text)
+    words = ["-D", "FORWARD", "-m", "comment", "--comment", 'it\'s "a" \\ $(id)', "-j", "REJECT"]
+    assert shlex.split(rule.deletion)[-len(words) :] == words
