@@ -132,7 +132,7 @@ def _lack(neighbours: Gateways, name: str, address: str) -> str:
 
 def check(uplinks: t.Sequence[Uplink], node: NodeState) -> None:
     """Raise Invalid for an uplink of the option that this node cannot have."""
-    neighbours, routers_of = Gateways(node.routes), gateways(uplinks, node)
+    neighbours = Gateways(node.routes)
     for number, uplink in enumerate(uplinks):
         name, option = uplink["name"], f"uplinks[{number}]"
         if name not in node.links:
@@ -146,9 +146,6 @@ def check(uplinks: t.Sequence[Uplink], node: NodeState) -> None:
             lack = _lack(neighbours, name, uplink[key]) if key in uplink else ""
             if lack:
                 raise Invalid(f"{option}.{key}", uplink[key], lack)
-        if not routers_of[name]:
-            allowed = "given, because no default route, DHCP lease or configuration of the node names one"
-            raise Invalid(f"{option}.gateway", None, allowed)
 
 
 def doubts(uplinks: t.Iterable[Uplink], node: NodeState) -> t.Iterator[str]:
@@ -195,7 +192,7 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
                 routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
                 routes += _copies(name, table, (route for route in of_main if route.family == number), is_node)
             elif addresses:
-                unfit[name] = _unfit(name, addresses[0], family)
+                unfit[name] = "; ".join(filter(None, [unfit.get(name), _unfit(name, addresses[0], family)]))
     return DerivedPolicy(rules, routes, unfit, {})
 
 

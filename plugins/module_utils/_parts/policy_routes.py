@@ -225,10 +225,12 @@ def _of_enis(query: Query) -> DerivedPolicy:
 
 
 def _of_uplinks(query: Query, protocol: int) -> DerivedPolicy:
-    """Return the uplinks' rules and routes."""
+    """Return the uplinks' rules and routes. Raises Invalid for an uplink that the node cannot have."""
     from .._discovery import uplinks, uplinks_backend
 
-    derived = uplinks.rules_and_routes(query.value, uplinks_backend.read(protocol))
+    node = uplinks_backend.read(protocol)
+    uplinks.check(query.value, node)
+    derived = uplinks.rules_and_routes(query.value, node)
     return derived._replace(left_out=derived.unfit)
 
 

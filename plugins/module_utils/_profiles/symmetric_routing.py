@@ -128,10 +128,13 @@ def facts(options: Values, observed: Observation) -> Facts:
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
     chosen = uplinks.from_option(entries)
-    if options["uplinks"] is not None:
-        uplinks.check(chosen, node)
+    uplinks.check(chosen, node)
     doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node)]
     derived, gateways = uplinks.rules_and_routes(chosen, node), uplinks.gateways(chosen, node)
+    for number, entry in enumerate(chosen):
+        if entry["name"] in node.links and not gateways[entry["name"]]:
+            allowed = "given, because no default route, DHCP lease or configuration of the node names one"
+            raise Invalid(f"uplinks[{number}].gateway", None, allowed)
     return Facts(observed.is_image, chosen, gateways, derived.rules, derived.routes, derived.unfit, doubts)
 
 

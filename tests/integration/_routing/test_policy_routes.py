@@ -911,6 +911,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
         {"uplinks": [{"name": "eth0"}], "routes": []},
     ),
     ("uplinks must be left out if enis is given", {"uplinks": [{"name": "eth0"}], "enis": {"layout": "terway"}}),
+    ("uplinks[0].gateway must be a unicast address", {"uplinks": [{"name": "eth0", "gateway": "224.0.0.1"}]}),
     ("uplinks[0].gateway must be the IPv4 address of the uplink's", {"uplinks": '[{"name": "eth0", "gateway": "::1"}]'}),
     ("rules[0].priority must be given", {"rules": [{"table": 7}]}),
     (

@@ -141,6 +141,12 @@ def test_a_gateway_in_another_network_is_doubted() -> None:
     assert not [*uplinks.doubts([{"name": "eth2", "gateway": "198.51.100.1"}], node(links=links))]
 
 
+def test_each_family_without_a_gateway_is_named() -> None:
+    links = {"eth1": Link(3, ("10.9.2.7", "fd09:0:2::7"))}
+    (sentence,) = uplinks.rules_and_routes(uplinks.from_option([{"name": "eth1"}]), NodeState(links, ())).unfit.values()
+    assert "10.9.2.7 and no known IPv4 gateway" in sentence and "fd09:0:2::7 and no known IPv6 gateway" in sentence
+
+
 def test_marks_take_the_fewest_bits_and_leave_out_those_that_are_given() -> None:
     entries: list[Entry] = [{"name": f"eth{number}"} for number in range(5)]
     entries[1]["mark"] = 2
