@@ -12,14 +12,15 @@ NFTABLES, FIREWALLD = "nftables.service", "firewalld.service"
 NFTABLES_FILES = ("/etc/nftables.conf", "/etc/sysconfig/nftables.conf")
 FIREWALLD_FILE = "/etc/firewalld/firewalld.conf"
 # firewalld.conf(5), with their defaults.
+SYNONYMS = {"true": "yes", "false": "no"}  # in any case (firewalld, src/firewall/core/io/firewalld_conf.py)
 DEFAULTS = {"FirewallBackend": "nftables", "FlushAllOnReload": "yes", "IPv6_rpfilter": "yes"}
 
 
 def of_firewalld(text: str) -> dict[str, str]:
     """Return the settings of firewalld.conf that decide about packets."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.lstrip().startswith(("#", ";")))
-    values = {name.strip(): value.strip() for name, value in pairs}
-    return {name: values.get(name) or usual for name, usual in DEFAULTS.items()}
+    values = {name.strip(): value.strip().lower() for name, value in pairs}
+    return {name: SYNONYMS.get(values.get(name, ""), values.get(name)) or usual for name, usual in DEFAULTS.items()}
 
 
 def flushes(text: str) -> bool:

@@ -27,3 +27,8 @@ def test_settings_of_firewalld_that_are_left_out_have_their_defaults() -> None:
     settings = {"FirewallBackend": "iptables", "FlushAllOnReload": "no", "IPv6_rpfilter": "yes"}
     assert firewalls.of_firewalld(text) == settings
     assert firewalls.of_firewalld("") == firewalls.DEFAULTS
+
+
+def test_settings_of_firewalld_are_words_in_any_case() -> None:
+    settings = {"FirewallBackend": "nftables", "FlushAllOnReload": "no", "IPv6_rpfilter": "yes"}
+    assert firewalls.of_firewalld("FirewallBackend=NFTables\nFlushAllOnReload=False\nIPv6_rpfilter=True\n") == settings
