@@ -12,7 +12,7 @@ import typing as t
 from .._core import fields
 from .._files import managed_files
 from .._platform import kernel, sysctl, sysctl_files
-from .._routing import known_programs, rule
+from .._routing import known_programs, rt_names, rule
 from .._routing.routing_backend import Netlink
 from .._rp_filter import reverse_path
 from .._rp_filter.live_reverse_path import LiveReversePath
@@ -51,10 +51,11 @@ def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterabl
     protocols = {item: protocol for item, protocol in Netlink().rules() if not item.opaque}
     in_order = sorted([*protocols, *coming], key=lambda item: item.priority)
     families = {name: [item for item in in_order if item.family == family] for name, family in fields.FAMILIES.items()}
+    of_all = _of_all(protocols)
     used: dict[rule.Rule, Way] = {}
     preceding: set[rule.Rule] = set()
     for way in _existing(desired):
-        routings = {name: desired.routing(rules, way.mark, coming) for name, rules in families.items()}
+        routings = {name: desired.routing(rules, way.mark, coming, of_all) for name, rules in families.items()}
         is_routed = any(routing.marked for routing in routings.values())
         for name, routing in routings.items():
             if not routing.marked:
@@ -75,6 +76,15 @@ def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterabl
                     f"{marked} routes by mark {way.mark:#x} of {way.name} as by mark {other.mark:#x} of {other.name}, so that"
                     f" replies of both leave by one interface. Give each of them a rule, with the mask {desired.mask:#x}."
                 )
+
+
+def _of_all(rules: t.Iterable[rule.Rule]) -> list[rule.Rule]:
+    """Return the rules without a selector that look up a table with a default route, other than the kernel's tables."""
+    bare = [item for item in rules if item == rule.Rule(item.family, item.priority, table=item.table)]
+    bare = [item for item in bare if item.table not in rt_names.TABLES.values()]
+    routes = Netlink().routes() if bare else []  # a node may have thousands
+    defaults = {(route.family, route.table) for route, _protocol in routes if not route.dst[1]}
+    return [item for item in bare if (item.family, item.table) in defaults]
 
 
 def _existing(desired: ReturnPath) -> list[Way]:

@@ -201,14 +201,21 @@ class ReturnPath(t.NamedTuple):
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
-    def routing(self, rules: t.Sequence[rule.Rule], mark: int, coming: t.Collection[rule.Rule] = ()) -> Routing:
+    def routing(
+        self,
+        rules: t.Sequence[rule.Rule],
+        mark: int,
+        coming: t.Collection[rule.Rule] = (),
+        of_all: t.Collection[rule.Rule] = (),
+    ) -> Routing:
         """Return how ``rules``, those of one family in the kernel's order, route packets with ``mark``.
 
-        coming: rules of the same run. One of them is the mark's before a rule of another program.
+        coming: rules of the same run. One of them is the mark's before a rule of another program. of_all: those of rules by which
+        all packets leave.
         """
         asking = [candidate for candidate in rules if self._asks_for_mark(candidate, mark)]
         marked = next((candidate for candidate in asking if candidate in coming), next(iter(asking), None))
-        elsewhere = [candidate for candidate in asking if marked and candidate.table != marked.table]
+        elsewhere = [*of_all, *(candidate for candidate in asking if marked and candidate.table != marked.table)]
         before = itertools.takewhile(lambda candidate: candidate != marked, rules)
         earlier = next((candidate for candidate in before if self._is_for_pods(candidate) or candidate in elsewhere), None)
         return Routing(marked, earlier)
