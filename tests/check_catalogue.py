@@ -1,16 +1,19 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The catalogue of checks in docs/audit.md, from the checks' own documentation. Run by ``make docs``."""
+"""The catalogue of checks in docs/audit.md, and docs/symptoms.md, from the checks' own documentation. Run by ``make docs``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from symptoms import CHECKS_BY_SYMPTOM
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/audit.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE, SYMPTOMS = DOCS / "audit.md", DOCS / "symptoms.md"
 BEGIN, END = "<!-- catalogue: written by make docs -->\n", "<!-- end of catalogue -->\n"
 ENTRY = """
 ### {check.id}
@@ -21,6 +24,12 @@ ENTRY = """
 * Remedy: {check.remedy}
 * Source: <{check.source}>
 """
+HEAD = """# Symptoms
+
+What may explain a symptom, with the [check of the audit](audit.md#checks) that proves it on a node.
+`kubenode-datapath audit` makes all checks; `--check ID` makes one.
+
+"""
 
 
 def renewed(page: str) -> str:
@@ -30,9 +39,20 @@ def renewed(page: str) -> str:
     return f"{before}{BEGIN}{''.join(map(_entry, catalogue.CHECKS))}\n{END}{after}"
 
 
+def symptoms_page() -> str:
+    """Return the page of symptoms: a list, with a list of checks in each entry."""
+    checks = {check.id: check for check in catalogue.CHECKS}
+    lines = []
+    for symptom, names in CHECKS_BY_SYMPTOM.items():
+        lines.append(f"- **{symptom}**")
+        lines += [f"  - [{name}](audit.md#{name}): {checks[name].trouble}" for name in names]
+    return "\n".join([f"{HEAD}{BEGIN}", *lines, "", END])
+
+
 def _entry(check: Check) -> str:
     return ENTRY.format(check=check)
 
 
 if __name__ == "__main__":
     PAGE.write_text(renewed(PAGE.read_text()))
+    SYMPTOMS.write_text(symptoms_page())

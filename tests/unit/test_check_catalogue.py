@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The catalogue of checks in docs/audit.md."""
+"""The catalogue of checks in docs/audit.md, and docs/symptoms.md."""
 
 from __future__ import annotations
 
 import check_catalogue
+from symptoms import CHECKS_BY_SYMPTOM
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 
@@ -22,3 +23,12 @@ def test_each_check_has_an_entry_and_a_renewal_changes_nothing_else() -> None:
     emptied = page[: page.index(check_catalogue.BEGIN)] + check_catalogue.BEGIN + "old\n" + check_catalogue.END + "after\n"
     assert check_catalogue.renewed(emptied) == f"{page}after\n"
     assert [line[4:] for line in page.splitlines() if line.startswith("### ")] == [check.id for check in catalogue.CHECKS]
+
+
+def test_the_page_of_symptoms_is_that_of_the_checks() -> None:
+    assert check_catalogue.SYMPTOMS.read_text() == check_catalogue.symptoms_page(), "run `make docs`"
+
+
+def test_each_check_explains_a_symptom() -> None:
+    explained = {check for checks in CHECKS_BY_SYMPTOM.values() for check in checks}
+    assert explained == {check.id for check in catalogue.CHECKS}
