@@ -72,7 +72,7 @@ CONTROL = [pin for pin in CONTROLLER if pin.startswith("pyroute2==")]
 
 # Requirements of `make docs`.
 SITE = sorted(
-    ["myst-parser==5.2.0", "pillow==13.0.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
+    ["furo==2025.12.19", "myst-parser==5.2.0", "pillow==13.0.0", "sphinx==9.2.0"]
     + [pin for pin in TOOLS if pin.partition("==")[0] in ("antsibull-docs", "pyroute2")]
 )
 
@@ -135,6 +135,12 @@ def output(command: list[str]) -> str:
     """The output of a command, even if it failed: dpkg-query fails for an unknown package."""
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return os.fsdecode(done.stdout)
+
+
+def version() -> str:
+    """The version of the collection, as in galaxy.yml."""
+    (text,) = re.findall(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(), re.MULTILINE)
+    return str(text)
 
 
 def install_packages(wanted: list[str]) -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pictures of docs/trace.md: what datapath_trace says of a real node, on a terminal and as a page, light and dark.
+"""The pictures of a trace and an audit of a real node: on a terminal, and as a page, light and dark.
 
 Run by ``make docs``. The node is of network namespaces. The pictures are committed, and the same as long as node, text and
 style are.
@@ -9,15 +9,16 @@ style are.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import terminal_picture
 from PIL import Image, ImageChops
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import markup, page, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text, page, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import page as audit_page
 from lab import Eni, EniLab, host
 from lab.eni import CLIENT, PRIMARY
 from lab.steps import Steps
@@ -29,42 +30,38 @@ WIDTH, HEIGHT = 1080, 4000  # of the window; a picture ends where its content do
 SIDE = 16  # below the content
 MOST_BYTES = 150_000
 NODE_PORT, STRICT = 30080, 1
-CONSOLE = """<!DOCTYPE html><meta charset="utf-8"><style>
-:root { --back: #fbfbfa; --ink: #24292f; --red: #b3231b; --green: #14693a; --yellow: #7a5200; --dim: #6a7280; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #15181e; --ink: #d7dce3; --red: #ff8f85; --green: #7fdca3; --yellow: #f0c66d; --dim: #8b95a5; }
-}
-body { margin: 0; padding: 18px 20px 2px; background: var(--back); color: var(--ink); }
-pre { margin: 0; font: 12.5px/1.5 "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-.sgr1 { font-weight: bold; } .sgr2 { color: var(--dim); }
-.sgr31 { color: var(--red); } .sgr32 { color: var(--green); } .sgr33 { color: var(--yellow); }
-</style>"""
+REST = "\x1b[2m(further findings, and the profile that the node needs with its variables)\x1b[0m"
 
 
 def main() -> None:
-    enis = [Eni("eth1", pods=["pod1"], has_address=True), Eni("eth2", pods=["pod2"], has_address=True)]
+    enis = [Eni("eth1", pods=["pod1"], has_address=True)]
     with EniLab("pictures", enis) as lab:
         node = lab.node("node1")
         node.filter_reverse_path(STRICT)
         node.service(NODE_PORT, [lab.pod("pod1").address], "Local", backend="iptables")
         packet = {"source": CLIENT, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
         answer = Steps(node, "datapath_trace", {"packet": packet}).run()
+        audit = Steps(node, "datapath_audit", {}).run()
         versions = Steps(node, "datapath_info", {"gather": ["versions"]}).run()["snapshot"]["versions"]
     # Without the kernel and the time, which differ from one run of `make docs` to another.
     shown = {name: versions[name] for name in ("collection", "nft", "iptables")}
     about = {"node": node.name, "source": "the running node", "versions": shown}
     FOLDER.mkdir(exist_ok=True)
     take("trace-page", page.html(answer, about))
-    take("trace-terminal", console(terminal.text(answer, colours=True)))
+    line = f"tcp {CLIENT} > {PRIMARY.address}:{NODE_PORT} in eth0"
+    draw("trace", f"kubenode-datapath trace live '{line}'", terminal.text(answer, colours=True))
+    take("audit-page", audit_page.text({node.name: audit}).replace("<details", "<details open", 1))
+    findings = findings_text.text(audit, colours=True)
+    summary, first, *_others = findings.split("\n\n")
+    draw("audit", "kubenode-datapath audit live", findings)
+    draw("audit-first", "kubenode-datapath audit live", f"{summary}\n\n{first}\n\n{REST}")
 
 
-def console(text: str) -> str:
-    """A page that shows what a terminal would."""
-    parts = re.split(r"\x1b\[(\d+)m(.*?)\x1b\[0m", text)  # text, a colour, what has it, text, ...
-    shown = [markup.joined(parts[0])]
-    for colour, coloured, plain in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        shown.append(markup.joined(markup.element("span", coloured, classes=f"sgr{colour}"), plain))
-    return f"{CONSOLE}{markup.element('pre', *shown)}"
+def draw(name: str, command: str, output: str) -> None:
+    """Write the picture of a terminal."""
+    path = FOLDER / f"{name}.svg"
+    path.write_text(terminal_picture.svg(command, output))
+    print(f"{path}: {path.stat().st_size} bytes")
 
 
 def take(name: str, html: str) -> None:

@@ -230,7 +230,9 @@ def docs() -> Iterator[Check]:
         (source / page.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(page, source / page.relative_to(ROOT))
     shutil.copytree(ROOT / "docs/docsite/site", source, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "docs/pictures", source / "docs/pictures")
     (source / "collection").mkdir()
+    yield from changelog(environment(installation.main_venv()), source / "CHANGELOG.md")
     env = {**environment(tools), "HOME": str(BUILD)}  # antsibull-docs logs to its user's home
     options = ["--use-current", "--squash-hierarchy", "--fail-on-error", "--no-add-antsibull-docs-version"]
     command = ["antsibull-docs", "collection", *options, f"--dest-dir={source}/collection", "kubenode.datapath"]
@@ -239,6 +241,18 @@ def docs() -> Iterator[Check]:
     yield Check("site", ["sphinx-build", "--fail-on-warning", "--fresh-env", "--quiet", str(source), str(html)], env)
     shutil.copytree(ROOT / "docs/pictures", html / "docs/pictures", dirs_exist_ok=True)  # Sphinx does not look for them in HTML
     say(f"the site is {html}/index.html")
+
+
+def changelog(env: dict[str, str], page: Path) -> Iterator[Check]:
+    """Write the changelog as it would be if the version were released now, in a copy of the collection."""
+    tree = BUILD / "docs/ansible_collections/kubenode/datapath"
+    copy_sources(tree)
+    if any((tree / "changelogs/fragments").glob("*.yml")):
+        command = ["antsibull-changelog", "release", "--version", f"{installation.version()}-unreleased"]
+    else:
+        command = ["antsibull-changelog", "generate"]
+    yield Check("changelog", command, env, tree)
+    shutil.copy2(tree / "CHANGELOG.md", page)
 
 
 def pictures() -> Iterator[Check]:

@@ -25,3 +25,9 @@ def test_each_promise_names_tests_that_exist(page: str) -> None:
     assert named
     missing = [name for path, name in named if f"def {name}(" not in (TESTS / path).read_text()]
     assert not missing
+
+
+def test_the_site_has_each_guide_in_a_list() -> None:
+    """A page in none of the lists fails the build of the site, which `make test` leaves out."""
+    named = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(path.stem for path in DOCS.glob("*.md"))

@@ -11,6 +11,8 @@ from typing import Any
 
 from docutils import nodes
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.version import COLLECTION
+
 REPOSITORY = "https://github.com/kubenode/datapath/blob/main"
 ANSIBLE = "https://docs.ansible.com/ansible/latest"
 # Pages of ansible-core's documentation that antsibull-docs refers to by label. The build needs no network for them.
@@ -24,23 +26,27 @@ LABELS = {
 
 project = "kubenode.datapath"
 copyright = "kubenode.datapath contributors"
-html_title = "kubenode.datapath"
-html_short_title = "kubenode.datapath"
+release = COLLECTION
+html_title = f"kubenode.datapath {release}"
 
 extensions = ["myst_parser", "sphinx_antsibull_ext"]
 exclude_patterns = ["README.md"]  # index.md includes it
 myst_heading_anchors = 3  # links to headings, as GitHub makes them
 suppress_warnings = ["misc.highlighting_failure"]  # Pygments does not know all of HCL
 
-html_theme = "sphinx_ansible_theme"
-html_theme_options = {"topbar_links": {}}
+html_theme = "furo"
+html_theme_options = {"source_repository": REPOSITORY.partition("/blob/")[0], "top_of_page_buttons": []}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
+antsibull_ext_color_scheme = "none"  # site.css has the colours, light and dark
 html_show_sphinx = False
 html_copy_source = False
 html_use_index = False
 highlight_language = "text"
-pygments_style = "ansible"
+
+# The table of contents that antsibull-docs puts on each page. The theme has one at the side.
+CONTENTS = re.compile(r"^\.\. contents::\n(?: +:.*\n)*", re.MULTILINE)
 
 
 def adapt_links(text: str) -> str:
@@ -49,15 +55,17 @@ def adapt_links(text: str) -> str:
     index.md stands for the README of the repository. A file that is no page of the site is linked in the repository.
     """
     text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
-    return re.sub(r"\]\((?:\.\./)*(LICENSE|changelogs/)\)", rf"]({REPOSITORY}/\1)", text)
+    return re.sub(r"\]\((?:\.\./)*(LICENSE|changelogs/|meta/runtime\.yml)\)", rf"]({REPOSITORY}/\1)", text)
 
 
 def adapt_page(_app: Any, _docname: str, content: list[str]) -> None:
-    content[0] = adapt_links(content[0])
+    content[0] = adapt_links(CONTENTS.sub("", content[0]))
 
 
-def adapt_included(_app: Any, _path: Path, _parent: str, content: list[str]) -> None:
-    content[0] = adapt_links(content[0])
+def adapt_included(_app: Any, path: Path, _parent: str, content: list[str]) -> None:
+    """Adapt a file that index.md includes: its links begin in its own folder. The site shows no badges."""
+    text = re.sub(r"\]\((?!https:)", "](docs/", content[0]) if path.parent.name == "docs" else content[0]
+    content[0] = re.sub(r"^\[!\[.*\n", "", adapt_links(text), flags=re.MULTILINE)
 
 
 def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.Node | None:
