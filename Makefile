@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,9 @@ docs:  ## the documentation as a site, in .build/docs/html; as root, its picture
 
 cli:  ## the command without Ansible, as a wheel and as one file, in .build/cli
 	@$(TOOLCHAIN) cli
+
+release:  ## every artefact of a release in .build/release, built twice and compared, with checksums and SBOM
+	@$(TOOLCHAIN) release
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration

@@ -76,6 +76,9 @@ SITE = sorted(
     + [pin for pin in TOOLS if pin.partition("==")[0] in ("antsibull-docs", "pyroute2")]
 )
 
+# Requirements of `make release`, for the import by Galaxy. antsibull's tools break in the same environment.
+IMPORTER = ["galaxy-importer==0.4.44"]
+
 # Requirements of `make fuzz` and `make mutants`. Hypothesis needs libcst, which mutmut requires, and black, to write a
 # failing example into the test.
 PROBING = sorted(

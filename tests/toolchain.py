@@ -278,6 +278,18 @@ def cli() -> Iterator[Check]:
 HALVES = ["--numprocesses=2", "--dist=loadfile"]
 
 
+def release() -> Iterator[Check]:
+    """Every artefact of the version in .build/release, built twice and compared, and the collection as Galaxy imports it."""
+    prepare(installation.PYTHON)
+    tools, sources = installation.main_venv(), BUILD / "release/sources"
+    copy_sources(sources)
+    folders = [BUILD / "release" / name for name in ("artefacts", "again")]
+    yield Check("artefacts", ["python", "tests/release.py", str(sources), *map(str, folders)], environment(tools))
+    archives = map(str, folders[0].glob("*.tar.gz"))
+    env = {**environment(installation.main_venv(installation.IMPORTER)), "HOME": str(BUILD)}  # it keeps caches at home
+    yield Check("galaxy-importer", ["python", "tests/galaxy_import.py", *archives], env)
+
+
 def integration() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
@@ -439,6 +451,7 @@ PARTS = {
         unit,
         docs,
         cli,
+        release,
         integration,
         cores,
         cluster,

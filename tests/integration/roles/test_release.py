@@ -1,0 +1,130 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The artefacts of a release; `make release` builds them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import installation
+import pytest
+import release
+import toolchain
+
+MOMENT = 1_700_000_000
+VERSION = installation.version()
+CHANGELOG = "changelogs/changelog.yaml"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release") / "sources"
+    toolchain.copy_sources(folder)
+    chart = folder / "deploy/chart"
+    if not chart.exists():
+        chart.mkdir()
+        (chart / "values.yaml").write_text("{}\n")
+        (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: kubenode-datapath\nversion: {VERSION}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(sources: Path) -> Path:
+    folder = sources.with_name("built")
+    release.build(sources, folder, VERSION, MOMENT)
+    return folder
+
+
+def test_another_copy_is_built_to_the_same_bytes(sources: Path, built: Path) -> None:
+    """Neither the times of files nor the order in which a folder lists them reaches an artefact."""
+    other = sources.with_name("other")
+    for path in sorted(sources.rglob("*"), reverse=True):
+        if path.is_file() and ".git" not in path.parts:
+            (other / path.relative_to(sources)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, other / path.relative_to(sources))
+            shutil.copymode(path, other / path.relative_to(sources))
+    again = sources.with_name("again")
+    release.build(other, again, VERSION, MOMENT)
+    assert release.unequal(built, again) == []
+
+
+def test_an_artefact_that_differs_is_named(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built, tmp_path / "again")
+    (tmp_path / "again" / release.SUMS).write_text("")
+    (tmp_path / "again/kubenode-datapath.pyz").unlink()
+    assert release.unequal(built, tmp_path / "again") == [release.SUMS, "kubenode-datapath.pyz"]
+
+
+def test_the_checksums_are_those_of_all_artefacts(built: Path) -> None:
+    done = subprocess.run(["sha256sum", "--check", "--strict", release.SUMS], cwd=built, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(list(built.iterdir())) - 1
+
+
+def test_galaxy_installs_and_verifies_the_collection(built: Path, tmp_path: Path) -> None:
+    galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
+    archive = str(built / f"kubenode-datapath-{VERSION}.tar.gz")
+    # Without PYTHONPATH, which leads to the checkout.
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
+    subprocess.run([*galaxy, "install", "--offline", archive], env=environment, check=True, stdout=subprocess.DEVNULL)
+    command = [*galaxy, "verify", "--offline", "kubenode.datapath"]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert "Successfully verified" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_wheel_and_the_program_say_the_version(built: Path) -> None:
+    program = [sys.executable, str(built / "kubenode-datapath.pyz"), "--version"]
+    assert subprocess.run(program, check=True, capture_output=True, text=True).stdout.split() == ["kubenode-datapath", VERSION]
+    assert (built / f"kubenode_datapath-{VERSION}-py3-none-any.whl").is_file()
+
+
+def test_the_chart_lies_below_its_name(built: Path) -> None:
+    with tarfile.open(built / f"kubenode-datapath-{VERSION}.tgz") as chart:
+        names = chart.getnames()
+        assert names[0] == "kubenode-datapath/Chart.yaml" and "kubenode-datapath/values.yaml" in names
+        assert {member.mtime for member in chart.getmembers()} == {MOMENT}
+
+
+def test_the_bill_lists_each_artefact_and_the_library_in_the_command(built: Path) -> None:
+    bill = json.loads((built / f"kubenode-datapath-{VERSION}.cdx.json").read_text())
+    digests = {each["name"]: each["hashes"][0]["content"] for each in bill["components"] if each["type"] == "file"}
+    artefacts = [path for path in built.iterdir() if path.name not in (release.SUMS, f"kubenode-datapath-{VERSION}.cdx.json")]
+    assert digests == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in artefacts}
+    (pin,) = [pin for pin in installation.TOOLS if pin.startswith("pyroute2==")]
+    assert f"pkg:pypi/{pin.replace('==', '@')}" in {each.get("purl") for each in bill["components"]}
+    contains = {each["ref"]: each.get("dependsOn") for each in bill["dependencies"]}
+    assert contains["kubenode-datapath.pyz"] == ["pyroute2"]
+
+
+def test_a_commit_without_the_tag_is_no_release(sources: Path) -> None:
+    assert f"v{VERSION} is no tag of this commit" in release.state(sources, VERSION, ["v0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("fragments", "changelog", "error"),
+    [
+        (["new.yml"], f"releases:\n  {VERSION}:\n", "unreleased: new.yml"),
+        ([], "releases:\n  0.0.1:\n", f"has no {VERSION}"),
+    ],
+)
+def test_a_tag_before_its_changelog_is_refused(tmp_path: Path, fragments: list[str], changelog: str, error: str) -> None:
+    (tmp_path / "changelogs/fragments").mkdir(parents=True)
+    (tmp_path / CHANGELOG).write_text(changelog)
+    for name in fragments:
+        (tmp_path / "changelogs/fragments" / name).touch()
+    with pytest.raises(installation.NotInstalled, match=error):
+        release.state(tmp_path, VERSION, [f"v{VERSION}"])
+
+
+def test_a_tag_with_its_changelog_is_a_release(tmp_path: Path) -> None:
+    (tmp_path / "changelogs").mkdir()
+    (tmp_path / CHANGELOG).write_text(f"releases:\n  {VERSION}:\n    changes: {{}}\n")
+    assert "is complete" in release.state(tmp_path, VERSION, [f"v{VERSION}"])
