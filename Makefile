@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release publish integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ quick:  ## what a change touches, in at most ten minutes; SINCE=COMMIT for all s
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) bench
 
-lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy
+lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy, workflows and issue forms
 	@$(TOOLCHAIN) lint
 
 sanity:  ## ansible-test sanity on every supported ansible-core
@@ -39,6 +39,9 @@ cli:  ## the command without Ansible, as a wheel and as one file, in .build/cli
 
 release:  ## every artefact of a release in .build/release, built twice and compared, with checksums and SBOM
 	@$(TOOLCHAIN) release
+
+publish:  ## hand the built release to PLACE: galaxy, github, chart, agent, environment or site (the release workflow)
+	@PLACE="$(PLACE)" $(TOOLCHAIN) publish
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration

@@ -49,6 +49,7 @@ TOOLS = [
     "antsibull-changelog==0.36.0",
     "antsibull-docs==2.28.0",
     "cel-python==0.5.0",
+    "check-jsonschema==0.39.0",
     "cyclonedx-python-lib==11.12.0",
     "debsbom==0.10.2",
     "hypothesis==6.170.15",

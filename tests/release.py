@@ -37,8 +37,7 @@ SUMS = "SHA256SUMS"
 
 def main(sources: Path, folders: list[Path]) -> None:
     version = installation.version()
-    tags = installation.output(["git", "tag", "--points-at", "HEAD"]).split()
-    print(state(sources, version, tags))
+    print(state(sources, version, tags()))
     moment = int(os.environ.get("SOURCE_DATE_EPOCH") or installation.output(["git", "log", "-1", "--format=%ct"]) or 0)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
@@ -49,11 +48,16 @@ def main(sources: Path, folders: list[Path]) -> None:
     print((folders[0] / SUMS).read_text(), end="")
 
 
-def state(sources: Path, version: str, tags: list[str]) -> str:
+def tags() -> list[str]:
+    """Return the tags of this commit."""
+    return installation.output(["git", "tag", "--points-at", "HEAD"]).split()
+
+
+def state(sources: Path, version: str, of_commit: list[str]) -> str:
     """Return a sentence that says whether a commit with these tags is the release of its version. Raises NotInstalled."""
     fragments = sorted(path.name for path in (sources / "changelogs/fragments").glob("*.yml"))
     tag = f"v{version}"
-    if tag not in tags:
+    if tag not in of_commit:
         return f"{tag} is no tag of this commit, which has {len(fragments)} unreleased fragments of the changelog"
     if fragments:
         raise NotInstalled(f"{tag} leaves these fragments of the changelog unreleased: {', '.join(fragments)}")

@@ -100,6 +100,14 @@ def lint() -> Iterator[Check]:
     )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
     yield Check("ruff format", ["ruff", "format", "--check"], env)
+    github = ROOT / ".github"
+    forms = [str(path) for path in sorted((github / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
+    for name, kind, files in (
+        ("workflows", "workflows", [str(path) for path in sorted((github / "workflows").glob("*.yml"))]),
+        ("issue forms", "issue-forms", forms),
+        ("issue chooser", "issue-config", [str(github / "ISSUE_TEMPLATE/config.yml")]),
+    ):
+        yield Check(name, ["check-jsonschema", "--builtin-schema", f"vendor.github-{kind}", *files], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
     tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
     packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
@@ -290,6 +298,13 @@ def release() -> Iterator[Check]:
     yield Check("galaxy-importer", ["python", "tests/galaxy_import.py", *archives], env)
 
 
+def publish() -> Iterator[Check]:
+    """Hand what `make release` or `make docs` built to PLACE, in the environment."""
+    prepare(installation.PYTHON)
+    place = os.environ.get("PLACE", "")
+    yield Check(f"publish {place}", ["python", "tests/publication.py", place], environment(installation.main_venv()))
+
+
 def integration() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
@@ -452,6 +467,7 @@ PARTS = {
         docs,
         cli,
         release,
+        publish,
         integration,
         cores,
         cluster,

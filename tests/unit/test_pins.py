@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import installation
@@ -36,7 +37,8 @@ def test_the_command_is_built_with_the_pyroute2_of_the_tests() -> None:
 
 def test_renovate_pins_actions_and_images_by_digest() -> None:
     """A tag moves, and what was reviewed is no longer what runs."""
-    for line in re.findall(r"uses: (.*)", (ROOT / ".github/workflows/test.yml").read_text()):
+    workflows = (ROOT / ".github/workflows").glob("*.yml")
+    for line in (line for path in workflows for line in re.findall(r"uses: (.*)", path.read_text())):
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", line), line
     settings = json.loads((ROOT / "renovate.json").read_text())
     assert {"helpers:pinGitHubActionDigests", "docker:pinDigests"} <= {*settings["extends"]}
@@ -50,3 +52,20 @@ def test_renovate_pins_actions_and_images_by_digest() -> None:
     unpinned = found[0].partition("@")[0]
     [pinned] = re.finditer(pattern, text.replace(found[0], f"{unpinned}@{digest}"))
     assert (pinned["currentValue"], pinned["currentDigest"]) == (found["currentValue"], digest)
+
+
+VERSIONS = re.compile(
+    r"(?:TAG=v|newTag: |VERSION=|kubenode-(?:agent|datapath)[:-]|^(?:appV|v)ersion: \"?)(\d+\.\d+\.\d+)", re.MULTILINE
+)
+
+
+def test_each_file_that_names_the_version_names_that_of_galaxy() -> None:
+    """A release sets the version in all of them; this test lists those that it forgot."""
+    names = subprocess.run(
+        ["git", "ls-files", "deploy", "docs/*.md"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    files = {name: (ROOT / name).read_text() for name in names.split() if (ROOT / name).is_file()}
+    mentions = {name: set(VERSIONS.findall(text)) for name, text in files.items()}
+    assert "deploy/pull/pull.env" in {name for name, versions in mentions.items() if versions}
+    stale = {name: versions for name, versions in mentions.items() if versions - {installation.version()}}
+    assert not stale

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``make publish``: hand what `make release` built to one of the places from which users install. The release workflow runs it.
+
+    publication.py PLACE [--show]    galaxy, github, chart, agent, environment or site; with --show only print the commands
+
+REGISTRY is the address of images and charts, without a scheme, such as ghcr.io/kubenode. REGISTRY_USER and REGISTRY_PASSWORD log
+in there; without them, podman and helm are logged in already. ansible-galaxy and gh take their tokens from their own variables.
+PyPI gets the wheel from an action in the workflow.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import installation
+import release
+import site_versions
+from installation import ROOT, NotInstalled
+
+DIGEST = ROOT / ".build/release/digest"  # of the image that was pushed
+BUILT = ROOT / ".build/release/artefacts"
+PAGES = ROOT / ".build/pages"  # a checkout of the branch gh-pages
+VERSION = installation.version()
+TAG = f"v{VERSION}"
+COLLECTION, CHART = BUILT / f"kubenode-datapath-{VERSION}.tar.gz", BUILT / f"kubenode-datapath-{VERSION}.tgz"
+
+Command = list[str | Path]
+
+
+def galaxy() -> list[Command]:
+    return [["ansible-galaxy", "collection", "publish", COLLECTION]]
+
+
+def github() -> list[Command]:
+    """A release with all artefacts and the section of the changelog."""
+    notes = BUILT.with_name("notes.md")
+    changelog: Command = ["antsibull-changelog", "generate", "--only-latest", "--output-format=md", "--output", notes]
+    create: Command = ["gh", "release", "create", TAG, "--verify-tag", f"--title={TAG}", f"--notes-file={notes}"]
+    return [changelog, [*create, *sorted(BUILT.iterdir())]]
+
+
+def chart() -> list[Command]:
+    return [["helm", "push", CHART, f"oci://{registry()}/charts"]] if CHART.exists() else []
+
+
+def agent() -> list[Command]:
+    """The image of the DaemonSet, which contains the collection."""
+    image = f"{registry()}/kubenode-agent:{VERSION}"
+    context = ROOT / "deploy/image"
+    build: Command = ["podman", "build", f"--build-arg=VERSION={VERSION}", "--timestamp=0", f"--tag={image}", context]
+    return [["cp", COLLECTION, context], build, push(image)]
+
+
+def environment() -> list[Command]:
+    """The execution environment, whose definition takes the collection that lies beside it."""
+    image = f"{registry()}/kubenode-execution-environment:{VERSION}"
+    definition = ROOT / "deploy/execution-environment/execution-environment.yml"
+    context = ROOT / ".build/release/execution-environment"
+    build: Command = ["ansible-builder", "build", f"--file={definition}", f"--context={context}", f"--tag={image}"]
+    return [["cp", COLLECTION, definition.parent], [*build, "--container-runtime=podman"], push(image)]
+
+
+def site() -> list[Command]:
+    """The site of this version beside those of the others, on the branch that GitHub Pages serves."""
+    version = TAG if TAG in release.tags() else site_versions.NEXT
+    add: Command = ["python", "tests/site_versions.py", PAGES, ROOT / ".build/docs/html", version]
+    git: Command = ["git", "-C", PAGES]
+    return [add, [*git, "add", "--all"], [*git, "commit", "--allow-empty", f"--message=site: {version}"], [*git, "push"]]
+
+
+def push(image: str) -> Command:
+    return ["podman", "push", f"--digestfile={DIGEST}", image]
+
+
+def registry() -> str:
+    address = os.environ.get("REGISTRY", "")
+    if not address:
+        raise NotInstalled("REGISTRY must be the address of images and charts, such as ghcr.io/kubenode")
+    return address
+
+
+PLACES: dict[str, Callable[[], list[Command]]] = {
+    place.__name__: place for place in (galaxy, github, chart, agent, environment, site)
+}
+
+
+def main(name: str, options: list[str]) -> None:
+    if name not in PLACES:
+        raise NotInstalled(f"PLACE must be one of {', '.join(PLACES)}; {name!r} is none of them")
+    commands = PLACES[name]()
+    if "--show" in options:
+        print("\n".join(_line(command) for command in commands))
+        return
+    if os.environ.get("REGISTRY_PASSWORD"):
+        log_in()
+    DIGEST.unlink(missing_ok=True)
+    for command in commands:
+        print(f"$ {_line(command)}", flush=True)
+        subprocess.run([str(word) for word in command], cwd=ROOT, check=True)
+    if DIGEST.exists() and "GITHUB_OUTPUT" in os.environ:  # the workflow attests the image by its digest
+        with open(os.environ["GITHUB_OUTPUT"], "a") as outputs:
+            outputs.write(f"digest={DIGEST.read_text()}\n")
+
+
+def log_in() -> None:
+    """Log podman and helm in. The password goes by standard input, because all users of a machine can read a command line."""
+    host = registry().partition("/")[0]
+    for program in (["podman", "login"], ["helm", "registry", "login"]):
+        command = [*program, host, "--username", os.environ["REGISTRY_USER"], "--password-stdin"]
+        subprocess.run(command, input=os.environ["REGISTRY_PASSWORD"], text=True, check=True)
+
+
+def _line(command: Command) -> str:
+    return shlex.join(map(str, command))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1], sys.argv[2:])
+    except (NotInstalled, subprocess.CalledProcessError) as reason:
+        sys.exit(f"publication: {reason}")
