@@ -229,6 +229,7 @@ def docs() -> Iterator[Check]:
     prepare(installation.PYTHON)
     yield from pictures()
     tools = installation.main_venv(installation.SITE)
+    yield Check("drawings", ["python", "tests/drawings.py"], environment(tools))
     yield Check("catalogue of checks", ["python", "tests/check_catalogue.py"], environment(tools))
     yield Check("schema of the roles", ["python", "tests/role_schema.py"], environment(tools))
     source = BUILD / "docs/source"

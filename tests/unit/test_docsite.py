@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import drawings
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -31,3 +32,15 @@ def test_the_site_has_each_guide_in_a_list() -> None:
     """A page in none of the lists fails the build of the site, which `make test` leaves out."""
     named = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+def test_the_drawings_are_those_of_their_descriptions() -> None:
+    drawn = {name: drawings.svg(panel) for name, panel in drawings.PANELS.items()}
+    assert drawn == {name: (drawings.FOLDER / f"{name}.svg").read_text() for name in drawn}, "run `make docs`"
+
+
+def test_each_picture_is_shown_on_a_page() -> None:
+    pages = "".join(
+        path.read_text() for path in [*DOCS.glob("*.md"), *DOCS.parent.glob("deploy/**/*.md"), DOCS.parent / "README.md"]
+    )
+    assert set(re.findall(r"pictures/([\w.-]+)", pages)) == {path.name for path in drawings.FOLDER.iterdir()}
