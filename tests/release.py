@@ -37,7 +37,7 @@ SUMS = "SHA256SUMS"
 
 def main(sources: Path, folders: list[Path]) -> None:
     version = installation.version()
-    print(state(sources, version, tags()))
+    print(state(sources, version, tags(), installation.output(["git", "status", "--porcelain"])))
     moment = int(os.environ.get("SOURCE_DATE_EPOCH") or installation.output(["git", "log", "-1", "--format=%ct"]) or 0)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
@@ -53,12 +53,17 @@ def tags() -> list[str]:
     return installation.output(["git", "tag", "--points-at", "HEAD"]).split()
 
 
-def state(sources: Path, version: str, of_commit: list[str]) -> str:
-    """Return a sentence that says whether a commit with these tags is the release of its version. Raises NotInstalled."""
+def state(sources: Path, version: str, of_commit: list[str], changes: str) -> str:
+    """Return a sentence that says whether a commit with these tags is the release of its version. Raises NotInstalled.
+
+    changes: what differs from the commit, as git status prints it.
+    """
     fragments = sorted(path.name for path in (sources / "changelogs/fragments").glob("*.yml"))
     tag = f"v{version}"
     if tag not in of_commit:
         return f"{tag} is no tag of this commit, which has {len(fragments)} unreleased fragments of the changelog"
+    if changes:
+        raise NotInstalled(f"{tag} is the tag of this commit, from which the checkout differs:\n{changes}")
     if fragments:
         raise NotInstalled(f"{tag} leaves these fragments of the changelog unreleased: {', '.join(fragments)}")
     if f"\n  {version}:\n" not in (sources / "changelogs/changelog.yaml").read_text():

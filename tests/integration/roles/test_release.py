@@ -105,26 +105,29 @@ def test_the_bill_lists_each_artefact_and_the_library_in_the_command(built: Path
 
 
 def test_a_commit_without_the_tag_is_no_release(sources: Path) -> None:
-    assert f"v{VERSION} is no tag of this commit" in release.state(sources, VERSION, ["v0.0.1"])
+    assert f"v{VERSION} is no tag of this commit" in release.state(sources, VERSION, ["v0.0.1"], changes=" M README.md")
 
 
 @pytest.mark.parametrize(
-    ("fragments", "changelog", "error"),
+    ("fragments", "changelog", "changes", "error"),
     [
-        (["new.yml"], f"releases:\n  {VERSION}:\n", "unreleased: new.yml"),
-        ([], "releases:\n  0.0.1:\n", f"has no {VERSION}"),
+        (["new.yml"], f"releases:\n  {VERSION}:\n", "", "unreleased: new.yml"),
+        ([], "releases:\n  0.0.1:\n", "", f"has no {VERSION}"),
+        ([], f"releases:\n  {VERSION}:\n", "?? docs/note.md", "differs:\n.*note"),
     ],
 )
-def test_a_tag_before_its_changelog_is_refused(tmp_path: Path, fragments: list[str], changelog: str, error: str) -> None:
+def test_a_tag_of_another_state_is_refused(
+    tmp_path: Path, fragments: list[str], changelog: str, changes: str, error: str
+) -> None:
     (tmp_path / "changelogs/fragments").mkdir(parents=True)
     (tmp_path / CHANGELOG).write_text(changelog)
     for name in fragments:
         (tmp_path / "changelogs/fragments" / name).touch()
     with pytest.raises(installation.NotInstalled, match=error):
-        release.state(tmp_path, VERSION, [f"v{VERSION}"])
+        release.state(tmp_path, VERSION, [f"v{VERSION}"], changes)
 
 
 def test_a_tag_with_its_changelog_is_a_release(tmp_path: Path) -> None:
     (tmp_path / "changelogs").mkdir()
     (tmp_path / CHANGELOG).write_text(f"releases:\n  {VERSION}:\n    changes: {{}}\n")
-    assert "is complete" in release.state(tmp_path, VERSION, [f"v{VERSION}"])
+    assert "is complete" in release.state(tmp_path, VERSION, [f"v{VERSION}"], changes="")
