@@ -36,7 +36,10 @@ Arrangement = tuple[NamespaceNode, Path, dict[str, Any], Callable[[], bool]]
 @contextmanager
 def dual_stack(folder: Path) -> Iterator[Arrangement]:
     with Lab("upgrade", nodes=[Node("node1", pods=["pod1"])]) as lab, MetadataServer(lab.load_balancer):
-        arrives = lambda: lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)  # noqa: E731
+
+        def arrives() -> bool:
+            return lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
+
         yield lab.node("node1"), lab.write_inventory(folder / "inventory.json"), {}, arrives
 
 
@@ -51,7 +54,10 @@ def shared_interfaces(folder: Path) -> Iterator[Arrangement]:
             {"name": "eth1", "gateway": {"ipv4": ENI.gateway}, "table": 1101, "pods": [ENI.pod_address(0)]},
         ]
         variables = {"layout": "custom", "pod_interfaces": ["veth-*"], "enis": enis, "connmark": "always"}
-        arrives = lambda: lab.client.fetch(PRIMARY.address, NODE_PORT, timeout=0.5) is not None  # noqa: E731
+
+        def arrives() -> bool:
+            return lab.client.fetch(PRIMARY.address, NODE_PORT, timeout=0.5) is not None
+
         yield node, lab.write_inventory(folder / "inventory.json"), variables, arrives
 
 
@@ -61,7 +67,10 @@ def uplinks(folder: Path) -> Iterator[Arrangement]:
         node: NamespaceNode = lab.node("node1")
         node.ip([f"address delete {V6.node(1)}/64 dev eth1", f"route add default via {V4.gateway(1)} dev eth1 metric 200"])
         node.serve(SERVER)
-        arrives = lambda: lab.fetch(V4.node(1), SERVER) is not None  # noqa: E731
+
+        def arrives() -> bool:
+            return lab.fetch(V4.node(1), SERVER) is not None
+
         yield node, lab.write_inventory(folder / "inventory.json"), {}, arrives
 
 
