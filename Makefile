@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release publish integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release publish integration cores userland cluster upstream faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ userland:  ## the modules on a node of another Debian release, SYSTEM=sid, acros
 
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
 	@$(TOOLCHAIN) all_cluster
+
+upstream:  ## beside a released kube-proxy: KUBE_PROXY=PATH, or KUBE_PROXY_VERSION=v1.37.2 to download; KUBE_PROXY_MODES=nftables for one mode (root)
+	@$(TOOLCHAIN) upstream
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
 	@$(TOOLCHAIN) all_faults

@@ -51,6 +51,7 @@ NEEDS = {
     "all_faults": Need(True, 2.0),
     "cluster": Need(True, 6.0),
     "all_cluster": Need(True, 6.0),
+    "upstream": Need(True, 1.0),
     "image": Need(True, 4.0),
 }
 EVERYTHING = 10.0  # GiB for all parts of `make test`, which share the cache

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores fuzz mutants     so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores upstream fuzz mutants    so are these, which are no part of the test
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 import enclosure
 import installation
+import kube_proxy_release
 import leftovers
 import preflight
 import selection
@@ -104,7 +105,7 @@ def lint() -> Iterator[Check]:
     forms = sorted(map(str, ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml")))
     yield Check("issue forms", ["check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *forms], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
-    tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
+    tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "upstream", "userland"]
     packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
     modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
@@ -330,6 +331,15 @@ def cluster() -> Iterator[Check]:
     yield from pytest("cluster", installation.main_venv(), "--verbose", "--durations=20", mark="sample")
 
 
+def upstream() -> Iterator[Check]:
+    """The collection beside a released kube-proxy. Not part of `make test`, because a machine may have none."""
+    program = kube_proxy_release.program()
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    said = installation.output([str(program), "--version"]).strip()
+    for check in pytest("upstream", installation.main_venv(), "--verbose", "--durations=20", name=f"upstream, {said}"):
+        yield check._replace(env={**check.env, "KUBE_PROXY": str(program)})
+
+
 def faults() -> Iterator[Check]:
     """A sample; `make faults` strikes all."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
@@ -422,7 +432,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
 
 
 class Outcome(NamedTuple):
-    passed: bool
+    passed: bool | None  # None: not run
     line: str
     failed_tests: list[str]  # as pytest and Ansible name failures: often only the last lines of a long run are kept
 
@@ -433,6 +443,8 @@ def run_part(name: str, prefix: str) -> Outcome:
     started = time.monotonic()
     try:
         failed = [check.name for check in PARTS[name]() if not passes(check, log, prefix)]
+    except kube_proxy_release.NotHere as reason:
+        return Outcome(None, f"{name:12}{time.monotonic() - started:5.0f} s  not run: {reason}", [])
     except installation.NotInstalled as reason:  # other parts may not need it
         say(str(reason))
         failed, log = ["setup"], LOGS / "setup.log"
@@ -447,10 +459,11 @@ def run_parts(names: list[str]) -> int:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         outcomes = [part.result() for part in started]
-    failures = sum(not outcome.passed for outcome in outcomes)
+    passed, failed, not_run = (sum(outcome.passed is state for outcome in outcomes) for state in (True, False, None))
     lines = [line for outcome in outcomes for line in (outcome.line, *outcome.failed_tests)]
-    print("", *LEFT_OUT, *lines, f"{len(names) - failures} passed, {failures} failed", sep="\n", flush=True)
-    return 1 if failures else 0
+    counts = f"{passed} passed, {failed} failed" + f", {not_run} skipped" * bool(not_run)
+    print("", *LEFT_OUT, *lines, counts, sep="\n", flush=True)
+    return 0 if passed == len(names) else 1
 
 
 PARTS = {
@@ -467,6 +480,7 @@ PARTS = {
         integration,
         cores,
         cluster,
+        upstream,
         faults,
         molecule,
         image,

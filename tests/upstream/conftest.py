@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection beside a released kube-proxy, which the variable KUBE_PROXY names; see tests/kube_proxy_release.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from lab import Eni, EniLab, Lab, Node
+from lab.upstream import KubeProxy
+from lab.upstream.kube_proxy import Mode
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    if not os.environ.get("KUBE_PROXY"):
+        pytest.skip("not run: no kube-proxy; KUBE_PROXY is not set")
+    return Path(os.environ["KUBE_PROXY"])
+
+
+@pytest.fixture(params=os.environ.get("KUBE_PROXY_MODES", ",".join(get_args(Mode))).split(","))
+def mode(request: pytest.FixtureRequest) -> Mode:
+    mode: Mode = request.param
+    return mode
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """A node with a pod, and a node with another, of both IP versions."""
+    with Lab("upstream", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(lab: Lab, binary: Path, mode: Mode) -> Iterator[KubeProxy]:
+    """kube-proxy on node1."""
+    node = lab.node("node1")
+    proxy = KubeProxy(binary, node, mode, [node.address, node.ipv4])
+    proxy.start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def eni_lab() -> Iterator[EniLab]:
+    with EniLab("upstream", [Eni("eth1", pods=["pod1"])]) as running:
+        yield running
+
+
+@pytest.fixture
+def eni_proxy(eni_lab: EniLab, binary: Path, mode: Mode) -> Iterator[KubeProxy]:
+    """kube-proxy on the node of eni_lab, which has only IPv4."""
+    node = eni_lab.node("node1")
+    proxy = KubeProxy(binary, node, mode, [node.address])
+    proxy.start()
+    yield proxy
+    proxy.close()
