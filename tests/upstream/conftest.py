@@ -41,7 +41,7 @@ def lab() -> Iterator[Lab]:
 def proxy(lab: Lab, binary: Path, mode: Mode) -> Iterator[KubeProxy]:
     """kube-proxy on node1."""
     node = lab.node("node1")
-    proxy = KubeProxy(binary, node, mode, [node.address, node.ipv4])
+    proxy = KubeProxy(binary, node, mode, [node.ipv4, node.address], [node.place.pod_subnet_ipv4, node.pod_subnet])
     proxy.start()
     yield proxy
     proxy.close()
@@ -57,7 +57,7 @@ def eni_lab() -> Iterator[EniLab]:
 def eni_proxy(eni_lab: EniLab, binary: Path, mode: Mode) -> Iterator[KubeProxy]:
     """kube-proxy on the node of eni_lab, which has only IPv4."""
     node = eni_lab.node("node1")
-    proxy = KubeProxy(binary, node, mode, [node.address])
+    proxy = KubeProxy(binary, node, mode, [node.address], ["10.0.1.0/24"])
     proxy.start()
     yield proxy
     proxy.close()

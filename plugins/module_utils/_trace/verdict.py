@@ -218,10 +218,15 @@ def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
 
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
-    """Return whether a frame is the packet, perhaps translated, and not an answer to it."""
+    """Return whether a frame is the packet, perhaps translated, and not an answer to it.
+
+    A pod's packet to a node port that comes back to the pod may have the addresses of an answer, but has other ports.
+    """
     is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not distinguish a reply from a request
     same_kind = frame.packet.protocol == packet.protocol and (not is_told or frame.packet.is_reply == packet.is_reply)
-    is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
+    left = frame.packet
+    flow = left.source, left.source_port, left.destination, left.destination_port
+    is_answer = flow == (packet.destination, packet.destination_port, packet.source, packet.source_port)
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
 

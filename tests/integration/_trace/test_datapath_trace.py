@@ -1174,6 +1174,25 @@ def test_a_pod_reaches_itself_by_its_service_if_its_port_lets_it(node: Namespace
         assert [cure["change"] for cure in found["cures"]] == ["bridge link set dev veth01 hairpin on"]
 
 
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+def test_a_pod_reaches_itself_by_the_node_port_of_its_service(node: NamespaceNode, protocol: str) -> None:
+    """The packet comes back from the address that the pod called: the node's own, by which it is masqueraded."""
+    nat = NAT6.replace("tcp", protocol).replace("COMMIT", "-A POSTROUTING -j MASQUERADE --random-fully\nCOMMIT")
+    snapshot = {
+        "links": [
+            {**UPLINK, "addresses": [{"address": "fd00::4/64"}]},
+            {**POD, "peer": {"mac": "0a:00:00:00:00:05", "addresses": ["fd01::5"]}},
+        ],
+        "routes": [{"table": "254", "family": "ipv6", "to": "fd01::5", "dev": "pod1"}],
+        "settings": FORWARDING,
+        "iptables": [{"family": "ip6", "backend": "nft", "table": "nat", "save": nat}],
+    }
+    packet = {"source": "fd01::5", "destination": "fd00::4", "destination_port": 30080, "protocol": protocol, "interface": "pod1"}
+    found = trace(node, packet, snapshot=snapshot)
+    assert (found["verdict"], found["interface"], found["reply"]["verdict"]) == ("delivered", "pod1", "delivered")
+    assert (found["packet"]["source"], found["packet"]["destination"]) == ("fd00::4", "fd01::5")
+
+
 def test_behind_a_bridge_whose_ports_are_not_pasted_pods_reach_each_other(node: NamespaceNode) -> None:
     nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.9/32 -p tcp -j DNAT --to-destination 10.244.1.8:80\nCOMMIT\n"
     routes = f"{BRIDGED['ip route']}10.244.1.0/24 dev cni0 proto kernel scope link src 10.244.1.1\n"

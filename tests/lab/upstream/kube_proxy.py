@@ -9,7 +9,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,6 @@ from lab.waiting import until
 
 Mode = Literal["nftables", "iptables"]
 
-POD_RANGES = ("10.0.0.0/8", "2001:db8::/64")
 HEALTH_PORT = 10256
 FOLDER = "/run/kube-proxy"
 _PROGRAM = f"{FOLDER}/kube-proxy"  # the process has this name, whatever the file's is
@@ -42,10 +41,12 @@ def version(binary: Path) -> tuple[int, int]:
 class KubeProxy:
     """kube-proxy on a node, and the API that it reads."""
 
-    def __init__(self, binary: Path, node: NamespaceNode, mode: Mode, addresses: Iterable[str]) -> None:
+    def __init__(
+        self, binary: Path, node: NamespaceNode, mode: Mode, addresses: Sequence[str], pod_ranges: Sequence[str]
+    ) -> None:
         self.node, self.mode = node, mode
         self.api = Api(node)
-        self.api.store.put([services.node(node.name, addresses), services.service_ranges()])
+        self.api.store.put([services.node(node.name, addresses, pod_ranges), services.service_ranges()])
         self._binary = binary
         self._log = os.memfd_create("kube-proxy.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -116,7 +117,7 @@ class KubeProxy:
             "mode": self.mode,
             "hostnameOverride": self.node.name,
             "clientConnection": {"kubeconfig": f"{FOLDER}/kubeconfig", "contentType": "application/json"},
-            "clusterCIDR": ",".join(POD_RANGES),
+            "detectLocalMode": "NodeCIDR",
             "healthzBindAddress": f"127.0.0.1:{HEALTH_PORT}",
             "metricsBindAddress": "127.0.0.1:10249",
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},

@@ -100,9 +100,14 @@ def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
     return {"addresses": [endpoint.address], "nodeName": endpoint.node, "conditions": state}
 
 
-def node(name: str, addresses: Iterable[str]) -> dict[str, Any]:
-    listed = [{"type": "InternalIP", "address": address} for address in addresses]
-    return {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name, "uid": name}, "status": {"addresses": listed}}
+def node(name: str, addresses: Sequence[str], pod_ranges: Sequence[str]) -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "uid": name},
+        "spec": {"podCIDR": pod_ranges[0], "podCIDRs": list(pod_ranges)},
+        "status": {"addresses": [{"type": "InternalIP", "address": address} for address in addresses]},
+    }
 
 
 def service_ranges() -> dict[str, Any]:
