@@ -117,7 +117,8 @@ cilium_agent:
   contains:
     trouble:
       description: >-
-        Why the agent does not count as healthy, as the end of a sentence whose subject is the agent; V("") if it is healthy.
+        Why the agent does not count as healthy, as the end of a sentence whose subject is the agent; V("") if it is healthy, or
+        if the node has neither Cilium's link nor a CNI configuration of Cilium.
       type: str
     not_ready_taint:
       description: The key of the taint that the node has in Kubernetes until the agent is ready.
@@ -132,7 +133,8 @@ kube_proxy_leftovers:
   description:
     - Chains of kube-proxy by backend and table, if kube-proxy does not run on the node. V({}) while kube-proxy runs. The chains
       still translate connections to Services. C(kube-proxy --cleanup) or a reboot of the node removes them.
-    - Chains that kubelet creates as well, such as C(KUBE-POSTROUTING), are not among them.
+    - Chains that kubelet before 1.28 creates as well, such as C(KUBE-POSTROUTING), and the empty C(KUBE-PROXY-CANARY) are not
+      among them. C(kube-proxy --cleanup) of 1.36 removes these too.
   returned: success
   type: dict
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
@@ -221,6 +223,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
 
+def _trouble(agent: cilium.Agent | None, is_configured: bool) -> str:
+    if agent:
+        return cilium_health_backend.trouble(agent.health_port)
+    return f"has not created its link {cilium_backend.LINK}" if is_configured else ""
+
+
 def main() -> None:
     module = Module({})
     with module.reporting() as result:
@@ -263,9 +271,7 @@ def main() -> None:
                 "cns": cns.report() if cns else {},
             },
             cilium_agent={
-                "trouble": cilium_health_backend.trouble(agent.health_port)
-                if agent
-                else f"has not created its link {cilium_backend.LINK}",
+                "trouble": _trouble(agent, any(model.CILIUM_PLUGIN in plugins for plugins in configurations.values())),
                 "not_ready_taint": (agent or cilium.Agent()).taint,
             },
             others=model.others(chains, names),

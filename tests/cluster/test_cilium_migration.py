@@ -209,7 +209,9 @@ def test_chains_of_a_kube_proxy_that_was_replaced_are_named_and_stay(site: Site)
         output = " ".join(site.play("--check").output.split())
         assert "kube-proxy does not run on the node" in output and "run kube-proxy --cleanup" in output
         leftovers = site.seen()["kube_proxy_leftovers"]
-        assert f"left alone, of kube-proxy, which does not run: {len(leftovers['ip nat (nft)'])} chains in ip nat (nft)" in output
+        first, *more = leftovers["ip nat (nft)"]
+        line = f"left alone, perhaps of kube-proxy: chain {first} and {len(more)} more in ip nat (nft): kube-proxy does not run"
+        assert line in output and "To remove it: iptables-nft-save -c -t nat | grep" in output
         assert {"KUBE-SERVICES", "KUBE-NODEPORTS"} < set(leftovers["ip nat (nft)"]) and "ip6 nat (nft)" in leftovers
         assert [name for name in leftovers["ip nat (nft)"] if name.startswith("KUBE-SVC-")], "and those of each Service"
         assert _chains(node.run(["iptables-save"]).stdout) == _chains(chains)

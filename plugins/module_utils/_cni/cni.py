@@ -222,8 +222,9 @@ def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
         f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
         for place, chains in leftovers.items()
     ]
+    has_iptables = any(place not in _KUBE_PROXY_TABLES for place in leftovers)
     return (
         f"kube-proxy does not run on the node, but its chains are still there and still act on connections to Services:"
         f" {'; '.join(named)}. They were not changed. If another program has replaced kube-proxy, run kube-proxy --cleanup on the"
-        " node with the same backend of iptables, or reboot the node. Otherwise start kube-proxy"
+        f" node{' with the same backend of iptables' * has_iptables}, or reboot the node. Otherwise start kube-proxy"
     )

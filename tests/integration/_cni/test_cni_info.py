@@ -72,9 +72,7 @@ def test_a_bare_node(node: NamespaceNode) -> None:
     assert (found["bridge"], found["bridge_ports"], found["others"], found["neighbors"]) == ("", [], {}, [])
     assert found["marks"] == []
     assert found["azure_vnet"] == {"mode": "", "pods": [], "cns": {}}
-    assert found["cilium_agent"] == {
-        "trouble": "has not created its link cilium_host", "not_ready_taint": "node.cilium.io/agent-not-ready"
-    }  # fmt: skip
+    assert found["cilium_agent"] == {"trouble": "", "not_ready_taint": "node.cilium.io/agent-not-ready"}
 
 
 def test_the_agent_is_asked_whether_it_is_healthy(node: NamespaceNode) -> None:
@@ -117,12 +115,14 @@ def test_azure_vnets_mode_its_pods_and_azure_cns(lab: Lab, node: NamespaceNode) 
 
 def test_the_first_configuration_decides_and_cilium_must_have_been_there(node: NamespaceNode) -> None:
     node.write(f"{CONFIGURATIONS}/10-azure.conflist", conflist("azure-vnet", "portmap"))
-    assert look(node)["plugins"] == ["azure-vnet", "portmap"]
+    found = look(node)
+    assert (found["plugins"], found["cilium_agent"]["trouble"]) == (["azure-vnet", "portmap"], "")
     node.write(f"{CONFIGURATIONS}/05-cilium.conflist", conflist("cilium-cni"))
     node.write(f"{CONFIGURATIONS}/00-broken.conf", "{")
     node.write(f"{CONFIGURATIONS}/01-old.conflist.cilium_bak", conflist("azure-vnet"))
     found = look(node)
     assert (found["plugins"], found["is_cilium"]) == (["cilium-cni"], False)
+    assert found["cilium_agent"]["trouble"] == "has not created its link cilium_host"
     assert f"{CONFIGURATIONS}/01-old.conflist.cilium_bak" not in found["configurations"]
     cilium.create_links(node)
     assert look(node)["is_cilium"]

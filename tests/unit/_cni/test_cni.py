@@ -31,6 +31,7 @@ def test_a_chain_of_kube_proxy_is_known_by_its_name(chain: str) -> None:
     "chain",
     [
         "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-FIREWALL", "KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT",
+        "KUBE-PROXY-CANARY",
         "KUBE-ROUTER-INPUT", "KUBE-NWPLCY-ERIFXISQEP7F7OF4", "KUBE-POD-FW-ERIFXISQEP7F7OF4", "KUBE-SERVICES-OLD", "services",
     ],
 )  # fmt: skip
@@ -51,6 +52,11 @@ def test_chains_of_kube_proxy_are_listed_once_by_backend_and_table() -> None:
 def test_a_warning_names_two_chains_of_each_place() -> None:
     warning = cni.kube_proxy_warning({NAT: ["A", "B", "C"], "ip6 nat (nft)": ["A"]})
     assert "A, B and 1 more in ip nat (nft); A in ip6 nat (nft)." in warning
+    assert "run kube-proxy --cleanup on the node with the same backend of iptables, or" in warning
+
+
+def test_a_warning_of_the_mode_nftables_does_not_speak_of_iptables() -> None:
+    assert "run kube-proxy --cleanup on the node, or reboot" in cni.kube_proxy_warning({"ip kube-proxy (nft)": ["services"]})
 
 
 @pytest.mark.parametrize(
