@@ -19,7 +19,7 @@ quick:  ## what a change touches, in at most ten minutes; SINCE=COMMIT for all s
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) bench
 
-lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy
+lint:  ## ansible-lint, changelog, documentation, ruff, licences, workflows, mypy
 	@$(TOOLCHAIN) lint
 
 sanity:  ## ansible-test sanity on every supported ansible-core

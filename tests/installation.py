@@ -63,6 +63,7 @@ TOOLS = [
     "pytest-xdist==3.8.0",
     "reuse==6.2.0",
     "ruff==0.17.5",
+    "zizmor==1.32.0",
 ]
 
 # Requirements of tests of roles on each ansible-core.

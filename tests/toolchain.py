@@ -105,6 +105,9 @@ def lint() -> Iterator[Check]:
     forms = sorted(map(str, ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml")))
     yield Check("issue forms", ["check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *forms], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
+    workflows = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
+    yield Check("workflows", ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows], env)
+    yield Check("zizmor", ["zizmor", "--offline", "--no-progress", *workflows], env)
     tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "upstream", "userland"]
     packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
     modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
@@ -336,7 +339,7 @@ def upstream() -> Iterator[Check]:
     program = kube_proxy_release.program()
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     said = installation.output([str(program), "--version"]).strip()
-    for check in pytest("upstream", installation.main_venv(), "--verbose", "--durations=20", name=f"upstream, {said}"):
+    for check in pytest("upstream", installation.main_venv(), *HALVES, "--verbose", "-rP", name=f"upstream, {said}"):
         yield check._replace(env={**check.env, "KUBE_PROXY": str(program)})
 
 

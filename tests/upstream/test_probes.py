@@ -28,9 +28,10 @@ COUNT = 1000
 def targets(lab: Lab, proxy: KubeProxy) -> dict[str, Callable[[], bool]]:
     """A probe of each target that a load balancer of Azure may have, by name."""
     node: NamespaceNode = lab.node("node1")
-    ends = [Endpoint(pod.address, pod.node.name) for pod in lab.pods]
+    # A Service of both IP versions has endpoints of both; the health port of an old kube-proxy speaks of those of IPv4.
+    ends = [Endpoint(address, pod.node.name) for pod in lab.pods for address in (pod.address, "10.244.1.17")]
     proxy.serve(
-        Service(1, ends[:1], CLUSTER_PORT, [CLUSTER_BALANCER]),
+        Service(1, ends[:2], CLUSTER_PORT, [CLUSTER_BALANCER]),
         Service(2, ends, LOCAL_PORT, [LOCAL_BALANCER], policy="Local", health_port=HEALTH_PORT),
     )
     balancer = lab.load_balancer
@@ -84,7 +85,7 @@ def probing(targets: Targets) -> Iterator[Callable[[], dict[str, ProbeRecord]]]:
     """Probe all targets a hundred times a second during the block."""
     running = {name: Probing(probe, lambda: 0.01, lambda: None) for name, probe in targets.items()}
     try:
-        yield lambda: {name: one.record for name, one in running.items()}
+        yield lambda: {name: target.record for name, target in running.items()}
     finally:
-        for one in running.values():
-            one.close()
+        for target in running.values():
+            target.close()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import threading
@@ -48,13 +49,6 @@ class Store:
                 self._record("MODIFIED" if _key(manifest) in self._objects else "ADDED", manifest)
             self._changed.notify_all()
 
-    def remove(self, manifests: Iterable[Manifest]) -> None:
-        with self._changed:
-            for manifest in manifests:
-                self._record("DELETED", manifest)
-                del self._objects[_key(manifest)]
-            self._changed.notify_all()
-
     def listed(self, kind: str) -> list[Manifest]:
         return [manifest for key, manifest in list(self._objects.items()) if key[0] == kind]
 
@@ -94,7 +88,7 @@ class Api:
 
     @property
     def kubeconfig(self) -> str:
-        """A kubeconfig as JSON, which is YAML."""
+        """Return a kubeconfig as JSON, which is YAML."""
         server = {"server": f"http://{ADDRESS}:{self._server.server_port}"}
         context = {"cluster": "lab", "user": "lab"}
         return json.dumps(
@@ -130,8 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path in _KINDS:
             self._answer(200, self._list(_KINDS[url.path]))
         else:
-            listed = [one for one in self._store.listed(_KINDS.get(path, "")) if one["metadata"]["name"] == name]
-            self._answer(*((200, listed[0]) if listed else (404, _status(404, f"{url.path} is not here"))))
+            named = [manifest for manifest in self._store.listed(_KINDS.get(path, "")) if manifest["metadata"]["name"] == name]
+            self._answer(*((200, named[0]) if named else (404, _missing(url.path))))
 
     def do_POST(self) -> None:
         """Accept an event, and forget it."""
@@ -150,16 +144,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _watch(self, kind: str, query: dict[str, str]) -> None:
         after = int(query.get("resourceVersion") or 0)
         self._begin(200)
-        if query.get("sendInitialEvents") == "true":
-            after = self._store.version
-            for manifest in self._store.listed(kind):
-                self._send({"type": "ADDED", "object": manifest})
-            self._send({"type": "BOOKMARK", "object": {**_of_kind(kind, kind), "metadata": _synced(after)}})
-        try:
+        with contextlib.suppress(OSError):  # the client has ended
+            if query.get("sendInitialEvents") == "true":
+                after = self._store.version
+                for manifest in self._store.listed(kind):
+                    self._send({"type": "ADDED", "object": manifest})
+                self._send({"type": "BOOKMARK", "object": {**_of_kind(kind, kind), "metadata": _synced(after)}})
             for event in self._store.changes(kind, after):
                 self._send(event)
-        except OSError:  # the client has ended
-            return
 
     def _answer(self, status: int, body: Manifest) -> None:
         self._begin(status)
@@ -182,6 +174,6 @@ def _synced(version: int) -> Manifest:
     return {"resourceVersion": str(version), "annotations": _SYNCED}
 
 
-def _status(code: int, message: str) -> Manifest:
-    reason = {404: "NotFound"}[code]
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
+def _missing(path: str) -> Manifest:
+    state = {"status": "Failure", "code": 404, "reason": "NotFound"}
+    return {"kind": "Status", "apiVersion": "v1", **state, "message": f"{path} is not served"}

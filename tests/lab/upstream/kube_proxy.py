@@ -26,28 +26,38 @@ Mode = Literal["nftables", "iptables"]
 HEALTH_PORT = 10256
 FOLDER = "/run/kube-proxy"
 _PROGRAM = f"{FOLDER}/kube-proxy"  # the process has this name, whatever the file's is
-_LAST_WITH_GATE = (1, 30)
+_LAST_ALPHA = (1, 30)
 """Up to this version, the mode nftables is behind a feature gate that is off."""
 
 
 def version(binary: Path) -> tuple[int, int]:
-    """The version of the program, such as (1, 36)."""
-    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"v(\d+)\.(\d+)", said)
-    assert found, said
-    return int(found[1]), int(found[2])
+    """Return the version of the program, such as (1, 36)."""
+    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"v(\d+)\.(\d+)", shown)
+    assert match, shown
+    return int(match[1]), int(match[2])
 
 
 class KubeProxy:
-    """kube-proxy on a node, and the API that it reads."""
+    """kube-proxy on a node, and the API that it reads.
+
+    ``port_ranges``: of the node's addresses at which node ports are served; by default the mode's own choice, which is the first
+    address of each IP version in mode nftables, and all in mode iptables.
+    """
 
     def __init__(
-        self, binary: Path, node: NamespaceNode, mode: Mode, addresses: Sequence[str], pod_ranges: Sequence[str]
+        self,
+        binary: Path,
+        node: NamespaceNode,
+        mode: Mode,
+        addresses: Sequence[str],
+        pod_ranges: Sequence[str],
+        port_ranges: Sequence[str] = (),
     ) -> None:
-        self.node, self.mode = node, mode
+        self.node, self.mode, self._port_ranges = node, mode, list(port_ranges)
         self.api = Api(node)
         self.api.store.put([services.node(node.name, addresses, pod_ranges), services.service_ranges()])
-        self._binary = binary
+        self.is_alpha = mode == "nftables" and version(binary) <= _LAST_ALPHA
         self._log = os.memfd_create("kube-proxy.log")
         self._process: subprocess.Popen[bytes] | None = None
         node.write(f"{FOLDER}/kubeconfig", self.api.kubeconfig)
@@ -88,19 +98,19 @@ class KubeProxy:
         until(f"the rules have {served[-1].name}", lambda: self._has_rules(served[-1]), self)
 
     def rules(self) -> str:
-        """The rules of the node, of both IP versions."""
+        """Return the rules of the node, of both IP versions."""
         if self.mode == "nftables":
             return self.node.run_from_host(["nft", "list", "ruleset"])
         return "".join(self.node.run_from_host([program]) for program in ("iptables-save", "ip6tables-save"))
 
     def last_lines(self) -> str:
-        """The end of the log (lab.waiting.Witness)."""
+        """Return the end of the log (lab.waiting.Witness)."""
         size = os.fstat(self._log).st_size
         return os.pread(self._log, 4000, max(0, size - 4000)).decode(errors="replace")
 
     def _has_rules(self, service: Service) -> bool:
         rules = self.rules()
-        return all(address in rules for address in service.addresses)
+        return all(re.search(rf"{address}(?![\w.:])", rules) for address in service.addresses)
 
     def _run(self, *options: str) -> subprocess.Popen[bytes]:
         command = self.node.command([_PROGRAM, *options])
@@ -109,8 +119,7 @@ class KubeProxy:
         )
 
     def _configuration(self) -> dict[str, Any]:
-        """Sizes and timeouts of conntrack are the whole machine's; 0 keeps them."""
-        is_gated = self.mode == "nftables" and version(self._binary) <= _LAST_WITH_GATE
+        """Return the configuration. Sizes and timeouts of conntrack are the whole machine's; 0 keeps them."""
         return {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
@@ -118,11 +127,12 @@ class KubeProxy:
             "hostnameOverride": self.node.name,
             "clientConnection": {"kubeconfig": f"{FOLDER}/kubeconfig", "contentType": "application/json"},
             "detectLocalMode": "NodeCIDR",
+            "nodePortAddresses": self._port_ranges,
             "healthzBindAddress": f"127.0.0.1:{HEALTH_PORT}",
             "metricsBindAddress": "127.0.0.1:10249",
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
             "oomScoreAdj": 0,
             "iptables": {"minSyncPeriod": "100ms"},
             "nftables": {"minSyncPeriod": "100ms"},
-            "featureGates": {"NFTablesProxyMode": True} if is_gated else {},
+            "featureGates": {"NFTablesProxyMode": True} if self.is_alpha else {},
         }

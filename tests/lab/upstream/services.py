@@ -19,10 +19,14 @@ class Endpoint(NamedTuple):
     address: str
     node: str
 
+    @property
+    def version(self) -> str:
+        return "IPv6" if ":" in self.address else "IPv4"
+
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A Service of type LoadBalancer with one TCP port, PORT, and its endpoints, which serve TARGET_PORT.
+    """A Service of type LoadBalancer with one TCP port, and its endpoints, which serve TARGET_PORT.
 
     ``node_port``: without one, the type is ClusterIP. ``balancers``: addresses of load balancers. ``ranges``: sources that may
     call these. ``health_port``: where kube-proxy answers the load balancer, with the policy Local.
@@ -36,6 +40,7 @@ class Service:
     policy: Policy = "Cluster"
     health_port: int = 0
     affinity: bool = False
+    port: int = PORT
 
     @property
     def name(self) -> str:
@@ -43,7 +48,7 @@ class Service:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The cluster IPs."""
+        """Return the cluster IPs, of IPv4 and IPv6."""
         number = self.number + 1
         return f"10.96.{number >> 8}.{number & 255}", f"2001:db8:96::{number:x}"
 
@@ -62,7 +67,7 @@ class Service:
                 "clusterIPs": list(self.addresses),
                 "ipFamilies": ["IPv4", "IPv6"],
                 "ipFamilyPolicy": "RequireDualStack",
-                "ports": [{"name": "http", "protocol": "TCP", "port": PORT, "targetPort": TARGET_PORT, **self._node_port()}],
+                "ports": [{"name": "http", "protocol": "TCP", "port": self.port, "targetPort": TARGET_PORT, **self._node_port()}],
                 "sessionAffinity": "ClientIP" if self.affinity else "None",
                 "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}} if self.affinity else None,
                 "internalTrafficPolicy": "Cluster",
@@ -91,7 +96,7 @@ class Service:
             },
             "addressType": version,
             "ports": [{"name": "http", "protocol": "TCP", "port": TARGET_PORT}],
-            "endpoints": [_endpoint(one) for one in self.endpoints if (":" in one.address) == (version == "IPv6")],
+            "endpoints": [_endpoint(endpoint) for endpoint in self.endpoints if endpoint.version == version],
         }
 
 
@@ -111,7 +116,7 @@ def node(name: str, addresses: Sequence[str], pod_ranges: Sequence[str]) -> dict
 
 
 def service_ranges() -> dict[str, Any]:
-    """The ServiceCIDR of the cluster."""
+    """Return the ServiceCIDR of the cluster."""
     return {
         "kind": "ServiceCIDR",
         "apiVersion": "networking.k8s.io/v1",
