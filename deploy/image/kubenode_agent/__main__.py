@@ -42,7 +42,7 @@ def main() -> int:
     else:
         metrics = ProfileMetrics()
         worker = Agent(options, node, metrics, playbook.run, version, ended)
-    metrics.versions(version, _ansible_core(), options.profile)
+    metrics.identify(version, _ansible_core(), options.profile, options.interval)
     try:
         if options.port:
             metrics.serve(options.address, options.port)

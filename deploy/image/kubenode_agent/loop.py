@@ -18,6 +18,7 @@ JITTER = 0.1  # of the interval, so that a thousand nodes do not run at the same
 TICK = 5.0  # seconds between two reads of the ConfigMap, which kubelet writes some seconds after it has changed
 AGAIN = 60.0  # seconds after which a failed turn is repeated; doubled each time, up to the interval
 TROUBLE, READY = "trouble", "ready"  # files that the readiness probe reads
+ALIVE = "alive"  # a file whose time the liveness probe reads
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Loop:
     def work(self) -> None:
         """Work until the pod is asked to end. A turn is completed first."""
         while not self._ended.is_set():
+            self._say(ALIVE, "")
             self._turn()
             self._wait()
 
@@ -46,6 +48,7 @@ class Loop:
         """Wait until the next turn is due, or the pod is asked to end."""
         end = time.monotonic() + self._pause()
         while time.monotonic() < end and not self._ended.wait(TICK):
+            self._say(ALIVE, "")
             if self._is_due():
                 return
             self._node.flush()

@@ -28,6 +28,7 @@ class Metrics:
         self._runs = Counter("kubenode_runs", "Runs, by result.", ["result"])
         self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
         self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
+        self._interval = Gauge("kubenode_interval_seconds", "Time between two runs that succeed.")
         self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
         for result in results:
             self._runs.labels(result)
@@ -36,8 +37,10 @@ class Metrics:
         """Serve the metrics. address: to listen at; empty for all of the node, of both families."""
         start_http_server(port, addr=address or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0"))
 
-    def versions(self, version: str, ansible_core: str, profile: str) -> None:
+    def identify(self, version: str, ansible_core: str, profile: str, interval: float) -> None:
+        """Set what stays the same as long as the agent runs. interval: minutes between two runs."""
         self._build.labels(version, ansible_core, profile).set(1)
+        self._interval.set(interval * 60)
 
     def _ran(self, result: str, seconds: float, is_well: bool) -> None:
         self._runs.labels(result).inc()

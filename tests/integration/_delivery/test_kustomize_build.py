@@ -6,39 +6,19 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import installation
 import pytest
-import yaml
 
-from lab import apt, collection
+from lab import delivered
+from lab.delivered import Kustomize, Object
 
-OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "audit")
+OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "symmetric-routing", "audit")
 # The last release with the schemas of 1.20, and its requirements.
 OLDER = ["kubernetes-validate==1.24.1", "jsonschema==4.17.3", "setuptools==80.9.0"]
 OLDER_VERSIONS = ("1.20", "1.21", "1.22", "1.23", "1.24")
-Object = dict[str, Any]
-
-
-class Kustomize:
-    """The folder, as a user has copied it, and kubectl of Debian 13."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "kustomize"
-        shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self.folder)
-        apt.unpack("trixie", "kubectl", folder)
-        self._kubectl = folder / "usr/bin/kubectl"
-
-    def text(self, name: str) -> str:
-        command = [str(self._kubectl), "kustomize", str(self.folder / name)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def build(self, name: str) -> list[Object]:
-        return list(yaml.safe_load_all(self.text(name)))
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +37,32 @@ def validated(program: Path, version: str, *paths: Path) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def is_older(version: str) -> bool:
+    """Return whether a version of Kubernetes needs the annotation of AppArmor."""
+    return int(version.split(".")[1]) < 30
+
+
 def test_what_is_applied_is_valid_by_all_schemas(kustomize: Kustomize, older: Path, tmp_path: Path) -> None:
     validator = pytest.importorskip("kubernetes_validate")
     newer = sorted(set(validator.utils.all_versions()), key=lambda version: tuple(map(int, version.split("."))))
     assert newer[0].startswith("1.25.") and len(newer) > 10, "none is left out between both"
+    names = ("namespace", *(f"overlays/{overlay}" for overlay in (*OVERLAYS, "absent")))
+    for version in (version for version in newer if not is_older(version)):
+        for entry in (entry for name in names for entry in kustomize.build(name)):
+            validator.validate(entry, version, strict=True)
     paths = []
-    for name in ("namespace", *(f"overlays/{overlay}" for overlay in (*OVERLAYS, "absent"))):
+    for name in names[1:]:
         path = tmp_path / f"{name.replace('/', '-')}.yaml"
-        path.write_text(kustomize.text(name))
+        path.write_text(kustomize.text(kustomize.with_component(name, "apparmor-annotation")))
         paths.append(path)
-        for version in newer:
-            for one in kustomize.build(name):
-                validator.validate(one, version, strict=True)
+    for version in filter(is_older, newer):
+        for entry in (entry for path in paths for entry in delivered.objects(path.read_text())):
+            validator.validate(entry, version, strict=True)
     for version in OLDER_VERSIONS:
         done = validated(older, version, *paths)
         assert done.returncode == 0, done.stdout + done.stderr
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(paths[1].read_text().replace("hostPID:", "hostPIDs:"))
+    wrong.write_text(paths[0].read_text().replace("hostPID:", "hostPIDs:"))
     assert validated(older, OLDER_VERSIONS[0], wrong).returncode != 0, "the validator finds what is wrong"
 
 
@@ -115,13 +104,8 @@ def test_the_agent_that_audits_has_fewer_rights_and_no_variables(kustomize: Kust
 
 def test_the_policy_of_a_pool_is_bound_in_any_namespace(kustomize: Kustomize) -> None:
     """An overlay's nameSuffix renames the policy, and must also rename the reference in the binding."""
-    path = kustomize.folder / "overlays/pool"
-    shutil.copytree(kustomize.folder / "overlays/eni-policy-routing", path)
-    text = (path / "kustomization.yaml").read_text()
-    (path / "kustomization.yaml").write_text(text.replace("namespace: kubenode-datapath", "namespace: own"))
-    with (path / "kustomization.yaml").open("a") as file:
-        file.write("components: [../../components/own-node]\n")
-    built = {one["kind"]: one for one in kustomize.build("overlays/pool")}
+    pool = kustomize.with_component("overlays/eni-policy-routing", "own-node", namespace="own")
+    built = {entry["kind"]: entry for entry in kustomize.build(pool)}
     name = built["ValidatingAdmissionPolicy"]["metadata"]["name"]
     assert (built["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"], name) == (
         name,

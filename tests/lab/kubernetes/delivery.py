@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab import apt, collection, host
 from lab.container import SystemdNode
+from lab.delivered import NAMESPACE, Kustomize
 from lab.entering import LabError
 from lab.kubernetes import agent_image
 from lab.kubernetes.api import MERGE_PATCH
@@ -21,8 +20,9 @@ from lab.kubernetes.cluster import PATIENCE, Cluster
 from lab.waiting import until
 
 TAINT = "kubenode.datapath/not-ready"
-_NAMESPACE = "kubenode-datapath"
-_PODS = (f"--namespace={_NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
+_PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
+_NAMESPACE_FOLDER = "namespace"
+_FOR_OLDER = "../../components/apparmor-annotation"  # Kubernetes 1.20 does not know the field
 _ABSENT = "absent"
 _EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
 _FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
@@ -46,11 +46,7 @@ class Delivery:
         self._variables = variables
         self._folder = folder
         self._edits = 0
-        self._kustomize = folder / "kustomize"
-        self._namespace = self._kustomize / "namespace"
-        shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self._kustomize)
-        apt.unpack("trixie", "kubectl", folder)
-        self._kubectl = folder / "usr/bin/kubectl"  # 1.20's own kustomize is too old
+        self._kustomize = Kustomize(folder)  # 1.20's own is too old
         path = self._overlay(_ABSENT) / "kustomization.yaml"
         path.write_text(path.read_text().replace(_EXAMPLE, profile))
         self.load()
@@ -62,7 +58,7 @@ class Delivery:
         try:
             self.delete()
         finally:
-            self._delete(self._namespace)
+            self._delete(_NAMESPACE_FOLDER)
 
     def load(self) -> None:
         """Puts the image on all nodes."""
@@ -85,12 +81,12 @@ class Delivery:
 
     def delete(self) -> None:
         """``kubectl delete`` of the profile's overlay; returns when its pods are gone. The nodes stay as they are."""
-        self._delete(self._overlay(self.profile))
+        self._delete(f"overlays/{self.profile}")
         until(f"the pods of {self.daemonset} are gone", lambda: f"DaemonSet/{self.daemonset}" not in self.pods(), self)
 
     def edit(self, **content: Any) -> None:
         """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is made to read it again."""
-        path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         (volume,) = (
             volume for volume in self._daemonset()["spec"]["template"]["spec"]["volumes"] if volume["name"] == "variables"
         )
@@ -101,7 +97,7 @@ class Delivery:
     def wait(self) -> None:
         """Until all pods are those of the last apply(), and ready."""
         try:
-            self.cluster.wait_for_rollout(f"daemonset/{self.daemonset}", _NAMESPACE)
+            self.cluster.wait_for_rollout(f"daemonset/{self.daemonset}", NAMESPACE)
         except LabError as error:
             raise AssertionError(f"{error}\n{self.last_lines()}") from error
 
@@ -142,26 +138,24 @@ class Delivery:
         name, _colon, tag = self.image.rpartition(":")
         kustomization = _read(overlay_folder / "kustomization.yaml")
         kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
+        kustomization["components"] = sorted({*kustomization.get("components", ()), _FOR_OLDER})
         _write(overlay_folder / "kustomization.yaml", kustomization)
         nodes = _read(overlay_folder / "nodes.yaml")
         (container,) = nodes["spec"]["template"]["spec"]["containers"]
         (interval,) = (variable for variable in container["env"] if variable["name"] == "KUBENODE_INTERVAL")
         interval["value"] = f"{self.interval:g}"
         _write(overlay_folder / "nodes.yaml", nodes)
-        for folder in (self._namespace, self._overlay(overlay)):
-            self.cluster.kubectl("apply", "--filename=-", input=self._built(folder))
+        for folder in (_NAMESPACE_FOLDER, f"overlays/{overlay}"):
+            self.cluster.kubectl("apply", "--filename=-", input=self._kustomize.text(folder))
 
     def _daemonset(self) -> dict[str, Any]:
-        return self.cluster.api.request(f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{self.daemonset}")
+        return self.cluster.api.request(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{self.daemonset}")
 
-    def _delete(self, folder: Path) -> None:
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder))
+    def _delete(self, name: str) -> None:
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._kustomize.text(name))
 
     def _overlay(self, name: str) -> Path:
-        return self._kustomize / "overlays" / name
-
-    def _built(self, folder: Path) -> str:
-        return host.run([self._kubectl, "kustomize", folder])
+        return self._kustomize.folder / "overlays" / name
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -35,7 +35,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles  # noqa: E402
 
 PROFILE = "aks_dual_stack"
-OVERLAYS = Path(__file__).resolve().parents[3] / "deploy/kustomize/overlays"
+KUSTOMIZE = Path(__file__).resolve().parents[3] / "deploy/kustomize"
+OVERLAYS = KUSTOMIZE / "overlays"
+DAEMONSET = KUSTOMIZE / "base/daemonset.yaml"
 PYTHONPATH = os.pathsep.join([str(Path(agent.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])  # as in the image
 GIVEN = {"KUBENODE_PROFILE": PROFILE, "KUBENODE_NODE": "node1"}
 
@@ -449,6 +451,38 @@ def test_a_converged_node_is_ready_labelled_and_free_of_its_taint(folder: Path) 
         ("label", PROFILE, "1.0"),
         ("remove_taint", "kubenode.datapath/not-ready"),
     ]
+
+
+def lives(folder: Path) -> bool:
+    """Return the verdict of the DaemonSet's liveness probe on the agent of a folder."""
+    (container,) = yaml.safe_load(DAEMONSET.read_text())["spec"]["template"]["spec"]["containers"]
+    command = [word.replace("/run/kubenode-agent", str(folder)) for word in container["livenessProbe"]["exec"]["command"]]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def grow_old(folder: Path) -> None:
+    """Let the agent have shown a sign of life longer ago than any run takes."""
+    past = time.time() - playbook.LIMIT - 600
+    os.utime(folder / loop.ALIVE, (past, past))
+
+
+def test_an_agent_is_alive_while_it_runs_and_while_it_waits_and_not_if_it_hangs(folder: Path) -> None:
+    verdicts = [lives(folder)]
+
+    class Worker(loop.Loop):
+        def _turn(self) -> None:
+            verdicts.append(lives(folder))
+            grow_old(folder)
+            verdicts.append(lives(folder))
+
+        def _is_due(self) -> bool:
+            verdicts.append(lives(folder))
+            ended.set()
+            return True
+
+    ended = threading.Event()
+    Worker(Settings(PROFILE, "node1", state=folder), cast(Any, Recorder()), "1.0", ended).work()
+    assert verdicts == [False, True, False, True]
 
 
 def test_what_audits_say_of_a_change_is_in_the_log(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

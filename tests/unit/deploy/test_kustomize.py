@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 KUSTOMIZE = ROOT / "deploy/kustomize"
-OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration")
+OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "symmetric-routing")
 
 
 def objects(folder: str = "base") -> list[dict[str, Any]]:
@@ -25,10 +25,10 @@ def objects(folder: str = "base") -> list[dict[str, Any]]:
 
 
 def test_every_object_is_valid_by_all_schemas_of_the_validator() -> None:
-    """Schemas of 1.25 and newer; tests/integration validates the output of kubectl by older schemas too."""
+    """Schemas of 1.30 and newer; tests/integration validates the output of kubectl by older schemas too."""
     validator = pytest.importorskip("kubernetes_validate")
-    versions = sorted(set(validator.utils.all_versions()))
-    assert len(versions) > 10
+    versions = sorted(version for version in validator.utils.all_versions() if version >= "1.30")
+    assert len(versions) > 5
     for version in versions:
         for one in [*objects(), *objects("namespace")]:
             validator.validate(one, version, strict=True)
@@ -107,3 +107,16 @@ def test_the_policy_lets_an_agent_change_its_own_node_only(user: str, extra: dic
 
     is_asked = all(holds(one["expression"]) for one in policy["spec"]["matchConditions"])
     assert (not is_asked or all(holds(one["expression"]) for one in policy["spec"]["validations"])) == is_allowed
+
+
+def test_each_overlay_has_a_port_of_its_own_in_three_places() -> None:
+    ports = []
+    for path in (KUSTOMIZE / "overlays").glob("*/nodes.yaml"):
+        template = yaml.safe_load(path.read_text())["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        (setting,) = (entry["value"] for entry in container["env"] if entry["name"] == "KUBENODE_METRICS_PORT")
+        (port,) = container["ports"]
+        assert port["name"] == "metrics" and setting == template["metadata"]["annotations"]["prometheus.io/port"]
+        assert str(port["containerPort"]) == setting
+        ports.append(setting)
+    assert len(ports) == len({*ports}) == 5
