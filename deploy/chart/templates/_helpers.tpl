@@ -1,0 +1,19 @@
+{{- define "kubenode.name" -}}
+kubenode-agent-{{ .Release.Name }}
+{{- end }}
+
+{{- define "kubenode.labels" -}}
+app.kubernetes.io/name: kubenode-agent
+kubenode.datapath/profile: {{ .Release.Name }}
+{{- end }}
+
+{{/* As in the overlays of kustomize: profiles on the same node need ports of their own. */}}
+{{- define "kubenode.port" -}}
+{{- $ports := dict "aks_dual_stack" 9463 "eni_policy_routing" 9464 "cilium_migration" 9465 "audit" 9466 "symmetric_routing" 9467 -}}
+{{ .Values.metrics.port | default (get $ports .Values.profile) }}
+{{- end }}
+
+{{/* Changed variables are a ConfigMap of another name, so that the DaemonSet rolls out, node by node. */}}
+{{- define "kubenode.variables" -}}
+kubenode-variables-{{ .Release.Name }}-{{ .Values.variables | toYaml | sha256sum | trunc 10 }}
+{{- end }}

@@ -1,0 +1,144 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Helm chart, rendered by helm: the objects are those of kustomize, and valid by the schemas of Kubernetes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import installation
+import pytest
+import yaml
+
+from lab import delivered, host
+from lab.delivered import Kustomize, Object
+from lab.entering import LabError
+
+PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "symmetric-routing")
+AUDIT = "audit"
+# Objects without a namespace of which kubectl's kustomize does not know it. The API ignores the namespace that they are given.
+NEWER_OF_CLUSTER = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+@pytest.fixture(scope="module")
+def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Kustomize:
+    return Kustomize(tmp_path_factory.mktemp("build"))
+
+
+def values(kustomize: Kustomize, overlay: str) -> dict[str, Any]:
+    """Return the chart's values that stand for an overlay."""
+    if overlay == AUDIT:
+        return {}
+    variables = yaml.safe_load((kustomize.folder / "overlays" / overlay / "variables.yaml").read_text())
+    return {"profile": overlay.replace("-", "_"), "variables": variables}
+
+
+def comparable(objects: list[Object]) -> list[Any]:
+    """Return the objects without what means nothing: the order of lists, the hash in a name, and the layout of a file."""
+    for entry in objects:
+        if entry["kind"] == "ConfigMap":
+            entry["data"] = {name: yaml.safe_load(text) for name, text in entry["data"].items()}
+        if entry["kind"] in NEWER_OF_CLUSTER:
+            entry["metadata"].pop("namespace", None)
+    return _sorted(objects)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(content) for key, content in value.items()}
+    if isinstance(value, list):
+        return sorted(map(_sorted, value), key=yaml.safe_dump)
+    return re.sub(r"^(kubenode-variables-.*)-[a-z0-9]{10}$", r"\1", value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("overlay", [*PROFILES, AUDIT])
+def test_the_objects_are_those_of_the_overlay(kustomize: Kustomize, overlay: str) -> None:
+    rendered = delivered.objects(delivered.rendered(overlay, values(kustomize, overlay)))
+    assert comparable(rendered) == comparable(kustomize.build(f"overlays/{overlay}"))
+
+
+def test_state_absent_is_the_overlay_absent(kustomize: Kustomize) -> None:
+    undoing = {**values(kustomize, "aks-dual-stack"), "state": "absent"}
+    rendered = delivered.objects(delivered.rendered("aks-dual-stack", undoing))
+    assert comparable(rendered) == comparable(kustomize.build("overlays/absent"))
+
+
+def test_values_stand_for_the_components_that_an_overlay_names(kustomize: Kustomize) -> None:
+    overlay = "overlays/eni-policy-routing"
+    plain = values(kustomize, "eni-policy-routing")
+    guarded = delivered.objects(delivered.rendered("eni-policy-routing", {**plain, "ownNode": True}))
+    assert comparable(guarded) == comparable(kustomize.build(kustomize.with_component(overlay, "own-node")))
+    older = delivered.objects(delivered.rendered("eni-policy-routing", plain, "1.29.9"))
+    assert comparable(older) == comparable(kustomize.build(kustomize.with_component(overlay, "apparmor-annotation")))
+
+
+@pytest.mark.parametrize("overlay", [*PROFILES, AUDIT])
+def test_what_is_rendered_is_valid_by_the_schemas_of_each_version(kustomize: Kustomize, overlay: str) -> None:
+    """By versions before 1.30 the pod is another one, and nothing else."""
+    validator = pytest.importorskip("kubernetes_validate")
+    minors = {int(version.split(".")[1]): version for version in validator.utils.all_versions()}
+    assert min(minors) == 25 and len(minors) > 10
+    for rendered_for, some in (("1.29.0", range(25, 30)), ("1.30.0", range(30, max(minors) + 1))):
+        for entry in delivered.objects(delivered.rendered(overlay, values(kustomize, overlay), rendered_for)):
+            for minor in some:
+                validator.validate(entry, minors[minor], strict=True)
+
+
+def test_changed_variables_are_a_configmap_of_another_name(kustomize: Kustomize) -> None:
+    """A ConfigMap that changes in place would reach all nodes at the same time."""
+    names = set()
+    for source in ("imds", "address"):
+        chosen = {"profile": "aks_dual_stack", "variables": {"aks_dual_stack_ipv6": source}}
+        built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("pool", chosen))}
+        (volume,) = (one for one in built["DaemonSet"]["spec"]["template"]["spec"]["volumes"] if one["name"] == "variables")
+        assert volume["configMap"]["name"] == built["ConfigMap"]["metadata"]["name"]
+        names.add(volume["configMap"]["name"])
+    assert len(names) == 2
+
+
+def test_values_reach_the_pod() -> None:
+    chosen = {
+        "image": {"repository": "own/agent", "tag": "9"},
+        "metrics": {"enabled": False},
+        "env": [{"name": "KUBENODE_TAINT", "value": ""}],
+        "maxUnavailable": "25%",
+        "imagePullSecrets": [{"name": "account"}],
+    }
+    (daemonset,) = (one for one in delivered.objects(delivered.rendered("x", chosen)) if one["kind"] == "DaemonSet")
+    pod = daemonset["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "own/agent:9" and "ports" not in container
+    settings = {one["name"]: one.get("value") for one in container["env"]}
+    assert (settings["KUBENODE_METRICS_PORT"], settings["KUBENODE_TAINT"]) == ("0", "")
+    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "25%"
+    assert pod["imagePullSecrets"] == [{"name": "account"}]
+
+
+REFUSED = [
+    ({"profile": "eni"}, "/profile"),
+    ({"interval": 0}, "/interval"),
+    ({"intervall": 5}, "intervall"),
+    ({"state": "absent"}, "/state"),
+    ({"variables": {"aks_dual_stack_ipv6": "imds"}}, "/variables"),
+    ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_path": "/etc/cron.d/x"}}, "aks_dual_stack_path"),
+    ({"profile": "aks_dual_stack", "variables": {"eni_policy_routing_layout": "custom"}}, "eni_policy_routing_layout"),
+    ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_ipv6": "no"}}, "/variables/aks_dual_stack_ipv6"),
+    ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_priority": "low"}}, "/variables/aks_dual_stack_priority"),
+    ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_probes": [{"source": "::1"}]}}, "probes/0"),
+    ({"metrics": {"port": 70000}}, "/metrics/port"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "place"), REFUSED)
+def test_helm_refuses_wrong_values_and_names_their_place(wrong: dict[str, Any], place: str) -> None:
+    with pytest.raises(LabError, match=re.escape(place)):
+        delivered.rendered("x", wrong)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart(tmp_path: Path) -> None:
+    host.run([installation.helm(), "lint", "--strict", delivered.CHART])
+    host.run([installation.helm(), "package", delivered.CHART, f"--destination={tmp_path}"])
+    assert [path.name for path in tmp_path.iterdir()] == ["kubenode-datapath-0.1.0.tgz"]
