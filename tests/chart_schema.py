@@ -44,6 +44,10 @@ def schema() -> Schema:
             "env": MAPPINGS,
             "metrics": _strict({"enabled": FLAG, "port": {"type": "integer", "minimum": 0, "maximum": 65535}}),
             "ownNode": FLAG,
+            "podMonitor": _strict({"enabled": FLAG, "labels": TEXTS}),
+            "alerts": _strict({"enabled": FLAG, "labels": TEXTS}),
+            "dashboard": _strict({"enabled": FLAG, "labels": TEXTS}),
+            "networkPolicy": _strict({"enabled": FLAG, "from": MAPPINGS}),
             "global": MAPPING,
         }
     )

@@ -75,14 +75,27 @@ def test_values_stand_for_the_components_that_an_overlay_names(kustomize: Kustom
     assert comparable(older) == comparable(kustomize.build(kustomize.with_component(overlay, "apparmor-annotation")))
 
 
+MONITORING = ("podMonitor", "alerts", "dashboard", "networkPolicy")
+
+
+def test_values_stand_for_the_overlay_that_watches_the_agents(kustomize: Kustomize) -> None:
+    rendered = delivered.objects(delivered.rendered(AUDIT, {name: {"enabled": True} for name in MONITORING}))
+    plain = kustomize.build(f"overlays/{AUDIT}")
+    assert comparable(rendered) == comparable([*plain, *kustomize.build("overlays/monitoring")])
+    (rule,) = (entry for entry in rendered if entry["kind"] == "PrometheusRule")
+    assert "{{ $labels.node }}" in rule["spec"]["groups"][0]["rules"][0]["annotations"]["summary"]
+
+
 @pytest.mark.parametrize("overlay", [*PROFILES, AUDIT])
 def test_what_is_rendered_is_valid_by_the_schemas_of_each_version(kustomize: Kustomize, overlay: str) -> None:
     """By versions before 1.30 the pod is another one, and nothing else."""
     validator = pytest.importorskip("kubernetes_validate")
     minors = {int(version.split(".")[1]): version for version in validator.utils.all_versions()}
     assert min(minors) == 25 and len(minors) > 10
+    chosen = {**values(kustomize, overlay), "dashboard": {"enabled": True}, "networkPolicy": {"enabled": True}}
     for rendered_for, some in (("1.29.0", range(25, 30)), ("1.30.0", range(30, max(minors) + 1))):
-        for entry in delivered.objects(delivered.rendered(overlay, values(kustomize, overlay), rendered_for)):
+        chosen["ownNode"] = 30 in some
+        for entry in delivered.objects(delivered.rendered(overlay, chosen, rendered_for)):
             for minor in some:
                 validator.validate(entry, minors[minor], strict=True)
 

@@ -20,7 +20,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/chart"
-WHOLE = ("nodeSelector", "resources")  # values that are objects of Kubernetes
+WHOLE = ("labels", "nodeSelector", "resources")  # values that are objects of Kubernetes
 
 
 def test_the_schema_is_that_of_the_profiles() -> None:
@@ -33,7 +33,8 @@ def test_the_schema_names_each_value_and_no_other() -> None:
     schema = chart_schema.schema()["properties"]
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert {*schema} - {"global"} == {*values}
-    assert {*schema["image"]["properties"]} == {*values["image"]} and {*schema["metrics"]["properties"]} == {*values["metrics"]}
+    for name, value in values.items():
+        assert not isinstance(value, dict) or {*schema[name].get("properties", value)} == {*value}, name
 
 
 def defaults(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
