@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from lab import collection, host, images
 from lab.controller import Controller
 from lab.podman import BUILD, Podman
@@ -23,7 +21,7 @@ SUITE, PYTHON = "trixie", "3.13"
 DEFINITION = collection.CHECKOUT / "deploy/execution-environment/execution-environment.yml"
 REQUIREMENTS = DEFINITION.with_name("requirements.txt")
 NAME, BASE = "localhost/lab/execution-environment", "localhost/lab/python"
-# The folder in which a build finds the collection, as if from Galaxy, and the packages of requirements.txt and no others.
+# The folder in which a build finds the packages of requirements.txt and no others.
 OFFERED = "/offered"
 USER = 1000  # of its containers
 _LIMIT = 900.0  # seconds; a build takes 35
@@ -48,13 +46,11 @@ def build(podman: Podman, folder: Path) -> str:
     (base / "Containerfile").write_text(_BASE.format(plain=plain))
     _build(podman, BASE, base)
 
-    definition = yaml.safe_load(DEFINITION.read_text())
-    artifact = collection.build(offered)
-    definition["dependencies"]["galaxy"]["collections"] = [{"name": f"{OFFERED}/{artifact.name}", "type": "file"}]
-    (folder / "definition.yml").write_text(yaml.safe_dump(definition))
-    shutil.copy(REQUIREMENTS, folder)
+    definition = folder / "definition"
+    shutil.copytree(DEFINITION.parent, definition)
+    collection.build(definition)
     builder = Path(sys.executable).with_name("ansible-builder")
-    host.run([builder, "create", "--file", folder / "definition.yml", "--context", context])
+    host.run([builder, "create", "--file", definition / DEFINITION.name, "--context", context])
 
     only = ["--require-hashes", "--only-binary=:all:", f"--python-version={PYTHON}", f"--requirement={REQUIREMENTS}"]
     host.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={offered}", *only])

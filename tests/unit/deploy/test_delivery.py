@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,17 +48,22 @@ def test_each_package_of_the_execution_environment_has_a_hash() -> None:
 
 def test_ansible_builder_makes_a_context_of_the_execution_environment(tmp_path: Path) -> None:
     pytest.importorskip("ansible_builder")
-    definition = DEPLOY / "execution-environment/execution-environment.yml"
-    command = [str(Path(sys.executable).parent / "ansible-builder"), "create", "--file", str(definition)]
-    subprocess.run([*command, "--context", str(tmp_path)], check=True, capture_output=True)
-    [collection] = yaml.safe_load((tmp_path / "_build/requirements.yml").read_text())["collections"]
+    definition = tmp_path / "definition/execution-environment.yml"
+    shutil.copytree(DEPLOY / "execution-environment", definition.parent)
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
-    assert collection["name"] == f"{galaxy['namespace']}.{galaxy['name']}"
+    artifact = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"  # as ansible-galaxy names it
+    (definition.parent / artifact).touch()
+    context = tmp_path / "context"
+    command = [str(Path(sys.executable).parent / "ansible-builder"), "create", "--file", str(definition)]
+    subprocess.run([*command, "--context", str(context)], check=True, capture_output=True)
+    [collection] = yaml.safe_load((context / "_build/requirements.yml").read_text())["collections"]
+    assert collection["type"] == "file" and Path(collection["name"]).name == artifact
+    assert (context / "_build" / collection["name"]).exists()
     base = yaml.safe_load(definition.read_text())["images"]["base_image"]["name"]
-    text = (tmp_path / "Containerfile").read_text()
+    text = (context / "Containerfile").read_text()
     assert f'EE_BASE_IMAGE="{base}"' in text
     lines = [line for line in text.splitlines() if "pip install" in line]
-    assert "--require-hashes" in lines[0] and (tmp_path / "_build/configs/requirements.txt").exists()
+    assert "--require-hashes" in lines[0] and (context / "_build/configs/requirements.txt").exists()
     # What ansible-builder itself installs later is there already: see requirements.in.
     own = {word.partition("==")[0] for line in lines[1:] for word in shlex.split(line.partition("--no-cache-dir")[2])}
     packages = {*re.findall(r"(?m)^[a-z][a-z0-9-]+", (DEPLOY / "execution-environment/requirements.in").read_text())}
