@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab import collection, host, images
+from lab.container import SystemdNode
 from lab.podman import BUILD, STORAGE
 
 SUITE = "trixie"
@@ -55,6 +57,17 @@ def save(image: str, path: Path) -> None:
     """Writes an archive of the image, for ``ctr images import``."""
     path.unlink(missing_ok=True)
     _podman("save", "--format=docker-archive", f"--output={path}", image)
+
+
+def load(image: str, nodes: Iterable[object], folder: Path) -> None:
+    """Put the image on the nodes of a cluster, as there is no registry. folder: for the archive."""
+    archive = folder / "agent.tar"
+    save(image, archive)
+    for node in nodes:
+        assert isinstance(node, SystemdNode)
+        node.copy_in(archive, "/tmp/agent.tar")
+        node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
+        node.remove("/tmp/agent.tar")
 
 
 def extract(image: str, folder: Path) -> None:

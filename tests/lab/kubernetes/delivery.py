@@ -62,13 +62,7 @@ class Delivery:
 
     def load(self) -> None:
         """Puts the image on all nodes."""
-        archive = self._folder / "agent.tar"
-        agent_image.save(self.image, archive)
-        for node in self.cluster.workers:
-            assert isinstance(node, SystemdNode)
-            node.copy_in(archive, "/tmp/agent.tar")
-            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
-            node.remove("/tmp/agent.tar")
+        agent_image.load(self.image, self.cluster.workers, self._folder)
 
     def apply(self, **variables: Any) -> None:
         """``kubectl apply`` of the profile's overlay, with these variables besides the usual ones."""
