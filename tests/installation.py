@@ -63,6 +63,7 @@ TOOLS = [
     "pyroute2==0.9.7",
     "pytest==9.2.0",
     "pytest-xdist==3.8.0",
+    "python-hcl2==8.1.4",
     "reuse==6.2.0",
     "ruff==0.17.5",
     "zizmor==1.32.0",

@@ -231,6 +231,7 @@ def docs() -> Iterator[Check]:
     yield Check("drawings", ["python", "tests/drawings.py"], environment(tools))
     yield Check("catalogue of checks", ["python", "tests/check_catalogue.py"], environment(tools))
     yield Check("schema of the roles", ["python", "tests/role_schema.py"], environment(tools))
+    yield Check("examples of the checks", ["python", "tests/example_playbooks.py"], environment(tools))
     yield Check("schema of the chart", ["python", "tests/chart_schema.py"], environment(tools))
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
