@@ -2,9 +2,17 @@
 # does not know this block.
 packer {
   required_plugins {
+    amazon = {
+      source  = "github.com/hashicorp/amazon"
+      version = ">= 1.3.0"
+    }
     ansible = {
       source  = "github.com/hashicorp/ansible"
       version = ">= 1.1.0"
+    }
+    azure = {
+      source  = "github.com/hashicorp/azure"
+      version = ">= 2.0.0"
     }
     qemu = {
       source  = "github.com/hashicorp/qemu"

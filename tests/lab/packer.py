@@ -58,9 +58,9 @@ def build_in_chroot(base: Disk, image: Path, variables: Mapping[str, str], colle
     return base._replace(image=image)
 
 
-def validate(template: Path) -> None:
+def validate(template: Path, **variables: str) -> None:
     """Validate the template and its options with Packer; nothing is built."""
-    _packer(["validate", str(template)])
+    _packer(["validate", *(f"-var={name}={value}" for name, value in variables.items()), str(template)])
 
 
 def _build(template: str, variables_file: Path, through: Sequence[str] = (), **variables: Any) -> None:
