@@ -19,7 +19,7 @@ from lab.entering import LabError
 
 PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "symmetric-routing")
 AUDIT = "audit"
-# Objects without a namespace of which kubectl's kustomize does not know it. The API ignores the namespace that they are given.
+# kubectl's kustomize adds a namespace to these kinds, which have none. The API ignores it.
 NEWER_OF_CLUSTER = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
@@ -88,7 +88,7 @@ def test_values_stand_for_the_overlay_that_watches_the_agents(kustomize: Kustomi
 
 @pytest.mark.parametrize("overlay", [*PROFILES, AUDIT])
 def test_what_is_rendered_is_valid_by_the_schemas_of_each_version(kustomize: Kustomize, overlay: str) -> None:
-    """By versions before 1.30 the pod is another one, and nothing else."""
+    """For versions before 1.30 the pod has the annotation of AppArmor, and all else is the same."""
     validator = pytest.importorskip("kubernetes_validate")
     minors = {int(version.split(".")[1]): version for version in validator.utils.all_versions()}
     assert min(minors) == 25 and len(minors) > 10
@@ -106,25 +106,26 @@ def test_changed_variables_are_a_configmap_of_another_name(kustomize: Kustomize)
     for source in ("imds", "address"):
         chosen = {"profile": "aks_dual_stack", "variables": {"aks_dual_stack_ipv6": source}}
         built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("pool", chosen))}
-        (volume,) = (one for one in built["DaemonSet"]["spec"]["template"]["spec"]["volumes"] if one["name"] == "variables")
-        assert volume["configMap"]["name"] == built["ConfigMap"]["metadata"]["name"]
-        names.add(volume["configMap"]["name"])
+        volumes = {volume["name"]: volume for volume in built["DaemonSet"]["spec"]["template"]["spec"]["volumes"]}
+        assert volumes["variables"]["configMap"]["name"] == built["ConfigMap"]["metadata"]["name"]
+        names.add(built["ConfigMap"]["metadata"]["name"])
     assert len(names) == 2
 
 
 def test_values_reach_the_pod() -> None:
     chosen = {
-        "image": {"repository": "own/agent", "tag": "9"},
+        "image": {"repository": "registry.test/agent", "tag": "9"},
         "metrics": {"enabled": False},
         "env": [{"name": "KUBENODE_TAINT", "value": ""}],
         "maxUnavailable": "25%",
         "imagePullSecrets": [{"name": "account"}],
     }
-    (daemonset,) = (one for one in delivered.objects(delivered.rendered("x", chosen)) if one["kind"] == "DaemonSet")
+    built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("x", chosen))}
+    daemonset = built["DaemonSet"]
     pod = daemonset["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"] == "own/agent:9" and "ports" not in container
-    settings = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["image"] == "registry.test/agent:9" and "ports" not in container
+    settings = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert (settings["KUBENODE_METRICS_PORT"], settings["KUBENODE_TAINT"]) == ("0", "")
     assert daemonset["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "25%"
     assert pod["imagePullSecrets"] == [{"name": "account"}]

@@ -35,7 +35,7 @@ RULE = yaml.safe_load((COMPONENTS / "alerts/prometheusrule.yaml").read_text())
 CASES = Path(__file__).with_name("alerts.yml")
 RANGE = "10s"  # of rates, with a scrape each second
 
-# What an agent of a profile, and one that audits, have after some runs. The counters grow until the process is ended.
+# The metrics of an agent of a profile, or of an agent that audits. The counters grow until the process is ended.
 AGENTS = """
 import json, sys, time
 from kubenode_agent import metrics
@@ -158,7 +158,7 @@ def test_the_dashboards_list_of_nodes_is_that_of_the_metrics(prometheus: Prometh
 
 
 def test_the_alerts_are_evaluated_on_what_agents_serve(prometheus: Prometheus) -> None:
-    """Of these agents one always fails and one finds losses; neither is stale or down."""
+    """The agent of a profile always fails and the audit finds losses; neither agent is stale or down."""
     waiting = {"KubenodePacketsLost", "KubenodePacketsAtRisk", "KubenodeRunFailing"}
 
     def states() -> dict[str, str]:
