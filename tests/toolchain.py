@@ -194,14 +194,17 @@ def private_home() -> Path:
 
 
 def copy_sources(tree: Path) -> None:
-    """Copy the files that git would commit to a separate repository: ansible-test refuses links, and asks git for the files."""
+    """Copy the files that git would commit to a separate repository: ansible-test refuses links, and asks git for the files.
+
+    Without the templates of Helm, which ansible-test takes for YAML by their names.
+    """
     listed = installation.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
     unpacked = (path for path in ROOT.rglob("*") if not path.is_relative_to(BUILD))  # an archive without .git
     names = listed.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in unpacked]
     shutil.rmtree(tree, ignore_errors=True)
     if subprocess.call(["git", "init", "--quiet", "--template=", str(tree)]) != 0:
         raise installation.NotInstalled(f"git cannot make a repository in {tree}; its message above tells why")
-    for name in names:
+    for name in (name for name in names if not name.startswith("deploy/chart/templates/")):
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)

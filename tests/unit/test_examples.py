@@ -60,7 +60,7 @@ def accepted(profile: str, variables: dict[str, Any]) -> list[str]:
 
 
 def test_cluster_api_runs_a_profile_with_variables_that_it_accepts() -> None:
-    (template,) = yaml.safe_load_all((EXAMPLES / "cluster-api/kubeadm-config.yaml").read_text())
+    template = yaml.safe_load((EXAMPLES / "cluster-api/boot/kubeadm-config.yaml").read_text())
     spec = template["spec"]["template"]["spec"]
     files = {file["path"]: yaml.safe_load(file["content"]) for file in spec["files"]}
     (command,) = (command for command in spec["preKubeadmCommands"] if command.startswith("ansible-playbook "))
@@ -74,7 +74,7 @@ def test_cluster_api_runs_a_profile_with_variables_that_it_accepts() -> None:
 
 
 def test_objects_of_cluster_api_refer_to_one_another() -> None:
-    objects = [*yaml.safe_load_all((EXAMPLES / "cluster-api/machine-deployment.yaml").read_text())]
+    objects = [yaml.safe_load(path.read_text()) for path in EXAMPLES.glob("cluster-api/image/*.yaml")]
     (deployment,) = (entry for entry in objects if entry["kind"] == "MachineDeployment")
     spec = deployment["spec"]["template"]["spec"]
     defined = {(entry["kind"], entry["metadata"]["name"]) for entry in objects}
