@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of the Helm chart's values, from the options of the profiles. Run by ``make docs``."""
+"""The schema of the Helm chart's values, with the roles' variables of role_schema.py. Run by ``make docs``."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option
+import role_schema
+
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 FILE = Path(__file__).resolve().parent.parent / "deploy/chart/values.schema.json"
 Schema = dict[str, Any]
 
 AUDIT = "audit"
-TYPES: Schema = {
-    **{"str": ["string", "number"], "path": "string", "int": "integer"},
-    **{"bool": "boolean", "list": "array", "dict": "object"},
-}
 TEXT, FLAG, MAPPING = {"type": "string"}, {"type": "boolean"}, {"type": "object"}
 TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
 MAPPINGS: Schema = {"type": "array", "items": MAPPING}
@@ -61,23 +58,22 @@ def _of_profile(profile: str, properties: Schema) -> Schema:
 
 
 def _variables(profile: str) -> Schema:
-    options = _profiles.options_of(profile).items()
-    return _strict({f"{profile}_{name}": _of_option(option) for name, option in options if not option.refused})
+    documented = role_schema.schema()["properties"]
+    permitted = [f"{profile}_{name}" for name, option in _profiles.options_of(profile).items() if not option.refused]
+    return _strict({name: _without_template(documented[name]) for name in permitted})
 
 
-def _of_option(option: Option) -> Schema:
-    """Return the schema of a variable's type. Requirements beyond it are checked by the agent."""
-    typed: Schema = {"enum": [*option.choices]} if option.choices else {"type": TYPES[option.type]}
-    if option.type == "list":
-        typed["items"] = _of_entry(option)
-    return typed if option.default is None else {**typed, "default": option.default}
-
-
-def _of_entry(option: Option) -> Schema:
-    if option.entries is None:
-        return {"type": TYPES[option.elements]}
-    required = [name for name, entry in option.entries.items() if entry.is_required]
-    return {**_strict({name: _of_option(entry) for name, entry in option.entries.items()}), "required": required}
+def _without_template(value: Any) -> Any:
+    """Return the schema of a variable, which a ConfigMap may set to no template."""
+    if isinstance(value, list):
+        return [_without_template(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    entries = {name: _without_template(entry) for name, entry in value.items()}
+    if role_schema.TEMPLATE not in value.get("anyOf", ()):
+        return entries
+    typed, _template = entries.pop("anyOf")
+    return {**entries, **typed}
 
 
 def _strict(properties: Schema) -> Schema:
