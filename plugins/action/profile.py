@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 from functools import partial
+from types import MappingProxyType
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -29,7 +30,7 @@ class Call(t.NamedTuple):
     """A module to run on the node.
 
     change: the same as a change for datapath_rehearsal. packets: None without a rehearsal. audited: the role whose profile is
-    audited; empty for none.
+    audited; empty for none. profile: the name of a role's profile, and its variables by their names without the role's prefix.
     """
 
     module: str
@@ -38,6 +39,7 @@ class Call(t.NamedTuple):
     packets: t.Sequence[t.Any] | None
     verdict: ModeVerdict | None
     audited: str = ""
+    profile: t.Mapping[str, t.Any] = MappingProxyType({})
 
     @property
     def is_image(self) -> bool:
@@ -86,7 +88,8 @@ class ActionModule(ActionBase):
         if seconds:
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
         audited = name if values["audit"] and values["state"] != _profiles.PROFILES[name].UNDO else ""
-        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict, audited), []
+        profile = {"profile": name, "variables": values}
+        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict, audited, profile), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
         """Return the module for a list of modules."""
@@ -119,6 +122,8 @@ class ActionModule(ActionBase):
         if rehearsal and not result.get("failed"):
             result["rehearsed"] = rehearsal["rehearsed"]
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
+        if not result.get("failed"):
+            result.update(call.profile)
         if "node" in result:
             reason, transport = result["node"]["reason"], self._connection.transport
             result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)

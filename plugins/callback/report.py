@@ -15,8 +15,7 @@ description:
   - Reports the outcome of each node of a run, also of nodes that failed, became unreachable, or were not reached because the
     rollout ended before. It prints one line for each node, below Ansible's recap.
   - If the variable C(kubenode_report) of a play names a file or a folder on the controller, the report is also written there as
-    JSON, with the results of this collection's modules that changed something. The collection's playbooks set this variable from
-    C(report).
+    JSON, with the results of this collection's modules that changed something.
   - An existing file is replaced. In a folder, each run writes its own file, C(PLAYBOOK-TIME.json). If the last folder of the
     path is missing, it is made.
   - The file is written again and again during the run, by rename, so that it can be read at any time; in check mode as well,
@@ -43,15 +42,18 @@ import time
 import typing as t
 from pathlib import Path
 
+import yaml
 from ansible import constants as C
 from ansible import context
 from ansible.plugins.callback import CallbackBase
+from ansible.release import __version__
 from ansible.template import Templar
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
-VARIABLE = "kubenode_report"
+# The playbooks of the collection set the first; a play may set the second.
+VARIABLES = ("__kubenode_report", "kubenode_report")
 PAUSE = 1.0  # seconds between two writes of the file during the run
 COLOURS = {
     _rollout.FAILED: C.COLOR_ERROR,
@@ -61,7 +63,17 @@ COLOURS = {
     _rollout.NO_TASK: C.COLOR_SKIP,
     _rollout.CHANGED: C.COLOR_CHANGED,
     _rollout.OK: C.COLOR_OK,
+    _rollout.UNKNOWN: C.COLOR_ERROR,
+    _rollout.RUNNING: C.COLOR_WARN,
+    "": None,  # of a line of a report
 }
+# Callbacks whose output is for people. Beside another one, stdout may be read by a program, and is left to it.
+FOR_PEOPLE = {
+    *("ansible.builtin.default", "ansible.builtin.minimal", "ansible.builtin.oneline", "ansible.posix.debug"),
+    *("ansible.posix.skippy", "community.general.default_without_diff", "community.general.dense", "community.general.diy"),
+    *("community.general.selective", "community.general.unixy", "community.general.yaml"),
+}
+PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.", "community.general.")  # which a name may leave out
 
 
 class CallbackModule(CallbackBase):
@@ -72,7 +84,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
         name = Path(playbook._file_name).stem
-        self._rollout = Rollout(name, bool(context.CLIARGS.get("check")), _now().isoformat())
+        self._rollout = Rollout(name, bool(context.CLIARGS.get("check")), _now().isoformat(), versions=_versions())
         self._path: Path | None = None
         self._written = 0.0
         self._play: t.Any = None
@@ -93,7 +105,8 @@ class CallbackModule(CallbackBase):
         self._batch = [name for name in variables["ansible_play_batch"] if name in hosts]
         self._is_fatal = bool(play.any_errors_fatal)
         if self._path is None:
-            desired = Templar(loader=play.get_loader(), variables=variables).template(variables.get(VARIABLE))
+            raw = next((variables[name] for name in VARIABLES if variables.get(name)), None)
+            desired = Templar(loader=play.get_loader(), variables=variables).template(raw)
             self._path = self._file(str(desired)) if desired else None
         self._write()
 
@@ -131,26 +144,39 @@ class CallbackModule(CallbackBase):
                 node.conclude(_rollout.FAILED)
         self._rollout.ended = _now().isoformat()
         self._write()
-        self._display.banner("NODES")
+        self._print_banner("NODES")
         for state, line in self._rollout.lines():
-            self._display.display(line, color=COLOURS[state])
+            self._print(line, COLOURS[state])
         mode = " (check mode: nothing was changed)" if self._rollout.is_check else ""
         place = f"; report: {self._path}" if self._path else ""
-        self._display.display(f"\n{self._rollout.summary()}{mode}{place}")
+        self._print(f"\n{self._rollout.summary()}{mode}{place}")
+
+    def _print(self, text: str, colour: str | None = None) -> None:
+        """Print to stdout, or to stderr if stdout may be read by a program."""
+        self._display.display(text, color=colour, stderr=not _is_for_people())
+
+    def _print_banner(self, title: str) -> None:
+        if _is_for_people():
+            self._display.banner(title)
+        else:
+            self._print(f"\n{title}")
 
     def _node(self, host: t.Any) -> Node:
         return self._rollout.nodes.setdefault(host.get_name(), Node())
 
     def _add(self, result: t.Any, end: str = "") -> None:
-        node, said = self._node(result.host), result.result
+        host, task, said = _parts(result)
+        name, node = host.get_name(), self._node(host)
         node.is_begun = True
-        node.add(time.monotonic() - self._began.pop(result.host.get_name(), time.monotonic()))
+        node.add(time.monotonic() - self._began.pop(name, time.monotonic()))
+        action = str(task.resolved_action or task.action)
         if end:
-            node.end, node.trouble = end, f"{result.task.name or result.task_name}: {_rollout.sentence(said)}"
-            node.action = result.task.resolved_action or result.task.action
-        if said.get("changed"):
-            node.change(result.task_name, result.task.resolved_action or result.task.action, said)
+            node.end, node.trouble = end, f"{task.name or result.task_name}: {_rollout.sentence(said)}"
+            node.action = action
+        if _rollout.changes(said, name):
+            node.change(result.task_name, action, said)
         for entry in (said, *(said.get("results") or ())):
+            node.note(action, entry, self._rollout.is_check)
             stats = entry.get("ansible_stats") or {}
             if stats.get("per_host"):
                 node.stats.update(stats["data"])
@@ -186,6 +212,30 @@ class CallbackModule(CallbackBase):
             self._display.error(f"report: {self._path} cannot be written: {error.strerror}")
             self._path = None
         self._written = time.monotonic()
+
+
+def _parts(result: t.Any) -> tuple[t.Any, t.Any, dict[str, t.Any]]:
+    """Return the host, the task and the data of a task's result. ansible-core before 2.19 has them under private names."""
+    if hasattr(result, "result"):
+        return result.host, result.task, result.result
+    return result._host, result._task, result._result
+
+
+def _is_for_people() -> bool:
+    name = str(C.DEFAULT_STDOUT_CALLBACK)
+    return name in FOR_PEOPLE or any(f"{prefix}{name}" in FOR_PEOPLE for prefix in PREFIXES)
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of the collection and of Ansible."""
+    folder = Path(__file__).parents[2]
+    for name, keys in (("MANIFEST.json", ("collection_info", "version")), ("galaxy.yml", ("version",))):
+        with contextlib.suppress(OSError, KeyError, TypeError, yaml.YAMLError):
+            version: t.Any = yaml.safe_load((folder / name).read_text())  # JSON is YAML
+            for key in keys:
+                version = version[key]
+            return {"collection": str(version), "ansible": __version__}
+    return {"collection": "", "ansible": __version__}
 
 
 def _now() -> datetime.datetime:

@@ -36,22 +36,18 @@ _value:
   sample: [1, "25%"]
 """
 
-import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _batches
+
 
 def batches(value: t.Any) -> list[str]:
-    words = [str(word).strip() for word in (value if isinstance(value, (list, tuple)) else _words(str(value)))]
-    if words and all(re.fullmatch("[1-9][0-9]*%?", word) for word in words):
-        return words
-    raise AnsibleFilterError(f"batches is {value!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]")
-
-
-def _words(text: str) -> list[str]:
-    inside = re.fullmatch(r"\s*\[(.*)\]\s*", text)
-    return [word.strip(" \"'") for word in inside[1].split(",")] if inside else [text]
+    try:
+        return _batches.parse(value)
+    except _batches.Unusable as error:
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

@@ -13,8 +13,8 @@ author:
 description:
   - Lists the nodes of a cluster by its API. The name of a host is the name of its Node object.
   - The inventory is a file whose name ends with C(kubenode.yml) or C(kubenode.yaml), with the options below.
-  - All nodes are in the group C(nodes), which is the default C(target) of the collection's playbooks. A cluster with Windows
-    nodes needs O(label_selector=kubernetes.io/os=linux).
+  - All nodes are in the group C(nodes), which is the default C(kubenode_target) of the collection's playbooks. A cluster with
+    Windows nodes needs O(label_selector=kubernetes.io/os=linux).
   - Further groups are C(pool_NAME), C(zone_NAME), C(region_NAME), C(cloud_NAME), C(os_NAME), C(arch_NAME), C(cni_NAME), and
     C(not_ready) for nodes that are not ready. Characters that group names cannot have are replaced by underscores.
   - The pool is read from labels of AKS, EKS, eksctl, Karpenter, GKE and Alibaba Cloud. The cloud is the scheme of the provider

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, mended_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
 
 MODULE = "kubenode.datapath.datapath_audit"
 Result = dict[str, t.Any]
@@ -31,9 +32,10 @@ class Audits:
         failed = next((audit for audit in (before, after) if audit and audit.get("failed")), None)
         if failed:
             return _warned(result, [f"The audit around {self._profile} failed: {failed.get('msg')}"])
-        audits = findings.read(before), findings.read(after) if after else None
-        report = mended_text.report(self._profile, *audits, bool(result.get("changed")))
-        return _warned({**result, "audit": report.lines}, report.warnings)
+        texts = findings.read(before), findings.read(after) if after else None
+        report = mended_text.report(self._profile, *texts, bool(result.get("changed")))
+        audits = {"before": _plain(before), "after": _plain(after)}
+        return _warned({**result, "audit": report.lines, "audits": audits}, report.warnings)
 
     def _after(self, before: Result, is_changed: bool, is_check_mode: bool) -> Result | None:
         """Audit again by the checks whose findings the profile mends. Without a change, the first audit holds."""
@@ -43,6 +45,10 @@ class Audits:
         if is_check_mode or not present:
             return None
         return self._audit({"checks": sorted({finding.id for finding in present})})
+
+
+def _plain(audit: Result | None) -> Result | None:
+    return {key: audit[key] for key in fleet.KEYS if key in audit} if audit else None
 
 
 def _warned(result: Result, warnings: list[str]) -> Result:

@@ -13,6 +13,7 @@ from collections import Counter
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line, printable
 
+FORMAT = 1  # of the JSON; docs/schema/rollout.json
 FAILED = "failed"
 UNREACHABLE = "unreachable"
 STOPPED = "stopped"
@@ -21,11 +22,17 @@ OK = "ok"
 RUNNING = "running"
 NOT_REACHED = "not reached"
 NO_TASK = "no task ran"
-STATES = (FAILED, UNREACHABLE, STOPPED, RUNNING, NOT_REACHED, NO_TASK, CHANGED, OK)
+UNKNOWN = "no result"
+STATES = (FAILED, UNREACHABLE, UNKNOWN, STOPPED, RUNNING, NOT_REACHED, NO_TASK, CHANGED, OK)
+IN_CHECK_MODE = {CHANGED: "would change", OK: "no change"}
 
 OURS = "kubenode.datapath."
+PROFILE = f"{OURS}profile"
 # Keys that Ansible adds to a module's results, or handles itself.
 COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "failed", "invocation", "msg", "warnings"}
+# Keys of a profile's result that the report has in places of their own.
+OF_NODE = {"profile", "variables", "audits"}
+Data = t.Mapping[str, t.Any]
 
 
 def sentence(result: t.Mapping[str, t.Any]) -> str:
@@ -39,7 +46,8 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
 
 def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return a module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
-    results = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
+    left_out = {*COMMON, *OF_NODE}
+    results = {key: value for key, value in result.items() if key not in left_out and not key.startswith("_ansible")}
     variable = results.pop("ansible_loop_var", None)
     if variable:
         results = {key: value for key, value in results.items() if key != variable}
@@ -47,6 +55,14 @@ def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     if "results" in results:
         results["results"] = [module_results(item) for item in results["results"]]
     return results
+
+
+def changes(result: Data, host: str) -> bool:
+    """Return whether the task changed the node, and not a host that the task was delegated to."""
+    if items := result.get("results"):
+        return any(changes(item, host) for item in items)
+    where = (result.get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
+    return bool(result.get("changed")) and where in (None, host)
 
 
 def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
@@ -62,7 +78,11 @@ class Node:
 
     action: the module of the task that failed.
     has_run: whether a task ran that the user has selected, and not only tasks that always run.
+    results: the number of results of tasks.
+    is_kept_back: whether the rollout ended before the node was changed.
     seconds: the time of its tasks, without the time in which tasks of other nodes ran.
+    about: what the last result of a profile says of the node: its kernel and nft, the profile, its variables and its audits.
+    proof: how the outcome was proved, as sentences. report: lines for the operator.
     """
 
     end: str = ""
@@ -71,30 +91,51 @@ class Node:
     is_begun: bool = False
     has_run: bool = False
     is_over: bool = False
+    is_kept_back: bool = False
+    results: int = 0
     changes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     stats: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    about: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    proof: list[str] = dataclasses.field(default_factory=list)
+    report: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def state(self) -> str:
+        if self.is_kept_back or not self.is_begun:
+            return NOT_REACHED
         if self.end:
             return self.end
-        if not self.is_begun:
-            return NOT_REACHED
         if not self.is_over:
             return RUNNING
+        if not self.results:
+            return UNKNOWN
         return CHANGED if self.changes else OK
 
     def add(self, seconds: float) -> None:
         """Add a task that has ended. If a task before it had failed, that was rescued or ignored."""
         self.end = ""
+        self.results += 1
         self.seconds += seconds
 
-    def change(self, task: str, action: str, result: t.Mapping[str, t.Any]) -> None:
+    def change(self, task: str, action: str, result: Data) -> None:
         entry: dict[str, t.Any] = {"task": task, "action": action}
         if action.startswith(OURS):
             entry["result"] = module_results(result)
         self.changes.append(entry)
+
+    def note(self, action: str, result: Data, is_check: bool) -> None:
+        """Note what a result, or an item of one, says besides the change."""
+        self.warnings += [text for text in map(_text, result.get("warnings") or ()) if text not in self.warnings]
+        self.is_kept_back |= bool(result.get("is_kept_back"))
+        self.report += [printable(str(line)) for line in result.get("report") or ()] if action.startswith(OURS) else []
+        if "answers" in result:
+            moments = self.stats.setdefault("checks", {}).setdefault(result["moment"], {"answered": [], "silent": []})
+            moments["answered" if result["answers"] else "silent"].append(result["connection"])
+        if action == PROFILE and "summary" in result:
+            self.about = _about(result)
+            self.proof = _proofs(result, is_check)
 
     def conclude(self, end: str) -> None:
         """Set the final state. ``end`` is empty if all went well."""
@@ -104,30 +145,71 @@ class Node:
 
     def line(self) -> str:
         """Return the middle of the node's line: its error, or else what was changed."""
-        if self.end:
+        if self.end and not self.is_kept_back:
             return self.trouble
         return ", ".join(dict.fromkeys(name for change in self.changes for name in _modules(change)))
 
     def data(self) -> dict[str, t.Any]:
+        is_troubled = bool(self.end and self.trouble)
         return {
             "state": self.state,
-            "trouble": self.trouble if self.end else "",
-            "action": self.action if self.end and self.trouble else "",
+            "trouble": self.trouble if is_troubled else "",
+            "action": self.action if is_troubled else "",
             "seconds": round(self.seconds, 1),
+            **{key: self.about.get(key) for key in ("kernel", "nft", "profile", "variables", "audit")},
+            "warnings": self.warnings,
+            "proof": [*self.proof, *self._checked()],
             "changes": self.changes,
             "stats": self.stats,
         }
 
+    def _checked(self) -> list[str]:
+        after = self.stats.get("checks", {}).get("after", {})
+        return [f"{len(after['answered'])} checks answered after the change"] if after.get("answered") else []
+
+
+def _text(warning: t.Any) -> str:
+    return printable(str(warning))
+
+
+def _about(result: Data) -> dict[str, t.Any]:
+    node, package = result.get("node") or {}, result.get("nftables_package") or {}
+    audits = result.get("audits")
+    return {
+        "kernel": node.get("kernel"),
+        "nft": package.get("version"),
+        "profile": result.get("profile"),
+        "variables": result.get("variables"),
+        "audit": audits and {moment: audits.get(moment) for moment in ("before", "after")},
+    }
+
+
+def _proofs(result: Data, is_check: bool) -> list[str]:
+    """Return how a profile's result was proved. The module fails if a change did not converge, so its success is the proof."""
+    proofs = ["rehearsed in the node's twin"] if result.get("rehearsed") else []
+    if is_check:
+        return [*proofs, "planned from an observation of the node; nothing was applied"]
+    if not result.get("changed"):
+        return [*proofs, "observed: the node is as desired"]
+    proofs.append("observed again after the change: nothing is left to change")
+    if (result.get("audits") or {}).get("after"):
+        proofs.append("audited again after the change")
+    return proofs
+
 
 @dataclasses.dataclass
 class Rollout:
-    """A run of a playbook. ``started``, ``ended``: ISO 8601 in UTC, None while it goes on."""
+    """A run of a playbook. ``started``, ``ended``: ISO 8601 in UTC, None while it goes on.
+
+    versions: of the collection and of Ansible. selection: what the first line of the run says of its hosts.
+    """
 
     playbook: str
     is_check: bool
     started: str
     ended: str | None = None
     nodes: dict[str, Node] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def totals(self) -> dict[str, int]:
         count = Counter(node.state for node in self.nodes.values())
@@ -135,7 +217,9 @@ class Rollout:
 
     def data(self) -> dict[str, t.Any]:
         return {
+            "format": FORMAT,
             "playbook": self.playbook,
+            **self.versions,
             "check_mode": self.is_check,
             "started": self.started,
             "ended": self.ended,
@@ -143,15 +227,47 @@ class Rollout:
             "nodes": {name: node.data() for name, node in self.nodes.items()},
         }
 
-    def lines(self) -> t.Iterator[tuple[str, str]]:
-        """Return each node's state and line."""
-        width = max(map(len, self.nodes), default=0)
+    def word(self, state: str) -> str:
+        """Return a state for people: in check mode nothing has changed yet."""
+        return IN_CHECK_MODE.get(state, state) if self.is_check else state
+
+    def groups(self) -> list[dict[str, Node]]:
+        """Return the nodes, those with the same state and line together, in the order of the first ones."""
+        groups: dict[tuple[str, str], dict[str, Node]] = {}
         for name, node in self.nodes.items():
-            seconds = f"{node.seconds:.1f} s" if node.is_begun else ""
-            words = [f"{name:{width}}", f"{node.state:11}", node.line(), seconds]
+            groups.setdefault((node.state, node.line()), {})[name] = node
+        return [*groups.values()]
+
+    def lines(self) -> t.Iterator[tuple[str, str]]:
+        """Return the state and a line of each group of equal nodes, and below it the lines of their reports."""
+        groups = self.groups()
+        widest = max((len(name) for group in groups if len(group) == 1 for name in group), default=0)
+        for group in groups:
+            node = next(iter(group.values()))
+            names = ", ".join(group)
+            words = [f"{names:{widest}}", f"{self.word(node.state):12}", node.line(), _seconds(group.values())]
             yield node.state, in_one_line("  ".join(word for word in words if word).rstrip())
+            yield from (
+                ("", f"  {in_one_line(line)}") for line in common_lines({name: node.report for name, node in group.items()})
+            )
 
     def summary(self) -> str:
         """Summarize the rollout in one sentence: "50 nodes: 1 failed, 48 not reached, 1 changed"."""
-        counted = ", ".join(f"{count} {state}" for state, count in self.totals().items())
+        counted = ", ".join(f"{count} {self.word(state)}" for state, count in self.totals().items())
         return f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}: {counted or 'none'}"
+
+
+def _seconds(nodes: t.Collection[Node]) -> str:
+    times = sorted(node.seconds for node in nodes if node.is_begun and not node.is_kept_back)
+    if not times:
+        return ""
+    return f"{times[0]:.1f} s" if len(times) == 1 else f"{times[0]:.1f} to {times[-1]:.1f} s"
+
+
+def common_lines(reports: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    """Return the lines of several nodes, each once. A line that not all have begins with the names of the nodes."""
+    nodes: dict[str, list[str]] = {}
+    for name, lines in reports.items():
+        for line in dict.fromkeys(lines):
+            nodes.setdefault(line, []).append(name)
+    return [line if len(names) == len(reports) else f"{', '.join(names)}: {line}" for line, names in nodes.items()]

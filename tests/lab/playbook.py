@@ -71,12 +71,17 @@ def play(
     return run([*killer, PROGRAM, "--inventory", os.fspath(hosts), os.fspath(playbook), *extra, *arguments], environment)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Played:
-    """Run a command line that has PROGRAM in it."""
-    done = subprocess.run(
+def streams(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command line that has PROGRAM in it, and keep its two streams apart."""
+    return subprocess.run(
         command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         env={**os.environ, **inventory.environment(), **(environment or {})},
     )  # fmt: skip
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Played:
+    """Run a command line that has PROGRAM in it."""
+    done = streams(command, environment)
     recap = {name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(done.stdout)}
     return Played(done.stdout + done.stderr, done.returncode, recap)
 

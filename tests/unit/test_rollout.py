@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import 
 
 def node(end: str = "", changes: t.Sequence[str] = (), over: bool = True) -> Node:
     """A node that was reached, with the actions that changed it."""
-    made = Node(is_begun=True, seconds=1.26, trouble="Apply: no" if end else "")
+    made = Node(is_begun=True, results=1, seconds=1.26, trouble="Apply: no" if end else "")
     for action in changes:
         made.change("a task", action, {"changed": True})
     if over:
@@ -34,6 +34,8 @@ def node(end: str = "", changes: t.Sequence[str] = (), over: bool = True) -> Nod
         (node("failed", ["ansible.builtin.copy"]), "failed", "Apply: no"),
         (node("unreachable"), "unreachable", "Apply: no"),
         (Node(is_begun=True, end=_rollout.NO_TASK), "no task ran", ""),
+        (Node(is_begun=True, is_over=True), "no result", ""),
+        (Node(is_begun=True, is_over=True, results=1, is_kept_back=True), "not reached", ""),
     ],
 )
 def test_a_state_and_a_line(given: Node, state: str, line: str) -> None:
@@ -91,9 +93,9 @@ def test_of_our_modules_the_results_are_kept_and_of_others_the_name() -> None:
 def test_lines_stand_below_each_other_and_are_summed_up() -> None:
     run = Rollout("play", False, "now", nodes={"a": node(), "node10": Node(), "b": node("failed")})
     assert [line for _state, line in run.lines()] == [
-        "a       ok           1.3 s",
+        "a       ok            1.3 s",
         "node10  not reached",
-        "b       failed       Apply: no  1.3 s",
+        "b       failed        Apply: no  1.3 s",
     ]
     assert run.summary() == "3 nodes: 1 failed, 1 not reached, 1 ok"
     assert run.data()["totals"] == {"failed": 1, "not reached": 1, "ok": 1}
@@ -126,3 +128,32 @@ def test_what_is_none_is_refused(given: t.Any) -> None:
 
     with pytest.raises(AnsibleFilterError, match="batches is "):
         batches(given)
+
+
+def test_equal_nodes_have_one_line_and_in_check_mode_the_future_tense() -> None:
+    nodes = {name: node(changes=["kubenode.datapath.rp_filter"]) for name in ("a", "b")}
+    nodes["b"].seconds = 2
+    nodes["a"].report, nodes["b"].report = ["common", "here"], ["common"]
+    run = Rollout("play", True, "now", nodes={**nodes, "c": node("failed")})
+    assert [line for _state, line in run.lines()] == [
+        "a, b  would change  rp_filter  1.3 to 2.0 s",
+        "  common",
+        "  a: here",
+        "c  failed        Apply: no  1.3 s",
+    ]
+    assert run.summary() == "3 nodes: 1 failed, 2 would change"
+
+
+@pytest.mark.parametrize(
+    ("result", "is_change"),
+    [
+        ({"changed": True}, True),
+        ({"changed": False}, False),
+        ({"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "localhost"}}, False),
+        ({"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "node1"}}, True),
+        ({"changed": True, "results": [{"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "x"}}]}, False),
+        ({"changed": True, "results": [{"changed": True}]}, True),
+    ],
+)
+def test_a_change_of_another_host_is_none_of_the_node(result: dict[str, t.Any], is_change: bool) -> None:
+    assert _rollout.changes(result, "node1") is is_change

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import types
 import typing as t
 from functools import partial
@@ -136,7 +137,9 @@ def parts(request: Request, transaction: Transaction) -> Parts:
             done = outcome.of(contribution.resources)
             results[module] = {"changed": done.changed, **contribution.report(done)}
             lines.append(_line(module, called, done))
-        node = {"is_image": verdict.is_image, "is_running": not verdict.is_image, "reason": verdict.reason, **transaction.node}
+        kernel = {} if verdict.is_image else {"kernel": os.uname().release}
+        mode = {"is_image": verdict.is_image, "is_running": not verdict.is_image, "reason": verdict.reason}
+        node = {**mode, **kernel, **transaction.node}
         plan = [{module: options} for module, options in transaction.steps]
         return {"node": node, "plan": plan, "summary": lines, **results}
 

@@ -313,7 +313,10 @@ def _errors(stderr: str) -> list[str]:
 def _program(name: str, package: str) -> str:
     path = process.find(name)
     if path is None:
-        raise Failure(f"{name} (package {package}) is needed for a twin and is not installed. Install it and run again")
+        raise Failure(
+            f"{name} (package {package}) is needed for a twin and is not installed. Install it, or rebuild the node on the"
+            " controller: with the playbooks, set trace_on_controller=true or audit_on_controller=true"
+        )
     return path
 
 

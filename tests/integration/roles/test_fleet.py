@@ -79,11 +79,11 @@ class Fleet:
             self._inventory,
             PLAYBOOK,
             *arguments,
-            variables={"report": str(self.report), **profile, **variables},
+            variables={"kubenode_report": str(self.report), **profile, **variables},
             environment={"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report", **(environment or {})},
         )
         _ansibles, _banner, told = played.output.partition("NODES ***")
-        lines = {found[1]: found[0] for found in re.finditer(r"^(node\d+) .*", told, re.M)}
+        lines = {name: line for line in re.findall(r"^node\d+.*", told, re.M) for name in line.partition("  ")[0].split(", ")}
         report = json.loads(self.report.read_text()) if self.report.exists() else {}
         return Run(played.output, lines, report, played.status)
 
@@ -127,12 +127,13 @@ def test_each_node_has_its_line_and_its_place_in_the_report(fleet: Fleet) -> Non
     done = fleet.play()
     assert done.status == 0, done.output
     assert set(done.states().values()) == {"changed"} and done.report["totals"] == {"changed": 4}
-    assert re.fullmatch(r"node3  changed      nftables_probe_snat  \d+\.\d s", done.lines["node3"]), done.output
+    line = r"node1, node2, node3, node4  changed       nftables_probe_snat  \d+\.\d to \d+\.\d s"
+    assert re.fullmatch(line, done.lines["node3"]), done.output
     (change,) = done.report["nodes"]["node1"]["changes"]
     assert change["action"] == "kubenode.datapath.profile"
     assert "azureSLBProbe" in change["result"]["nftables_probe_snat"]["ruleset"]
-    again = fleet.play("--check", report=f"{fleet.report.parent}/reports/")
-    assert "4 nodes: 4 ok (check mode: nothing was changed)" in again.output
+    again = fleet.play("--check", kubenode_report=f"{fleet.report.parent}/reports/")
+    assert "4 nodes: 4 no change (check mode: nothing was changed)" in again.output
     (path,) = (fleet.report.parent / "reports").iterdir()
     assert path.name.startswith("aks_dual_stack-") and json.loads(path.read_text())["check_mode"]
 
@@ -149,7 +150,7 @@ def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: s
     """The node's batch is completed in any case."""
     occupy(fleet.node(2))
     untouched = [fleet.node(4).snapshot()]
-    done = fleet.play(batches="[3, 1]", max_failed_percentage=limit)
+    done = fleet.play(kubenode_batches="[3, 1]", kubenode_max_failed_percentage=limit)
     last = "changed" if goes_on else "not reached"
     assert done.states() == {"node1": "changed", "node2": "failed", "node3": "changed", "node4": last}, done.output
     assert done.status == 2
@@ -161,7 +162,7 @@ def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: s
 def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) -> None:
     """One node is away from the start, and one is the canary, after which Ansible begins no other play."""
     fleet.pid_file(2).unlink()
-    done = fleet.play(batches=2)
+    done = fleet.play(kubenode_batches=2)
     assert [node["state"] for node in done.report["nodes"].values()] == ["changed", "unreachable", *["not reached"] * 2]
     assert done.status == 4 and "no pid in" in done.trouble("node2")
     fleet.pid_file(3).unlink()
@@ -174,7 +175,7 @@ def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) ->
 @pytest.mark.parametrize("before", [True, "True", "on"])
 def test_a_node_that_a_check_refuses_before_is_not_changed(fleet: Fleet, before: object) -> None:
     check = {"address": fleet.lab.pod("pod1").address, "port": 1, "from": "node2", "before": before}
-    done = fleet.play(checks=[check])
+    done = fleet.play(kubenode_checks=[check])
     assert done.states()["node1"] == "failed" and done.report["totals"] == {"failed": 1, "not reached": 3}
     assert f"{check['address']} port 1 accepts no connection from node2. Nothing was changed." in done.trouble("node1")
     assert not fleet.is_changed(1)
@@ -184,7 +185,7 @@ def test_a_check_that_could_not_be_made_is_an_error_and_not_taken_for_silence(fl
     """The host that is to connect has no Python."""
     check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
     fleet.lose_python(2)
-    done = fleet.play("--limit", "node1", checks=[check])
+    done = fleet.play("--limit", "node1", kubenode_checks=[check])
     assert "'/no/python' was not found" in done.output and "accepts no connection" not in done.output
     assert done.states() == {"node1": "failed"} and not fleet.is_changed(1)
 
@@ -193,15 +194,17 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
     """The operator gives another node's address as the load balancer's, so the pod's replies to it end on the node."""
     check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
     astray = [{"source": fleet.node(2).address, "translated": fleet.node(1).address}]
-    checked = fleet.play("--check", checks=json.dumps([check]), aks_dual_stack_probes=astray, checks_timeout="2")
+    checked = fleet.play(
+        "--check", kubenode_checks=json.dumps([check]), aks_dual_stack_probes=astray, kubenode_checks_timeout="2"
+    )
     assert checked.status == 0 and not fleet.is_changed(1)
-    done = fleet.play(checks=json.dumps([check]), aks_dual_stack_probes=astray, checks_timeout="2")
+    done = fleet.play(kubenode_checks=json.dumps([check]), aks_dual_stack_probes=astray, kubenode_checks_timeout="2")
     assert done.report["totals"] == {"failed": 1, "not reached": 3}, done.output
     assert "accepts no connection from node2, and did before the change." in done.trouble("node1")
     told = done.report["nodes"]["node1"]["stats"]["checks"]
     assert told == {"before": {"answered": [check], "silent": []}, "after": {"answered": [], "silent": [check]}}
     assert fleet.is_changed(1) and not fleet.is_changed(2)
-    cured = fleet.play(checks=[check, {**check, "from": "node4"}], batches=4)
+    cured = fleet.play(kubenode_checks=[check, {**check, "from": "node4"}], kubenode_batches=4)
     assert set(cured.states().values()) == {"changed"} and cured.status == 0, cured.output
 
 
@@ -209,7 +212,7 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
 def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
     fleet.node(1).run(["ip", "-6", "route", "add", "unreachable", "2001:db8:99::/64"])
     checks = [{"address": fleet.node(2).address, "port": 9, "from": "node2"}, {"address": "2001:db8:99::1", "port": 443}]
-    done = fleet.play("--check", "--limit", "node1", aks_dual_stack_rehearse=True, checks=checks)
+    done = fleet.play("--check", "--limit", "node1", aks_dual_stack_rehearse=True, kubenode_checks=checks)
     assert done.status == 0, done.output
     said = re.sub(r"\s+", " ", done.output)
     assert "Without the changes, packets[0] does not arrive: " in said and "packets[1]" not in said and "With them, too: " in said
@@ -219,7 +222,7 @@ def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
 def test_lines_are_true_under_other_settings(fleet: Fleet, setting: str) -> None:
     """any_errors_fatal stops the other nodes of the batch immediately; with the strategy free, no node waits for another."""
     occupy(fleet.node(1))
-    done = fleet.play(batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
+    done = fleet.play(kubenode_batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
     other = "changed" if setting == "ANSIBLE_STRATEGY" else "stopped"
     assert [node["state"] for node in done.report["nodes"].values()] == ["failed", other, *["not reached"] * 2]
     assert not fleet.is_changed(3)
@@ -313,26 +316,23 @@ def run_own(folder: Path, text: str, inventory: str, *arguments: str) -> dict[st
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("batches", "many", "batches is 'many'"),
-        ("batches", [0], "batches is [0]"),
-        ("max_failed_percentage", "few", "max_failed_percentage is few"),
-        ("max_failed_percentage", "101", "max_failed_percentage is 101"),
-        ("checks", [{"address": "::1"}], "port found in checks"),
-        ("checks", [{"address": "::1", "port": "http"}], "found in 'checks'. and we were unable to convert to int"),
-        (
-            "checks",
-            [{"address": "::1", "port": 80, "via": "node2"}],
-            "checks.via. Supported parameters include: address",
-        ),
-        ("checks", [{"address": "::1", "port": 80000}], "checks: port is 80000; it must be from 1 to 65535"),
-        ("checks", [{"address": "::1", "port": 80, "from": "node9"}], "checks: from is node9"),
-        ("report", "/tmp/report.json", "report is /tmp/report.json, and the callback that writes it is not enabled"),
+        ("kubenode_batches", "many", "batches is 'many'"),
+        ("kubenode_batches", [0], "batches is [0]"),
+        ("kubenode_max_failed_percentage", "few", "kubenode_max_failed_percentage must be a number from 0 to 100; 'few'"),
+        ("kubenode_max_failed_percentage", "101", "kubenode_max_failed_percentage must be a number from 0 to 100; '101'"),
+        ("kubenode_checks", [{"address": "::1"}], "kubenode_checks[0].port must be given"),
+        ("kubenode_checks", [{"address": "::1", "port": "http"}], "kubenode_checks[0].port must be an integer; 'http'"),
+        ("kubenode_checks", [{"address": "::1", "port": 80, "via": "node2"}], "kubenode_checks[0].via must be left out"),
+        ("kubenode_checks", [{"address": "::1", "port": 80000}], "kubenode_checks[0].port must be a number from 1 to 65535"),
+        ("kubenode_checks", [{"address": "::1", "port": 80, "from": "node9"}], "kubenode_checks[0].from must be a host"),
+        ("kubenode_checks_timeout", "long", "kubenode_checks_timeout must be an integer; 'long'"),
+        ("kubenode_report", "/tmp/report.json", "kubenode_report is /tmp/report.json, and the callback that writes it is not"),
     ],
 )
 def test_bad_input_is_a_clear_error_and_changes_nothing(fleet: Fleet, variable: str, value: Any, said: str) -> None:
-    others = {"ANSIBLE_CALLBACKS_ENABLED": "lab_record", "LAB_RECORD": "/dev/null"} if variable == "report" else None
+    others = {"ANSIBLE_CALLBACKS_ENABLED": "lab_record", "LAB_RECORD": "/dev/null"} if variable == "kubenode_report" else None
     failed = fleet.play("--limit", "node1", environment=others, **{variable: value})
-    assert failed.status != 0 and said in failed.output, failed.output
+    assert failed.status != 0 and said in re.sub(r"\s+", " ", failed.output), failed.output
     assert not fleet.is_changed(1)
 
 
@@ -341,16 +341,16 @@ def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: P
         fleet = Fleet(lab, tmp_path)
         occupy(fleet.node(5))
         with watched(fleet.report) as seen:
-            stopped = fleet.play(batches="[1, 20%]")
+            stopped = fleet.play(kubenode_batches="[1, 20%]")
         # The file is written once in a second, so a fast machine may not show a batch while it runs.
         assert any({"changed", "not reached"} <= {*one["totals"]} for one in seen if one["ended"] is None)
         ended = [one["ended"] is not None for one in seen]
         assert ended == sorted(ended) and not ended[0]
         assert stopped.report["totals"] == {"failed": 1, "not reached": 39, "changed": 10}, stopped.output
-        assert list(stopped.lines) == [node.name for node in lab.nodes]
-        assert re.fullmatch(r"node12  not reached", stopped.lines["node12"]) and TABLE_FILE in stopped.lines["node5"]
+        assert {*stopped.lines} == {node.name for node in lab.nodes}
+        assert re.fullmatch(r"node12, .*, node50  not reached", stopped.lines["node12"]) and TABLE_FILE in stopped.lines["node5"]
         assert not [number for number in range(12, FLEET + 1) if fleet.is_changed(number)]
         fleet.node(5).remove(TABLE_FILE)
-        done = fleet.play(batches="[1, 50]")
+        done = fleet.play(kubenode_batches="[1, 50]")
         assert done.report["totals"] == {"changed": 40, "ok": 10} and done.status == 0, done.output
         assert all(fleet.is_changed(number) for number in range(1, FLEET + 1))

@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: rollout
+short_description: The hosts, the batches and the name of a play of this collection's playbooks
+version_added: 1.0.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - For the playbooks of this collection, which use it in the keywords C(name), C(hosts) and C(serial) of their play. Ansible
+    evaluates these before it connects to the first host.
+  - A run ends with an error, and no host is touched, if an extra variable looks like a variable of the playbook and is none, if
+    a variable has a value that cannot be used, or if no host of the inventory matches.
+  - A variable that is set by its name in version 0.1.0, without the prefix C(kubenode_), works and gives a deprecation warning.
+options:
+  _terms:
+    description:
+      - V(hosts) is the pattern of the hosts, V(batches) the value for C(serial), and V(summary) what the run will touch, such as
+        V(3 of 3 nodes (pattern nodes\), batches 1, 25 %, present).
+    type: list
+    elements: str
+    choices: [hosts, batches, summary]
+    required: true
+  playbook:
+    description: The name of the playbook, which for a profile is the name of the profile.
+    type: str
+    required: true
+seealso:
+  - plugin: kubenode.datapath.batches
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: "Audit {{ lookup('kubenode.datapath.rollout', 'summary', playbook='audit') }}"
+  hosts: "{{ lookup('kubenode.datapath.rollout', 'hosts', playbook='audit') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One value for each term.
+  type: list
+  elements: raw
+"""
+
+import typing as t
+
+from ansible import constants as C
+from ansible import context
+from ansible.errors import AnsibleError, AnsibleLookupError
+from ansible.inventory.manager import InventoryManager
+from ansible.plugins.lookup import LookupBase
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _batches, _playbook_variables, _profiles
+
+CALLBACK = "kubenode.datapath.report"
+LOCAL = {"audit": "audit_bundles", "trace": "trace_dump"}  # the variable with which no node is read
+TERMS = ("hosts", "batches", "summary")
+
+
+class Rollout(t.NamedTuple):
+    """pattern: of the hosts. selected, total: numbers of hosts. batches: for serial. state: of the profile; empty without one."""
+
+    pattern: str
+    selected: int
+    total: int
+    batches: list[str]
+    state: str
+
+    def summary(self) -> str:
+        limit = f", limit {context.CLIARGS['subset']}" if context.CLIARGS.get("subset") else ""
+        nodes = f"{self.selected} of {self.total} node{'s' * (self.total != 1)} (pattern {self.pattern}{limit})"
+        return printable(", ".join(filter(None, (nodes, self._batches(), self.state))))
+
+    def _batches(self) -> str:
+        if context.CLIARGS.get("check"):
+            return "one batch, because of check mode" if self.batches else "check mode"
+        return f"batches {_batches.text(self.batches)}" if self.batches else ""
+
+
+class LookupModule(LookupBase):
+    def run(self, terms: list[t.Any], variables: t.Any = None, playbook: str = "", **kwargs: t.Any) -> list[t.Any]:
+        if unknown := [str(term) for term in terms if term not in TERMS]:
+            raise AnsibleLookupError(f"rollout: the terms are {', '.join(TERMS)}; {', '.join(unknown)} was given")
+        if context.CLIARGS.get("syntax"):  # which needs no inventory
+            return [{"hosts": "all", "batches": ["100%"], "summary": ""}[term] for term in terms]
+        self._names = _playbook_variables.names(playbook)
+        extra = load_extra_vars(self._loader)
+        self._check(playbook, extra)
+        rollout = self._rollout(playbook, variables, extra)
+        values = {"hosts": rollout.pattern, "batches": rollout.batches or ["100%"], "summary": rollout.summary()}
+        return [values[term] for term in terms]
+
+    def _check(self, playbook: str, extra: t.Mapping[str, t.Any]) -> None:
+        """Raise AnsibleLookupError if the extra variables cannot be right."""
+        role = _role_variables(playbook)
+        sentences = [
+            *_playbook_variables.unknown(playbook, extra, role),
+            *_playbook_variables.doubled(playbook, extra),
+            *_playbook_variables.missing(playbook, extra),
+        ]
+        if sentences:
+            raise _refused(*sentences)
+        for warning in _playbook_variables.former_names(playbook, extra):
+            Display().deprecated(warning, version=_playbook_variables.REMOVED, collection_name="kubenode.datapath")
+
+    def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Mapping[str, t.Any]) -> Rollout:
+        values = {name: self._value(name, variables) for name in self._names}
+        if values["kubenode_report"] and CALLBACK not in C.CALLBACKS_ENABLED:
+            raise _refused(
+                f"kubenode_report is {values['kubenode_report']}, and the callback that writes it is not enabled. Set"
+                f" callbacks_enabled to {CALLBACK} in ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED in the environment."
+            )
+        if LOCAL.get(playbook) in extra:
+            return Rollout("localhost", 1, 1, [], "")
+        pattern = values["kubenode_target"] or "nodes"
+        every = {host for hosts in variables["groups"].values() for host in hosts}
+        selected = self._matching(pattern, variables["groups"])
+        if not selected:
+            raise _refused(_nobody(pattern, len(every)))
+        if playbook not in _profiles.PROFILES:
+            return Rollout(pattern, len(selected), len({*every, *selected}), [], "")
+        batches = _sizes(values, len(selected))
+        return Rollout(pattern, len(selected), len({*every, *selected}), batches, self._state(playbook, extra))
+
+    def _value(self, name: str, variables: t.Mapping[str, t.Any]) -> t.Any:
+        """Return a variable that is set for the whole play. Raises AnsibleLookupError."""
+        try:
+            return self._templar.template(_playbook_variables.value(name, variables))
+        except AnsibleError as error:
+            raise _refused(f"{name} must have a value that can be computed: {error}.") from None
+
+    def _state(self, playbook: str, extra: t.Mapping[str, t.Any]) -> str:
+        """Return the state of the profile. The variables of the hosts are not known before the play."""
+        value = self._templar.template(extra.get(f"{playbook}_state"))
+        default = _profiles.options_of(playbook)["state"].default
+        return str(value) if value else f"{default} unless the inventory says otherwise"
+
+    def _matching(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+        manager = InventoryManager(self._loader, parse=False)
+        for group, hosts in groups.items():
+            manager.add_group(group)
+            for host in hosts:
+                manager.add_host(host, group=group)
+        manager.subset(context.CLIARGS.get("subset"))
+        return [host.name for host in manager.get_hosts(pattern)]
+
+
+def _role_variables(playbook: str) -> list[str]:
+    return [f"{playbook}_{name}" for name in _profiles.options_of(playbook)] if playbook in _profiles.PROFILES else []
+
+
+def _sizes(values: t.Mapping[str, t.Any], total: int) -> list[str]:
+    """Return the batches of a rollout. Raises AnsibleLookupError."""
+    try:
+        may_lose = _playbook_variables.lost_percentage(values["kubenode_max_failed_percentage"]) > 0
+        for name in ("kubenode_checks_timeout",):
+            _playbook_variables.typed(name, values[name])
+        batches = _batches.parse(values["kubenode_batches"] or _batches.DEFAULT)
+    except (Invalid, _batches.Unusable) as error:
+        raise _refused(f"{error}.") from None
+    if context.CLIARGS.get("check"):
+        return ["100%"]
+    if may_lose and not values["kubenode_batches"]:
+        return _batches.in_pairs(batches, total)
+    if may_lose and (number := _batches.lonely(batches, total)):
+        raise _refused(
+            f"kubenode_max_failed_percentage needs batches of two nodes or more: batch {number} of kubenode_batches has one"
+            " node, and Ansible ends a run in which all nodes of a batch are lost."
+        )
+    return batches
+
+
+def _nobody(pattern: str, total: int) -> str:
+    if not total:
+        return "The inventory has no hosts. The warnings above say which of its sources could not be read."
+    limit = f" within --limit {context.CLIARGS['subset']}" if context.CLIARGS.get("subset") else ""
+    return f"kubenode_target is {pattern}, and of the {total} hosts of the inventory none matches{limit}."
+
+
+def _refused(*sentences: str) -> AnsibleLookupError:
+    return AnsibleLookupError(printable("\n".join([*sentences, "Nothing was changed."])))

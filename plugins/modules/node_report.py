@@ -1,0 +1,75 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_report
+short_description: Print the report of a role, or check one connection after the change of a node
+version_added: 1.0.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - For the roles of this collection. Prints O(lines) as the task's message.
+  - If the callback P(kubenode.datapath.report#callback) is enabled, the callback prints them at the end of the run, once for
+    equal nodes.
+  - With O(connection), connects to an address from the host that the task is delegated to. A connection that fails is an error.
+notes:
+  - This is an action only. It runs on the controller.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+attributes:
+  action:
+    description: Indicates that this has an action plugin, so that parts of it run on the controller.
+    support: full
+options:
+  lines:
+    description: The report of the role.
+    type: list
+    elements: str
+    default: []
+  connection:
+    description: A check, with C(address), C(port), and optionally C(from). Empty for the report.
+    type: dict
+    default: {}
+  answered:
+    description: The checks that were answered before the change.
+    type: list
+    elements: dict
+    default: []
+seealso:
+  - module: kubenode.datapath.rollout_check
+"""
+
+EXAMPLES = r"""
+- name: Print the state of the node
+  kubenode.datapath.node_report:
+    lines: "{{ node.summary }}"
+"""
+
+RETURN = r"""
+answers:
+  description: Whether the address accepted the connection.
+  returned: with O(connection)
+  type: bool
+  sample: true
+connection:
+  description: The option.
+  returned: with O(connection)
+  type: dict
+  sample: {address: 192.0.2.7, port: 443}
+report:
+  description: The option O(lines).
+  returned: without O(connection), if the callback is enabled
+  type: list
+  elements: str
+  sample: [The node has IPv6.]
+msg:
+  description: The option O(lines), or the connection that failed.
+  returned: without the callback, or failure
+  type: raw
+  sample: 192.0.2.7 port 443 accepts no connection from node1, and did before the change.
+"""

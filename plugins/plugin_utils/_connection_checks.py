@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""The connections that a rollout checks before the change of a node and after it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables
+
+Result = dict[str, t.Any]
+BEFORE, AFTER = "before", "after"
+PATIENCE = 2  # seconds to wait for a connection before the change
+
+
+def variable(action: ActionBase, name: str, variables: Result) -> t.Any:
+    """Return a rollout's variable of the node. Raises Invalid."""
+    return _playbook_variables.typed(name, action._templar.template(_playbook_variables.value(name, variables)))
+
+
+def connected(action: ActionBase, moment: str, check: Result, variables: Result, answered: t.Container[Result] = ()) -> Result:
+    """Connect from the host that the task is delegated to, and return the task's result.
+
+    check: with the keys of kubenode_checks. answered: the checks that were answered before the change.
+    """
+    timeout = PATIENCE if moment == BEFORE else variable(action, "kubenode_checks_timeout", variables)
+    options = {"host": check["address"], "port": check["port"], "timeout": timeout}
+    reply: Result = action._execute_module("ansible.builtin.wait_for", options, task_vars=variables)
+    if "elapsed" not in reply:  # no connection was tried
+        return reply
+    answers = not reply.get("failed")
+    result = {"changed": False, "moment": moment, "connection": check, "answers": answers}
+    if answers or (moment == BEFORE and not check.get("before")):
+        return result
+    source = check.get("from", variables.get("inventory_hostname"))
+    lost = ", and did before the change" * (check in answered)
+    nothing = " Nothing was changed." * (moment == BEFORE)
+    sentence = f"{check['address']} port {check['port']} accepts no connection from {source}{lost}.{nothing}"
+    return {**result, "failed": True, "msg": sentence}

@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""The public variables of the playbooks, and the check of a run's extra variables against them. Knows no class of Ansible."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values
+
+PREFIX = "kubenode_"
+REMOVED = "2.0.0"  # the version without the former names
+NEAR = 0.82  # of difflib: "batch" is near "batches", and "port" is not near "report"
+
+
+def _port(value: t.Any, is_applied: bool) -> None:
+    for number, check in enumerate(value):
+        option.within(f"{PREFIX}checks[{number}].port", 1, 65535)(check["port"], is_applied)
+
+
+def _percentage(value: t.Any, is_applied: bool) -> None:
+    option.within(f"{PREFIX}max_failed_percentage", 0, 100)(value.removesuffix("%"), is_applied)
+
+
+ROLLOUT: Options = {
+    f"{PREFIX}target": Option("str", "nodes"),
+    f"{PREFIX}batches": Option("list", elements="str", is_words=True),
+    f"{PREFIX}max_failed_percentage": Option("str", "0", check=_percentage),
+    f"{PREFIX}checks": Option(
+        "list",
+        [],
+        elements="dict",
+        entries={
+            "address": Option("str", is_required=True),
+            "port": Option("int", is_required=True),
+            "from": Option("str"),
+            "before": Option("bool"),
+        },
+        check=_port,
+    ),
+    f"{PREFIX}checks_timeout": Option("int", 10, check=option.within("kubenode_checks_timeout", 0, 86400)),
+    f"{PREFIX}report": Option("path"),
+}
+COMMON = (f"{PREFIX}target", f"{PREFIX}report")
+# The modules check the values of these. The variables of a rollout are checked here.
+NAMES: dict[str, tuple[str, ...]] = {
+    "audit": (
+        *(*COMMON, "audit_folder", "audit_earlier", "audit_bundles", "audit_on_controller", "audit_print"),
+        *("audit_checks", "audit_prove", "audit_context"),
+    ),
+    "trace": (
+        *(*COMMON, "trace_packet", "trace_dump", "trace_node", "trace_on_controller", "trace_text", "trace_html"),
+        *("trace_mermaid", "trace_print", "trace_assume", "trace_changes", "trace_commands", "trace_reply"),
+    ),
+}
+REQUIRED = {"trace": {"trace_packet": "a packet, such as 'tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0'"}}
+# The names of the first release, which the next major release no longer reads.
+FORMER = {name.removeprefix(PREFIX): name for name in ROLLOUT}
+
+
+def names(playbook: str) -> tuple[str, ...]:
+    """Return the public variables of a playbook. A profile's playbook, which has its name, has those of a rollout."""
+    return NAMES.get(playbook, tuple(ROLLOUT))
+
+
+def unknown(playbook: str, extra: t.Iterable[str], role: t.Iterable[str] = ()) -> list[str]:
+    """Return a sentence for each extra variable that looks like a public variable and is none.
+
+    role: the variables of the playbook's role.
+    """
+    known = [*names(playbook), *role]
+    former = {name: new for name, new in FORMER.items() if new in known}
+    prefixes = (PREFIX, f"{playbook}_")
+    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in sorted({*extra} - {*known, *former}))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _sentence(name: str, known: t.Sequence[str], former: t.Mapping[str, str], prefixes: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=NEAR)
+    if not near and not name.startswith(prefixes):
+        return ""
+    closest = near or difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return f"{name} is not a variable of this playbook. Did you mean {former.get(closest[0], closest[0])}?"
+
+
+def former_names(playbook: str, variables: t.Container[str]) -> list[str]:
+    """Return a warning for each former name among the variables."""
+    return [
+        f"The variable {name} of the playbook {playbook} is now {new}."
+        for name, new in FORMER.items()
+        if new in names(playbook) and name in variables
+    ]
+
+
+def doubled(playbook: str, variables: t.Container[str]) -> list[str]:
+    """Return a sentence for each variable that is set by its former name too."""
+    return [
+        f"{name} and {new} are both set, and are the same variable. Remove {name}."
+        for name, new in FORMER.items()
+        if new in names(playbook) and name in variables and new in variables
+    ]
+
+
+def value(name: str, variables: Values) -> t.Any:
+    """Return the value of a variable by its name or its former name; None if it is not set."""
+    former = variables.get(name.removeprefix(PREFIX))
+    return former if variables.get(name) is None else variables[name]
+
+
+def typed(name: str, raw: t.Any) -> t.Any:
+    """Return the value of a rollout's variable with its type, or its default for None. Raises Invalid."""
+    values, errors = option.read({name: ROLLOUT[name]}, {name: raw}, undo="")
+    if errors:
+        raise errors[0]
+    return values[name]
+
+
+def lost_percentage(raw: t.Any) -> float:
+    """Return the percentage of nodes that may be lost. Raises Invalid."""
+    return float(typed(f"{PREFIX}max_failed_percentage", raw).removesuffix("%"))
+
+
+def missing(playbook: str, variables: t.Container[str]) -> list[str]:
+    """Return a sentence for each required variable that is not set."""
+    required = REQUIRED.get(playbook, {})
+    return [f"{name} must be {allowed}; it is not set." for name, allowed in required.items() if name not in variables]

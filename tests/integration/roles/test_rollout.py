@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet of three nodes at night: what a run refuses before the first host, what it prints, and what it reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Lab, Node, playbook
+from lab.node import NamespaceNode
+from lab.playbook import Played
+
+PROFILE = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
+TABLE_FILE = "/etc/kubenode/probe-snat.nft"
+REPORT = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
+
+
+class Fleet:
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.inventory = lab.write_inventory(folder / "inventory.json")
+
+    def node(self, number: int) -> NamespaceNode:
+        node: NamespaceNode = self.lab.node(f"node{number}")
+        return node
+
+    def play(
+        self, *arguments: str, name: str = "aks_dual_stack", environment: dict[str, str] | None = None, **variables: Any
+    ) -> Played:
+        profile = PROFILE if name == "aks_dual_stack" else {}
+        return playbook.play(
+            self.inventory,
+            f"kubenode.datapath.{name}",
+            *arguments,
+            variables={**profile, **variables},
+            environment=REPORT if environment is None else environment,
+        )
+
+    def changed(self) -> list[int]:
+        return [number for number in (1, 2, 3) if self.node(number).exists(TABLE_FILE)]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with Lab("rollout", nodes=[Node(f"node{number}") for number in (1, 2, 3)]) as lab:
+        yield Fleet(lab, tmp_path)
+
+
+def printed(played: Played) -> list[str]:
+    return [line for line in played.output.splitlines() if line.strip()]
+
+
+@pytest.mark.each_core
+@pytest.mark.parametrize(
+    ("arguments", "sentences"),
+    [
+        (
+            ["-e", "targt=node2", "-e", "batchs=1", "-e", "aks_dual_stack_state=absent"],
+            ["targt is not a variable of this playbook. Did you mean kubenode_target?", "Did you mean kubenode_batches?"],
+        ),
+        (["-e", "kubenode_limits=1"], ["kubenode_limits is not a variable of this playbook."]),
+        (["-e", "aks_dual_stack_stat=absent"], ["Did you mean aks_dual_stack_state?"]),
+        (["-e", "target=node1", "-e", "kubenode_target=node2"], ["target and kubenode_target are both set"]),
+        (["-e", "kubenode_target=nodez"], ["kubenode_target is nodez, and of the 3 hosts of the inventory none matches."]),
+        (["-e", "kubenode_target=node1", "--limit", "node2"], ["none matches within --limit node2."]),
+    ],
+)
+def test_a_run_that_cannot_be_meant_is_an_error_before_the_first_host(
+    fleet: Fleet, arguments: list[str], sentences: list[str]
+) -> None:
+    refused = fleet.play(*arguments)
+    said = re.sub(r"\s+", " ", refused.output)
+    assert refused.failed and all(sentence in said for sentence in sentences), refused.output
+    assert "PLAY [" not in refused.output and fleet.changed() == []
+
+
+def test_an_inventory_that_could_not_be_read_is_an_error(fleet: Fleet, tmp_path: Path) -> None:
+    """As with an API that is down: the plugin nodes gives a warning, and no host."""
+    fleet.inventory = tmp_path / "aks.kubenode.yml"
+    fleet.inventory.write_text("plugin: kubenode.datapath.nodes\nkubeconfig: /no/kubeconfig\n")
+    refused = fleet.play()
+    assert refused.failed and "The inventory has no hosts." in re.sub(r"\s+", " ", refused.output), refused.output
+
+
+def test_former_names_work_and_give_a_warning(fleet: Fleet) -> None:
+    done = fleet.play("-e", "target=node2", "-e", "batches=1").well()
+    said = re.sub(r"\s+", " ", done.output)
+    assert "The variable target of the playbook aks_dual_stack is now kubenode_target." in said
+    assert "version 2.0.0" in said and fleet.changed() == [2]
+
+
+@pytest.mark.each_core
+def test_the_first_line_says_what_a_run_will_touch_and_equal_nodes_are_printed_once(fleet: Fleet) -> None:
+    done = fleet.play(aks_dual_stack_state="present").well()
+    assert "3 of 3 nodes (pattern nodes), batches 1, 25 %, present]" in printed(done)[0]
+    assert "skipp" not in done.output.replace("skipped=0", "")
+    assert re.search(r"^node1, node2, node3  changed       nftables_probe_snat  ", done.output, re.MULTILINE)
+    again = fleet.play("--check").well()
+    assert "one batch, because of check mode, present unless the inventory says otherwise]" in printed(again)[0]
+    assert again.output.count("PLAY [") == 1 and len(printed(again)) < 30
+    assert re.search(r"^node1, node2, node3  no change ", again.output, re.MULTILINE)
+    assert [line for line in printed(again) if line.startswith("TASK [Check")] == [
+        line for line in printed(again) if "TASK [Check" in line
+    ]
+
+
+def occupy(node: NamespaceNode) -> None:
+    """Put an operator's file at the module's path, so that the module refuses."""
+    node.write(TABLE_FILE, "# foreign\n")
+
+
+def test_three_nodes_may_lose_one(fleet: Fleet) -> None:
+    """Ansible ends a run in which all nodes of a batch are lost, so the second batch has two nodes."""
+    occupy(fleet.node(2))
+    done = fleet.play(kubenode_max_failed_percentage="34")
+    assert done.failed and fleet.changed() == [1, 2, 3]
+    assert "3 nodes: 1 failed, 2 changed" in done.output and "batches 1, 2," in printed(done)[0], done.output
+    refused = fleet.play(kubenode_max_failed_percentage="34", kubenode_batches="1")
+    assert "batch 2 of kubenode_batches has one node" in re.sub(r"\s+", " ", refused.output)
+
+
+def test_a_node_that_is_kept_back_was_not_reached(fleet: Fleet) -> None:
+    occupy(fleet.node(2))
+    report = fleet.folder / "report.json"
+    done = fleet.play(kubenode_batches="[2, 1]", kubenode_report=str(report))
+    assert {name: node["state"] for name, node in json.loads(report.read_text())["nodes"].items()} == {
+        "node1": "changed",
+        "node2": "failed",
+        "node3": "not reached",
+    }
+    assert "1 of 3 nodes are lost, and kubenode_max_failed_percentage is 0" in done.output and done.failed
+
+
+def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet) -> None:
+    """With a stdout callback for programs, the report is printed to stderr."""
+    command = [playbook.PROGRAM, "-i", str(fleet.inventory), "kubenode.datapath.aks_dual_stack", "--check"]
+    environment = {**REPORT, "ANSIBLE_STDOUT_CALLBACK": "lab_json"}
+    done = playbook.streams([*command, "-e", json.dumps(PROFILE)], environment)
+    assert json.loads(done.stdout)["node1"]["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
+
+
+def test_a_page_that_the_controller_writes_is_no_change_of_the_node(fleet: Fleet) -> None:
+    report = fleet.folder / "report.json"
+    fleet.play(name="audit", audit_folder=str(fleet.folder / "reports"), kubenode_report=str(report)).well()
+    nodes = json.loads(report.read_text())["nodes"]
+    assert {node["state"] for node in nodes.values()} == {"ok"} and not any(node["changes"] for node in nodes.values())
+    assert (fleet.folder / "reports/audit.html").exists()
+
+
+def test_a_trace_without_a_packet_says_what_to_set(fleet: Fleet) -> None:
+    refused = fleet.play(name="trace")
+    assert refused.failed and "trace_packet must be a packet, such as 'tcp 10.0.0.1:40000" in re.sub(r"\s+", " ", refused.output)
