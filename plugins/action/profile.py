@@ -20,7 +20,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _audits, _changes, _checkpoint, _library, _profiles
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _audits, _changes, _checkpoint, _library, _profiles, _waits
 
 Result = dict[str, t.Any]
 NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
@@ -136,4 +136,5 @@ class ActionModule(ActionBase):
 
     def _applied(self, call: Call, variables: dict[str, t.Any]) -> Result:
         carrying = partial(_library.execute, self, task_vars=variables, module=call.module)
-        return _checkpoint.execute(self, carrying, call.arguments, not call.is_image)
+        with _waits.Watch(self, str(variables.get("inventory_hostname"))):
+            return _checkpoint.execute(self, carrying, call.arguments, not call.is_image)

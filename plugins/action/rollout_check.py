@@ -58,8 +58,8 @@ class ActionModule(ActionBase):
         """Return a sentence if more nodes of the run are lost than the limit permits; else empty."""
         name = "kubenode_max_failed_percentage"
         limit = float(_connection_checks.variable(self, name, variables).removesuffix("%"))
-        every = variables.get("ansible_play_hosts_all") or ()
-        lost = len(set(every).difference(variables.get("ansible_play_hosts", every)))
+        every = set(variables.get("ansible_play_hosts_all") or ())
+        lost = len(every.difference(variables.get("ansible_play_hosts") or ()))
         if lost * 100 <= limit * len(every):
             return ""
         return f"{lost} of {len(every)} nodes are lost, and {name} is {limit:g}, so that the rollout ends before this node."

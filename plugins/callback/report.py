@@ -38,6 +38,7 @@ import datetime
 import json
 import os
 import tempfile
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -49,11 +50,12 @@ from ansible.plugins.callback import CallbackBase
 from ansible.release import __version__
 from ansible.template import Templar
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
 # The playbooks of the collection set the first; a play may set the second.
 VARIABLES = ("__kubenode_report", "kubenode_report")
+INTERVAL = 10  # seconds between two lines about a task that runs
 PAUSE = 1.0  # seconds between two writes of the file during the run
 COLOURS = {
     _rollout.FAILED: C.COLOR_ERROR,
@@ -76,6 +78,59 @@ FOR_PEOPLE = {
 PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.", "community.general.")  # which a name may leave out
 
 
+class Running(t.NamedTuple):
+    """A task on a node since a time of time.monotonic()."""
+
+    task: str
+    since: float
+
+
+class Progress:
+    """Says every INTERVAL seconds which tasks still run, and what they wait for. print: prints a line."""
+
+    def __init__(self, print: t.Callable[[str], None]) -> None:
+        self._print = print
+        self._running: dict[str, Running] = {}
+        self._said: dict[str, int] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="kubenode-")
+        os.environ[_waits.FOLDER] = self._folder.name
+        self._is_over = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def begin(self, host: str, task: str) -> None:
+        self._said[host] = 0
+        self._running[host] = Running(task, time.monotonic())
+
+    def end(self, host: str) -> float:
+        """Return the seconds that the task ran."""
+        now = time.monotonic()
+        return now - self._running.pop(host, Running("", now)).since
+
+    def close(self) -> None:
+        self._is_over.set()
+        os.environ.pop(_waits.FOLDER, None)
+        self._folder.cleanup()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(1.0):
+            for line, hosts in self._due(time.monotonic()).items():
+                self._print(f"{', '.join(hosts)}: {line}")
+
+    def _due(self, now: float) -> dict[str, list[str]]:
+        """Return the nodes of each line that is to be printed."""
+        lines: dict[str, list[str]] = {}
+        for host, running in list(self._running.items()):
+            times = int((now - running.since) / INTERVAL)
+            if times > self._said.get(host, 0):
+                self._said[host] = times
+                lines.setdefault(_progress(running.task, times * INTERVAL, _waits.noted(host)), []).append(host)
+        return lines
+
+
+def _progress(task: str, seconds: int, text: str) -> str:
+    return f"{task}, {seconds} s" + (f": {text}" if text else "")
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -91,7 +146,7 @@ class CallbackModule(CallbackBase):
         self._batch: list[str] = []
         self._is_fatal = False
         self._selects = bool(context.CLIARGS.get("skip_tags")) or "all" not in context.CLIARGS.get("tags", ["all"])
-        self._began: dict[str, float] = {}
+        self._progress = Progress(lambda text: self._print(text, C.COLOR_HIGHLIGHT))
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         """Note the nodes of the play; called before each batch."""
@@ -114,7 +169,7 @@ class CallbackModule(CallbackBase):
         node = self._node(host)
         node.is_begun = True
         node.has_run |= not (self._selects and "always" in task.tags)
-        self._began[host.get_name()] = time.monotonic()
+        self._progress.begin(host.get_name(), str(task.get_name()))
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
         self._add(result)
@@ -136,6 +191,7 @@ class CallbackModule(CallbackBase):
         self._is_fatal = True
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
+        self._progress.close()
         self._end_batch()
         for name, node in self._rollout.nodes.items():
             if stats.dark.get(name):
@@ -168,7 +224,7 @@ class CallbackModule(CallbackBase):
         host, task, said = _parts(result)
         name, node = host.get_name(), self._node(host)
         node.is_begun = True
-        node.add(time.monotonic() - self._began.pop(name, time.monotonic()))
+        node.add(self._progress.end(name))
         action = str(task.resolved_action or task.action)
         if end:
             node.end, node.trouble = end, f"{task.name or result.task_name}: {_rollout.sentence(said)}"

@@ -142,17 +142,17 @@ class ConnectionWatch:
         while not self._ended.wait(CHECK) and time.monotonic() < self._began + FIRST_LOOK:
             if self._connected is None and self._tell_master("check"):
                 self._connected = time.monotonic()
-        beside = None if self._ended.is_set() else _beside(self._action)
+        separate = None if self._ended.is_set() else beside(self._action)
         while not self._ended.is_set():
-            if self._is_lost(self._look(beside)):
+            if self._is_lost(self._look(separate)):
                 if not self._ended.wait(SETTLING):
                     self._tell_master("exit")
                 return
             self._ended.wait(PAUSE)
 
-    def _look(self, beside: t.Any) -> Answer:
+    def _look(self, separate: t.Any) -> Answer:
         try:
-            done = beside._low_level_execute_command(question("status"))
+            done = separate._low_level_execute_command(question("status"))
             answer = parse(done["stdout"]) if done["rc"] == 0 else Answer(SILENT, done["stderr"])
         except Exception as error:  # also an unforeseen one: the thread must go on
             answer = Answer(SILENT, str(error))
@@ -189,7 +189,7 @@ class ConnectionWatch:
         return done.returncode == 0
 
 
-def _beside(action: ActionBase) -> t.Any:
+def beside(action: ActionBase) -> t.Any:
     """Return a copy of the action with its own connection. Nothing is opened yet: each command of the plugin starts an ssh(1).
 
     If an option of ssh is given several times, the first value counts.
@@ -201,6 +201,6 @@ def _beside(action: ActionBase) -> t.Any:
     connection.set_option("ssh_args", f"{alone} {connection.get_option('ssh_args') or ''}".strip())
     connection.set_option("timeout", TIMEOUT)
     connection.set_option("reconnection_retries", 0)
-    beside = copy.copy(action)
-    beside._connection = connection
-    return beside
+    separate = copy.copy(action)
+    separate._connection = connection
+    return separate

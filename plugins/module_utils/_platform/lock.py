@@ -87,7 +87,10 @@ def _take(path: str, deadline: float) -> int:
                 raise Failure(
                     f"another run on this node holds {path}: {holders}. Nothing was changed. Wait for its end, then run again"
                 ) from None
-            time.sleep(PAUSE)
+            from . import process  # not needed if the lock is free
+
+            with process.waiting(f"waits for another run on this node, which holds {path}"):
+                time.sleep(PAUSE)
         os.close(descriptor)
 
 

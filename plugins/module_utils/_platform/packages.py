@@ -328,7 +328,8 @@ def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
         while holder := _holder(path):
             if time.monotonic() > deadline:
                 raise Failure(f"{path} is held by {holder}. Wait for it to end, or raise lock_timeout")
-            time.sleep(PAUSE)
+            with process.waiting(f"waits for {path}, which {holder} holds"):
+                time.sleep(PAUSE)
 
 
 def _holder(path: str) -> str:

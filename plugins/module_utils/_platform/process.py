@@ -31,6 +31,8 @@ DEADLINE = 120.0  # seconds; nft lists 10,000 rules in one, systemd gives a serv
 GRACE = 5.0  # seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up
 ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 MARK = "KUBENODE_RUN"  # in the environment of a program that must not outlive its run
+WAITING = "kubenode: "  # the beginning of a file's name in memory that shows what the run waits for
+LONGEST_NAME = 249 - len(WAITING)  # bytes, memfd_create(2)
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 FIRST = 1  # pid of the first process of a PID namespace (pid_namespaces(7))
 
@@ -83,7 +85,7 @@ def run(
     Raises Failure if the program cannot be started, and Uncertain if it has not ended in time.
     """
     # Files instead of pipes: a daemon that the program leaves behind would hold a pipe open.
-    with _in_memory(stdin or "") as input_file, _in_memory() as out, _in_memory() as error:
+    with _in_memory(stdin or "", _waiting_name(f"runs {_shown(argv)}")) as input_file, _in_memory() as out, _in_memory() as error:
         seconds = DEADLINE if seconds is None else seconds
         bounds, program = _bounds(seconds, completes), None
         variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
@@ -106,6 +108,16 @@ def run(
                 " what it waits for, then run again"
             )
         return Completed(program.wait(), _text(out), _text(error))
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> t.Iterator[None]:
+    """Show what this process waits for during the block, as run() shows its program: as the name of a file in memory.
+
+    Each process of root sees the name in /proc. Nothing is written to the node, and a killed run leaves nothing.
+    """
+    with _in_memory(name=_waiting_name(text)):
+        yield
 
 
 def mark(pid: int) -> str:
@@ -207,8 +219,13 @@ def _shown(argv: t.Sequence[str]) -> str:
     return " ".join(word for word in argv if word.startswith("-") or "=" not in word)
 
 
-def _in_memory(text: str = "") -> t.BinaryIO:
-    file = os.fdopen(os.memfd_create("kubenode"), "w+b")
+def _waiting_name(text: str) -> str:
+    line = " ".join(text.split()).encode(errors="replace")
+    return WAITING + line[:LONGEST_NAME].decode(errors="ignore")
+
+
+def _in_memory(text: str = "", name: str = "kubenode") -> t.BinaryIO:
+    file = os.fdopen(os.memfd_create(name), "w+b")
     file.write(text.encode("utf-8", "surrogateescape"))
     file.seek(0)  # also flushes what was written
     return file

@@ -23,5 +23,6 @@ def observe(options: Values, is_image: bool, _run: process.Runner) -> Observatio
     from .._cloud import imds_backend  # only a run that queries the service should wait for the import
 
     asking = imds_backend.asking(imds_backend.primary_ipv6, "azure")
-    _cloud, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, retries=imds_backend.RETRIES)
+    with process.waiting("waits for the metadata service of Azure"):
+        _cloud, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, retries=imds_backend.RETRIES)
     return Observation(is_image, addresses)

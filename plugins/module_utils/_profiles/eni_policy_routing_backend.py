@@ -41,4 +41,5 @@ def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
     """Return the network interfaces from the metadata service. Raises NoMetadata."""
     from .._cloud import enis_backend  # only a run that queries the service should wait for the import
 
-    return enis_backend.read(cloud)[1]
+    with process.waiting("waits for the metadata service of the cloud"):
+        return enis_backend.read(cloud)[1]
