@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible import constants as C
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_checks
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_checks, _report_callback
 
 Result = dict[str, t.Any]
 SPEC = {
@@ -19,7 +18,6 @@ SPEC = {
     "connection": {"type": "dict", "default": {}},
     "answered": {"type": "list", "elements": "dict", "default": []},
 }
-CALLBACK = "kubenode.datapath.report"  # which prints the lines of equal nodes once
 
 
 class ActionModule(ActionBase):
@@ -32,6 +30,6 @@ class ActionModule(ActionBase):
         if check:
             checked = _connection_checks.connected(self, _connection_checks.AFTER, check, task_vars or {}, answered)
             return {**result, **checked}
-        if CALLBACK in C.CALLBACKS_ENABLED:
+        if _report_callback.is_running():  # it prints the lines of equal nodes once
             return {**result, "report": arguments["lines"]}
         return {**result, "msg": arguments["lines"], "_ansible_verbose_always": bool(arguments["lines"])}

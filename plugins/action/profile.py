@@ -20,7 +20,15 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _audits, _changes, _checkpoint, _library, _profiles, _waits
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
+    _audits,
+    _changes,
+    _checkpoint,
+    _library,
+    _profiles,
+    _report_callback,
+    _waits,
+)
 
 Result = dict[str, t.Any]
 NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
@@ -124,6 +132,8 @@ class ActionModule(ActionBase):
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
         if not result.get("failed"):
             result.update(call.profile)
+        if "diff" in result and _report_callback.is_running():  # it prints the diff of equal nodes once
+            result["differences"] = result.pop("diff")
         if "node" in result:
             reason, transport = result["node"]["reason"], self._connection.transport
             result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)

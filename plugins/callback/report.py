@@ -50,7 +50,7 @@ from ansible.plugins.callback import CallbackBase
 from ansible.release import __version__
 from ansible.template import Templar
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout, _waits
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
 # The playbooks of the collection set the first; a play may set the second.
@@ -93,7 +93,7 @@ class Progress:
         self._running: dict[str, Running] = {}
         self._said: dict[str, int] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="kubenode-")
-        os.environ[_waits.FOLDER] = self._folder.name
+        os.environ[_report_callback.FOLDER] = self._folder.name
         self._is_over = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -108,7 +108,7 @@ class Progress:
 
     def close(self) -> None:
         self._is_over.set()
-        os.environ.pop(_waits.FOLDER, None)
+        os.environ.pop(_report_callback.FOLDER, None)
         self._folder.cleanup()
 
     def _watch(self) -> None:
@@ -211,6 +211,10 @@ class CallbackModule(CallbackBase):
         """Print to stdout, or to stderr if stdout may be read by a program."""
         self._display.display(text, color=colour, stderr=not _is_for_people())
 
+    def _print_diffs(self, nodes: t.Mapping[str, Node]) -> None:
+        for names, diff in _rollout.common_diffs(nodes):
+            self._print(f"\n{', '.join(names)}:\n{self._get_diff(diff).rstrip()}")
+
     def _print_banner(self, title: str) -> None:
         if _is_for_people():
             self._display.banner(title)
@@ -244,6 +248,7 @@ class CallbackModule(CallbackBase):
         for name, node in zip(self._batch, nodes):
             if node.trouble and name in self._play._removed_hosts:
                 node.end = node.end or _rollout.FAILED  # only an always section or a handler ran since
+        self._print_diffs(dict(zip(self._batch, nodes)))
         is_stopped = self._is_fatal and any(node.end for node in nodes)
         for node in nodes:
             if is_stopped:

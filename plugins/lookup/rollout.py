@@ -48,7 +48,6 @@ _value:
 
 import typing as t
 
-from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
@@ -58,9 +57,13 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _batches, _playbook_variables, _profiles
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
+    _batches,
+    _playbook_variables,
+    _profiles,
+    _report_callback,
+)
 
-CALLBACK = "kubenode.datapath.report"
 LOCAL = {"audit": "audit_bundles", "trace": "trace_dump"}  # the variable with which no node is read
 TERMS = ("hosts", "batches", "summary")
 
@@ -113,10 +116,10 @@ class LookupModule(LookupBase):
 
     def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Mapping[str, t.Any]) -> Rollout:
         values = {name: self._value(name, variables) for name in self._names}
-        if values["kubenode_report"] and CALLBACK not in C.CALLBACKS_ENABLED:
+        if values["kubenode_report"] and not _report_callback.is_enabled():
             raise _refused(
                 f"kubenode_report is {values['kubenode_report']}, and the callback that writes it is not enabled. Set"
-                f" callbacks_enabled to {CALLBACK} in ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED in the environment."
+                f" callbacks_enabled to {_report_callback.NAME} in ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED in the environment."
             )
         if LOCAL.get(playbook) in extra:
             return Rollout("localhost", 1, 1, [], "")

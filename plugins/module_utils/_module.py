@@ -169,7 +169,8 @@ class Module(AnsibleModule):
         """Return the part of the results that all modules share."""
         for warning in outcome.warnings:
             self.warn(warning)
-        diff = {"diff": outcome.diff()} if self._diff else {}
+        # A profile has many objects. Of a module, each plane is one.
+        diff = {"diff": outcome.diff_by_object() if self.name == "profile" else outcome.diff()} if self._diff else {}
         waits = {"checkpoint_armed": self._checkpoint.waits} if self._checkpoint and self._checkpoint.waits else {}
         # The controller is asked whether it could bring it.
         lacking = {"missing_library": self._lacking[0]} if self._lacking else {}

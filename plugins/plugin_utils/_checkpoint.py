@@ -89,7 +89,7 @@ def merged(results: t.Sequence[Result]) -> Result:
     for key in ("diff", "warnings", "deprecations"):
         entries = [entry for result in results for entry in result.get(key) or ()]
         if key in result or entries:
-            result[key] = _by_plane(entries) if key == "diff" else _once(entries)
+            result[key] = _by_header(entries) if key == "diff" else _once(entries)
     for later in results[1:]:
         changed = [name for name, value in later.items() if isinstance(value, dict) and value.get("changed")]
         result.update({name: {**result[name], "changed": True} for name in changed})
@@ -99,18 +99,14 @@ def merged(results: t.Sequence[Result]) -> Result:
     return result
 
 
-def _by_plane(entries: t.Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return one entry of a diff for each plane, as a run without a checkpoint returns it."""
-    planes: dict[str, dict[str, str]] = {}
+def _by_header(entries: t.Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return one entry of a diff for each plane or object: a later run may have changed more of it."""
+    headers: dict[str, dict[str, str]] = {}
     for entry in entries:
-        plane, _colon, names = entry["before_header"].partition(": ")
-        former = planes.get(plane)
-        if former:
-            header = f"{former['before_header']}, {names}"
-            texts = {key: "\n".join(filter(None, (former[key], entry[key]))) for key in ("before", "after")}
-            entry = {"before_header": header, "after_header": header, **texts}
-        planes[plane] = entry
-    return list(planes.values())
+        former = headers.get(entry["before_header"])
+        texts = {key: "\n".join(filter(None, (former[key], entry[key]))) for key in ("before", "after")} if former else {}
+        headers[entry["before_header"]] = {**entry, **texts}
+    return list(headers.values())
 
 
 def _once(entries: t.Iterable[t.Any]) -> list[t.Any]:

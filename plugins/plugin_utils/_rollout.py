@@ -31,7 +31,7 @@ PROFILE = f"{OURS}profile"
 # Keys that Ansible adds to a module's results, or handles itself.
 COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "failed", "invocation", "msg", "warnings"}
 # Keys of a profile's result that the report has in places of their own.
-OF_NODE = {"profile", "variables", "audits"}
+OF_NODE = {"profile", "variables", "audits", "differences"}
 Data = t.Mapping[str, t.Any]
 
 
@@ -82,7 +82,7 @@ class Node:
     is_kept_back: whether the rollout ended before the node was changed.
     seconds: the time of its tasks, without the time in which tasks of other nodes ran.
     about: what the last result of a profile says of the node: its kernel and nft, the profile, its variables and its audits.
-    proof: how the outcome was proved, as sentences. report: lines for the operator.
+    proof: how the outcome was proved, as sentences. report: lines for the operator. diffs: of its objects, to be printed.
     """
 
     end: str = ""
@@ -100,6 +100,7 @@ class Node:
     about: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     proof: list[str] = dataclasses.field(default_factory=list)
     report: list[str] = dataclasses.field(default_factory=list)
+    diffs: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -130,6 +131,7 @@ class Node:
         self.warnings += [text for text in map(_text, result.get("warnings") or ()) if text not in self.warnings]
         self.is_kept_back |= bool(result.get("is_kept_back"))
         self.report += [printable(str(line)) for line in result.get("report") or ()] if action.startswith(OURS) else []
+        self.diffs += result.get("differences") or () if action == PROFILE else ()
         if "answers" in result:
             moments = self.stats.setdefault("checks", {}).setdefault(result["moment"], {"answered": [], "silent": []})
             moments["answered" if result["answers"] else "silent"].append(result["connection"])
@@ -264,10 +266,21 @@ def _seconds(nodes: t.Collection[Node]) -> str:
     return f"{times[0]:.1f} s" if len(times) == 1 else f"{times[0]:.1f} to {times[-1]:.1f} s"
 
 
+def common_diffs(nodes: t.Mapping[str, Node]) -> t.Iterator[tuple[list[str], dict[str, str]]]:
+    """Yield each diff once, with the names of the nodes that have it, and forget it."""
+    names: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, node in nodes.items():
+        for diff in node.diffs:
+            names.setdefault(tuple(sorted(diff.items())), []).append(name)
+        node.diffs = []
+    yield from ((named, dict(diff)) for diff, named in names.items())
+
+
 def common_lines(reports: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """Return the lines of several nodes, each once. A line that not all have begins with the names of the nodes."""
+    """Return the lines of several nodes, each once. Lines that not all have follow, with the names of the nodes."""
     nodes: dict[str, list[str]] = {}
     for name, lines in reports.items():
         for line in dict.fromkeys(lines):
             nodes.setdefault(line, []).append(name)
-    return [line if len(names) == len(reports) else f"{', '.join(names)}: {line}" for line, names in nodes.items()]
+    common = [line for line, names in nodes.items() if len(names) == len(reports)]
+    return [*common, *(f"{', '.join(names)}: {line}" for line, names in nodes.items() if len(names) < len(reports))]

@@ -25,8 +25,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import WAITING
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._report_callback import FOLDER
 
-FOLDER = "KUBENODE_WAITS"  # the variable by which workers know the folder; not set without the callback
 PAUSE = 8.0  # seconds between two looks, less than between two lines of the callback
 # Connections of which each command starts a program of its own. Others cannot be used by two threads.
 SEPARATE = ("buildah", "docker", "kubectl", "lab_node", "local", "nsenter", "podman", "ssh")

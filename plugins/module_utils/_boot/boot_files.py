@@ -16,7 +16,7 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, objects
 from .._files import files, managed_files
 from .._files.managed_files import HEADING, ManagedFile, ManagedFiles
 from .._systemd import boot_unit, unit_files
@@ -164,6 +164,7 @@ class Leaving:
     """Removes the files that the unit no longer loads, at each path that it or the record names, and then the record."""
 
     plane = Plane.PERMANENT
+    is_desired = False
 
     def __init__(self, placement: BootFiles) -> None:
         self._of = placement
@@ -195,8 +196,9 @@ class Leaving:
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
     """Join plans and steps into one plan. The record's text is not in the diff, because the record does not outlast the run."""
     steps = (*before, *(step for plan in plans for step in plan.steps), *after)
-    texts = ("\n".join(filter(None, part)) for part in ((plan.before for plan in plans), (plan.after for plan in plans)))
-    return Plan(steps, *texts)
+    parts = ((plan.before for plan in plans), (plan.after for plan in plans))
+    shown_before, shown_after = ("\n".join(filter(None, part)) for part in parts)
+    return Plan(steps, shown_before, shown_after, objects=objects(plans))
 
 
 def paths_in(text: str) -> t.Iterator[str]:

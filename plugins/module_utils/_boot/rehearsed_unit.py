@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Resource, Step
+from .._core.plan import Backend, Plan, Plane, Resource, Step, objects
 from .._systemd import enabled_unit, units
 from .._systemd.boot_unit import BootUnit
 
@@ -42,7 +42,8 @@ class RehearsedUnit:
         if not loaded.steps and not enabled.steps:
             return Plan()
         rehearsal = Step(f"rehearse the start of {self._unit.name}", units.Rehearse(self._unit.rehearsal))
-        return Plan((*loaded.steps, rehearsal, *enabled.steps), *enabled_unit.texts([loaded, enabled]))
+        plans = [loaded, enabled]
+        return Plan((*loaded.steps, rehearsal, *enabled.steps), *enabled_unit.texts(plans), objects=objects(plans))
 
     @property
     def backends(self) -> t.Sequence[Backend]:

@@ -44,18 +44,28 @@ class Step(t.NamedTuple):
     is_optional: bool = False
 
 
+class ObjectText(t.NamedTuple):
+    """The two texts of one object for the diff. name: the path of a file, or what an operator calls the object."""
+
+    name: str
+    before: str
+    after: str
+
+
 class Plan(t.NamedTuple):
     """How a resource gets from its observed to its desired state. Empty (without steps) if the two are equal.
 
     before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty if there
         is nothing to show.
     report: the part of the module's result about this plan, in the module's own form; an empty plan may have one, too.
+    objects: the same texts by object, for a resource of several objects.
     """
 
     steps: tuple[Step, ...] = ()
     before: str = ""
     after: str = ""
     report: t.Any = None
+    objects: tuple[ObjectText, ...] = ()
 
 
 class Backend(t.Protocol):
@@ -145,12 +155,13 @@ class Outcome(t.NamedTuple):
     """What a run did, or in check mode would do.
 
     plans: the plans that were not empty, in order. surveyed: the plans of all resources, from the observation that the run
-        acted upon. warnings: the warnings of the guards.
+        acted upon. warnings: the warnings of the guards. is_predicted: whether nothing was applied, because of check mode.
     """
 
     plans: Plans = ()
     surveyed: Plans = ()
     warnings: tuple[str, ...] = ()
+    is_predicted: bool = False
 
     @property
     def changed(self) -> bool:
@@ -163,7 +174,7 @@ class Outcome(t.NamedTuple):
     def of(self, resources: t.Collection[Resource]) -> Outcome:
         """Return the outcome of some of the resources."""
         plans, surveyed = (tuple(pair for pair in both if pair[0] in resources) for both in (self.plans, self.surveyed))
-        return Outcome(plans, surveyed)
+        return Outcome(plans, surveyed, is_predicted=self.is_predicted)
 
     def operations(self) -> t.Iterator[Operation]:
         """Yield the operations of the plans, and the operations that undo them."""
@@ -179,13 +190,31 @@ class Outcome(t.NamedTuple):
         shown = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
         changes = [(resource.name, plan) for resource, plan in shown if resource.plane is plane]
         if changes:
-            header = f"{plane.value}: {', '.join(name for name, _plan in changes)}"
-            yield {
-                "before_header": header,
-                "after_header": header,
-                "before": "\n".join(plan.before for _name, plan in changes if plan.before),
-                "after": "\n".join(plan.after for _name, plan in changes if plan.after),
-            }
+            before, after = (
+                "\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for _name, plan in changes))
+            )
+            yield _entry(plane, ObjectText(", ".join(name for name, _plan in changes), before, after))
+
+    def diff_by_object(self) -> list[dict[str, str]]:
+        """Return Ansible's diff: one entry for each file or other object that changes."""
+        return [
+            _entry(resource.plane, shown)
+            for plane in Plane
+            for resource, plan in self.plans
+            if resource.plane is plane
+            for shown in (plan.objects or (ObjectText(resource.name, plan.before, plan.after),))
+            if shown.before or shown.after
+        ]
+
+
+def _entry(plane: Plane, shown: ObjectText) -> dict[str, str]:
+    header = f"{plane.value}: {shown.name}"
+    return {"before_header": header, "after_header": header, "before": shown.before, "after": shown.after}
+
+
+def objects(plans: t.Iterable[Plan]) -> tuple[ObjectText, ...]:
+    """Return the texts of the objects of several plans."""
+    return tuple(shown for plan in plans for shown in plan.objects)
 
 
 def survey(resources: t.Sequence[Resource]) -> Plans:

@@ -11,7 +11,7 @@ import os
 import typing as t
 
 from .._core.errors import Invalid, Refusal
-from .._core.plan import Backend, Operation, Plan, Plane, Step
+from .._core.plan import Backend, ObjectText, Operation, Plan, Plane, Step
 from . import files
 
 # The first line of each file that the collection writes.
@@ -160,7 +160,7 @@ class ManagedFiles:
                 f"{self.name} cannot be changed, because the file system at {observed.read_only_at} is read-only. Nothing was"
                 f" changed. Make it writable, or {WITHOUT_FILES.get(self._option, self._instead)}"
             )
-        return Plan(tuple(steps), *_texts(changes)) if changes else Plan(tuple(steps))
+        return _shown(Plan(tuple(steps)), changes) if changes else Plan(tuple(steps))
 
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
         """Return the state after the plan was applied, for a plan that starts from that state."""
@@ -188,6 +188,10 @@ class ManagedFiles:
                 f" Move it away, or {self._instead}"
             )
         return False
+
+    @property
+    def is_desired(self) -> bool:
+        return self._keeps_folder
 
     @property
     def backends(self) -> t.Sequence[Backend]:
@@ -223,12 +227,13 @@ def _change(entry: ManagedFile, current: files.State | None) -> Step:
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _texts(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> t.Iterator[str]:
-    """Return the two states of the entries that change, for the diff."""
+def _shown(plan: Plan, changes: t.Sequence[tuple[ManagedFile, files.State | None]]) -> Plan:
+    """Return the plan with the texts of the entries that change, for the diff."""
     from . import file_texts  # most runs change no file
 
-    shown = (file_texts.shown(entry.path, current, entry.desired) for entry, current in changes)
-    return ("\n".join(filter(None, texts)) for texts in zip(*shown))
+    objects = tuple(ObjectText(entry.path, *file_texts.shown(entry.path, current, entry.desired)) for entry, current in changes)
+    before, after = ("\n".join(filter(None, texts)) for texts in zip(*((shown.before, shown.after) for shown in objects)))
+    return plan._replace(before=before, after=after, objects=objects)
 
 
 def _why_foreign(entry: ManagedFile, current: files.State) -> str:

@@ -212,10 +212,15 @@ def _announced(module: str, called: Request) -> Effects:
 def _line(module: str, called: Request, done: Outcome) -> str:
     """Return the line of the summary about a module's resources."""
     changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
-    kept = [name for resource, plan in done.surveyed if not plan.steps for name in resource.name.split(", ")]
-    texts = [
-        f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names
+    is_undone = composition.undoes(module, called.params)
+    kept = [
+        name
+        for resource, plan in done.surveyed
+        if not plan.steps and not is_undone and getattr(resource, "is_desired", True)
+        for name in resource.name.split(", ")
     ]
+    words = (("would change" if done.is_predicted else "changed", changed), ("as desired:", kept))
+    texts = [f"{word} {', '.join(dict.fromkeys(names))}" for word, names in words if names]
     return f"{module} ({called.params['state']}): {'; '.join(texts) or 'nothing to do'}"
 
 

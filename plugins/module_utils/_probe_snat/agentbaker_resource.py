@@ -97,5 +97,9 @@ class ReplacedUnit:
         return plan._replace(steps=placing)
 
     @property
+    def is_desired(self) -> bool:
+        return self._desired
+
+    @property
     def backends(self) -> t.Sequence[Backend]:
         return (self._backend, self._systemd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, objects
 from .._files import files, managed_files
 from . import unit_files, units
 from .boot_unit import BootUnit
@@ -81,13 +81,14 @@ class EnabledUnit:
         plans = [group.plan(state) for group, state in zip(self._groups, observed.groups)]
         placing = with_reload([step for plan in plans for step in plan.steps], observed.is_managed)
         if not observed.is_managed:
-            return Plan(placing, *texts(plans))
+            return Plan(placing, *texts(plans), objects=objects(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
             due = UnitVerdict.ACTIVE if self._desired else UnitVerdict.INACTIVE
-            shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
-            return Plan(starting, *shown)
-        return Plan((*self._before(placing, observed), *placing, *starting), *texts(plans))
+            before, after = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
+            return Plan(starting, before, after)
+        steps = (*self._before(placing, observed), *placing, *starting)
+        return Plan(steps, *texts(plans), objects=objects(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
         """Return the steps that act only in a roll-back.
@@ -110,6 +111,10 @@ class EnabledUnit:
         elif self._starts and (placing or observed.verdict not in (UnitVerdict.SKIPPED, UnitVerdict.QUEUED)):
             undo = units.Forget(self._unit) if self._is_resident else None
             yield Step(f"start {self._unit}", units.Start(self._unit), undo)
+
+    @property
+    def is_desired(self) -> bool:
+        return self._desired
 
     @property
     def backends(self) -> t.Sequence[Backend]:

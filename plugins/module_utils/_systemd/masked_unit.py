@@ -107,5 +107,9 @@ class MaskedUnit:
         return f"# {self.name} -> {MASK.path}\n" if is_masked else ""
 
     @property
+    def is_desired(self) -> bool:
+        return self._desired
+
+    @property
     def backends(self) -> t.Sequence[Backend]:
         return (self._backend, self._systemd)

@@ -38,11 +38,12 @@ SECOND: dict[str, t.Any] = {
 }
 
 
-def test_a_plane_is_one_entry_of_the_diff_and_a_module_has_changed_if_a_run_of_it_has() -> None:
+def test_an_object_is_one_entry_of_the_diff_and_a_module_has_changed_if_a_run_of_it_has() -> None:
     result = merged([FIRST, SECOND])
     assert result["diff"] == [
         entry("immediate", "rules", "rule\n"),
-        entry("permanent", "package, /etc/x", "nft\n\ntext\n"),
+        entry("permanent", "package", "nft\n"),
+        entry("permanent", "/etc/x", "text\n"),
     ]
     assert result["warnings"] == ["one", "two"]
     assert result["rp_filter"] == {"changed": True, "interfaces": {}}
