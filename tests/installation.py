@@ -42,7 +42,13 @@ DEMO = VENV + KERNEL + NODES  # a node that runs systemd, and a twin of it
 PICTURES = KERNEL + ["chromium-headless-shell", "fonts-dejavu-core"]  # a node, and the browser that shows its trace
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
-CORES = {"2.19.14": (range(11, 14), "24.2"), "2.20.10": (range(12, 15), "25.2"), "2.21.5": (range(12, 15), "25.2")}
+CORES = {
+    "2.17.14": (range(11, 13), "24.0"),
+    "2.18.19": (range(11, 14), "24.2"),
+    "2.19.14": (range(11, 14), "24.2"),
+    "2.20.10": (range(12, 15), "25.2"),
+    "2.21.5": (range(12, 15), "25.2"),
+}
 # The pre-release of the next ansible-core, for `make sanity-next`. Empty while there is none newer than CORES.
 NEXT_CORE: dict[str, tuple[range, str]] = {"2.22.0rc1": (range(13, 16), "25.2")}
 TOOLS = [

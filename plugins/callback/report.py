@@ -17,11 +17,12 @@ description:
   - If the variable C(kubenode_report) of a play names a file or a folder on the controller, the report is also written there as
     JSON, with the results of this collection's modules that changed something.
   - An existing file is replaced. In a folder, each run writes its own file, C(PLAYBOOK-TIME.json). If the last folder of the
-    path is missing, it is made.
+    path is missing, it is made. The file C(docs/schema/rollout.json) of the collection is its schema.
+  - At the end of the run, files of the same name with the suffixes C(.xml) (JUnit), C(.md) and C(.html) are written beside it.
   - The file is written again and again during the run, by rename, so that it can be read at any time; in check mode as well,
     with C(check_mode) set to true.
   - If the file cannot be written, an error is printed, and the run goes on.
-  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(not reached), V(no task ran), V(running), or
+  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(no result), V(not reached), V(no task ran), V(running), or
     V(stopped). A stopped node is one that Ansible stopped because another node of its batch failed (C(max_fail_percentage),
     C(any_errors_fatal)).
   - V(no task ran) means that C(--tags) or C(--skip-tags) selected no task of the node, except tasks tagged C(always).
@@ -50,11 +51,13 @@ from ansible.plugins.callback import CallbackBase
 from ansible.release import __version__
 from ansible.template import Templar
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
 # The playbooks of the collection set the first; a play may set the second.
 VARIABLES = ("__kubenode_report", "kubenode_report")
+FORMATS = {".xml": rollout.as_junit, ".md": rollout.as_markdown, ".html": rollout.as_page}  # beside the JSON
 INTERVAL = 10  # seconds between two lines about a task that runs
 PAUSE = 1.0  # seconds between two writes of the file during the run
 COLOURS = {
@@ -200,6 +203,7 @@ class CallbackModule(CallbackBase):
                 node.conclude(_rollout.FAILED)
         self._rollout.ended = _now().isoformat()
         self._write()
+        self._write_others()
         self._print_banner("NODES")
         for state, line in self._rollout.lines():
             self._print(line, COLOURS[state])
@@ -256,6 +260,21 @@ class CallbackModule(CallbackBase):
             else:
                 node.conclude(node.end or (_rollout.NO_TASK if self._selects and not node.has_run else ""))
 
+    def _write_others(self) -> None:
+        """Write the formats beside the JSON file."""
+        if self._path is not None:
+            for suffix, text in FORMATS.items():
+                self._replace(self._path.with_suffix(suffix), text(self._rollout.data()))
+
+    def _replace(self, path: Path, text: str) -> bool:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            _replace(path, text)
+        except OSError as error:
+            self._display.error(f"report: {path} cannot be written: {error.strerror}")
+            return False
+        return True
+
     def _file(self, desired: str) -> Path:
         path = Path(desired).expanduser().absolute()
         if desired.endswith("/") or path.is_dir():
@@ -266,11 +285,7 @@ class CallbackModule(CallbackBase):
         if self._path is None:
             return
         text = json.dumps(self._rollout.data(), indent=2, default=str)
-        try:
-            self._path.parent.mkdir(exist_ok=True)
-            _replace(self._path, f"{text}\n")
-        except OSError as error:
-            self._display.error(f"report: {self._path} cannot be written: {error.strerror}")
+        if not self._replace(self._path, f"{text}\n"):
             self._path = None
         self._written = time.monotonic()
 

@@ -67,6 +67,12 @@ def options_of(profile: str) -> Options:
     return {**PROFILES[profile].OPTIONS, **CONTROLLER}
 
 
+def reported(profile: str, values: Values) -> dict[str, t.Any]:
+    """Return the values of options for a report, without those that are commands, which may have secrets in them."""
+    options = options_of(profile)
+    return {name: value for name, value in values.items() if options[name].refused not in (option.COMMAND, option.ARGUMENTS)}
+
+
 class Checked(t.NamedTuple):
     """values: of all options, with their types. errors: sentences, each of which begins with a variable's name."""
 

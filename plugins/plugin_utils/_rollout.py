@@ -167,7 +167,11 @@ class Node:
 
     def _checked(self) -> list[str]:
         after = self.stats.get("checks", {}).get("after", {})
-        return [f"{len(after['answered'])} checks answered after the change"] if after.get("answered") else []
+        if not after:
+            return []
+        return [
+            f"{len(after['answered'])} of {len(after['answered']) + len(after['silent'])} checks were answered after the change"
+        ]
 
 
 def _text(warning: t.Any) -> str:
@@ -188,7 +192,7 @@ def _about(result: Data) -> dict[str, t.Any]:
 
 def _proofs(result: Data, is_check: bool) -> list[str]:
     """Return how a profile's result was proved. The module fails if a change did not converge, so its success is the proof."""
-    proofs = ["rehearsed in the node's twin"] if result.get("rehearsed") else []
+    proofs = ["rehearsed in the node's twin"] if "rehearsed" in result else []
     if is_check:
         return [*proofs, "planned from an observation of the node; nothing was applied"]
     if not result.get("changed"):

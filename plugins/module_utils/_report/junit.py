@@ -23,22 +23,29 @@ def text(results: object) -> str:
     audits = fleet.read(results)
     root = Element("testsuites", name="kubenode.datapath audit")
     for node, audit in audits.audited.items():
-        _add_audit(_suite(root, node), audit)
+        _add_audit(suite(root, node), audit)
     for node, error in audits.failed.items():
-        _add(_case(_suite(root, node), "audit"), ERROR, error)
-    for suite in root:
-        suite.set("tests", str(len(suite)))
+        add(case(suite(root, node), "audit"), ERROR, error)
+    return document(root)
+
+
+def document(root: Element) -> str:
+    """Return the document of test suites, with the numbers of their cases."""
+    for child in root:
+        child.set("tests", str(len(child)))
         for attribute, element in COUNTS.items():
-            suite.set(attribute, str(len(suite.findall(f"*/{element}"))))
+            child.set(attribute, str(len(child.findall(f"*/{element}"))))
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(root: Element, node: str) -> Element:
+def suite(root: Element, node: str) -> Element:
+    """Add the test suite of a node."""
     return SubElement(root, "testsuite", name=node)
 
 
-def _case(suite: Element, check: str) -> Element:
+def case(suite: Element, check: str) -> Element:
+    """Add a test case, which has passed unless an element is added to it."""
     return SubElement(suite, "testcase", classname=suite.get("name", ""), name=check)
 
 
@@ -46,12 +53,12 @@ def _add_audit(suite: Element, audit: Findings) -> None:
     present, unclear = _by_check(audit.present), _by_check(audit.unclear)
     for check, entries in present.items():
         details = [line for finding in (*entries, *unclear.get(check, ())) for line in _lines(finding)]
-        _add(_case(suite, check), FAILURE, entries[0].what, details, entries[0].severity)
+        add(case(suite, check), FAILURE, entries[0].what, details, entries[0].severity)
     for check, entries in unclear.items():
         if check not in present:
-            _add(_case(suite, check), SKIPPED, " ".join(finding.what for finding in entries))
+            add(case(suite, check), SKIPPED, " ".join(finding.what for finding in entries))
     for check in audit.passed:
-        _case(suite, check)
+        case(suite, check)
 
 
 def _by_check(entries: t.Iterable[Finding]) -> dict[str, list[Finding]]:
@@ -61,7 +68,8 @@ def _by_check(entries: t.Iterable[Finding]) -> dict[str, list[Finding]]:
     return checks
 
 
-def _add(case: Element, name: str, message: str, lines: t.Sequence[str] = (), type: str = "") -> None:
+def add(case: Element, name: str, message: str, lines: t.Sequence[str] = (), type: str = "") -> None:
+    """Add FAILURE, SKIPPED or ERROR to a test case."""
     element = SubElement(case, name, message=message)
     element.text = "\n".join(lines) or None
     if type:

@@ -23,13 +23,11 @@ Nodes = dict[Row, list[str]]  # nodes by the row that they share
 def text(results: object) -> str:
     """Return the summary. Raises NoAudit."""
     audits = fleet.read(results)
-    losses = _grouped(_losses(audits.audited))
+    losses = grouped(_losses(audits.audited))
     lines = [f"# {_title(losses)}", "", f"{fleet.count(len(audits.audited), 'node was', 'nodes were')} audited."]
-    lines += _table(("severity", "check", "subject"), losses)
-    lines += _table(("cannot tell", "ask for"), _grouped(_unclear(audits.audited)))
-    lines += _table(
-        ("could not be audited because",), _grouped(((_escaped(error),), node) for node, error in audits.failed.items())
-    )
+    lines += table(("severity", "check", "subject"), losses)
+    lines += table(("cannot tell", "ask for"), grouped(_unclear(audits.audited)))
+    lines += table(("could not be audited because",), grouped(((escaped(error),), node) for node, error in audits.failed.items()))
     return "\n".join([*lines, ""])
 
 
@@ -38,15 +36,15 @@ def _losses(audited: t.Mapping[str, Findings]) -> t.Iterator[tuple[Row, str]]:
         for node, audit in audited.items():
             for finding in audit.losses:
                 if finding.severity == severity:
-                    yield (severity, _linked(finding.id, finding.source), _code(finding.subject)), node
+                    yield (severity, _linked(finding.id, finding.source), code(finding.subject)), node
 
 
 def _unclear(audited: t.Mapping[str, Findings]) -> t.Iterator[tuple[Row, str]]:
     for node, audit in audited.items():
-        yield from (((_escaped(finding.id), _code(finding.ask)), node) for finding in audit.unclear)
+        yield from (((escaped(finding.id), code(finding.ask)), node) for finding in audit.unclear)
 
 
-def _grouped(entries: t.Iterable[tuple[Row, str]]) -> Nodes:
+def grouped(entries: t.Iterable[tuple[Row, str]]) -> Nodes:
     """Return the nodes of each row, each once. entries: a row and one of its nodes."""
     groups: dict[Row, dict[str, None]] = {}
     for row, node in entries:
@@ -61,7 +59,8 @@ def _title(losses: Nodes) -> str:
     return f"{fleet.count(len(losses), 'error or risk', 'errors and risks')} on {fleet.count(len(nodes), 'node', 'nodes')}"
 
 
-def _table(titles: Row, rows: Nodes) -> list[str]:
+def table(titles: Row, rows: Nodes) -> list[str]:
+    """Return a table with the nodes of each row; nothing without rows."""
     if not rows:
         return []
     cells = [(*titles, "nodes"), ("---",) * (len(titles) + 1), *((*row, _named(nodes)) for row, nodes in rows.items())]
@@ -70,14 +69,15 @@ def _table(titles: Row, rows: Nodes) -> list[str]:
 
 def _named(nodes: t.Sequence[str]) -> str:
     rest = len(nodes) - MOST_NODES
-    return ", ".join([*map(_code, nodes[:MOST_NODES]), *[f"and {rest} more"] * (rest > 0)])
+    return ", ".join([*map(code, nodes[:MOST_NODES]), *[f"and {rest} more"] * (rest > 0)])
 
 
-def _code(text: str) -> str:
-    return f"<code>{_escaped(text)}</code>" if text else ""
+def code(text: str) -> str:
+    """Return the text in a fixed-width font."""
+    return f"<code>{escaped(text)}</code>" if text else ""
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return the text with character references, which CommonMark takes for text wherever they are."""
     return _SPECIAL.sub(lambda sign: f"&#{ord(sign[0])};", text)
 
@@ -85,4 +85,4 @@ def _escaped(text: str) -> str:
 def _linked(text: str, url: str) -> str:
     """Return the text, as a link if the URL is one of the web."""
     safe = re.sub(r"[^A-Za-z0-9:/.?&=#%~-]", lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), url)
-    return f"[{_escaped(text)}]({safe})" if url.startswith("https://") else _escaped(text)
+    return f"[{escaped(text)}]({safe})" if url.startswith("https://") else escaped(text)

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.release import __version__ as ansible_version
 
-from lab import Lab, Node, playbook
+from lab import Lab, Node, background, playbook
 from lab.node import NamespaceNode
 from lab.playbook import Played
+from unit.schemas import errors
 
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/rollout.json").read_text())
 PROFILE = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
 TABLE_FILE = "/etc/kubenode/probe-snat.nft"
 REPORT = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
@@ -153,6 +157,43 @@ def test_a_page_that_the_controller_writes_is_no_change_of_the_node(fleet: Fleet
     nodes = json.loads(report.read_text())["nodes"]
     assert {node["state"] for node in nodes.values()} == {"ok"} and not any(node["changes"] for node in nodes.values())
     assert (fleet.folder / "reports/audit.html").exists()
+
+
+def test_the_report_says_what_was_seen_and_has_a_schema(fleet: Fleet) -> None:
+    report = fleet.folder / "reports/rollout.json"
+    fleet.play("--limit", "node1", kubenode_report=str(report), aks_dual_stack_audit="true").well()
+    written = json.loads(report.read_text())
+    assert [*errors(written, SCHEMA)] == []
+    node = written["nodes"]["node1"]
+    assert node["kernel"] == platform.release() and re.match(r"\d", node["nft"]) and node["profile"] == "aks_dual_stack"
+    assert node["variables"]["ipv6"] == "always" and node["variables"]["state"] == "present"
+    assert {*node["audit"]["before"]} >= {"findings", "passed"} and written["ansible"] == ansible_version
+    assert node["proof"] == ["observed again after the change: nothing is left to change"], "there was nothing to mend"
+    assert {path.suffix for path in report.parent.iterdir()} == {".json", ".xml", ".md", ".html"}
+    assert 'testsuite name="node1"' in report.with_suffix(".xml").read_text()
+
+
+def test_a_long_task_says_what_it_waits_for(fleet: Fleet) -> None:
+    """Another run holds the lock of a node, so that the node's module waits."""
+    node = fleet.node(2)
+    node.run(["sh", "-c", "umask 077; : > /run/kubenode.lock"])
+    with background.shell(node, "flock /run/kubenode.lock sleep 26"):
+        done = fleet.play(kubenode_batches="3").well()
+    line = r"^node2: .*Apply or remove the profile, [12]0 s: waits for another run on this node, which holds /run/kubenode.lock$"
+    assert re.search(line, done.output, re.MULTILINE), done.output
+    assert fleet.changed() == [1, 2, 3]
+
+
+@pytest.mark.each_core
+def test_a_diff_has_an_entry_for_each_object_and_is_printed_once_for_equal_nodes(fleet: Fleet) -> None:
+    predicted = fleet.play("--check", "--diff").well()
+    headers = re.findall(r"^\+\+\+ after: (.*)$", predicted.output, re.MULTILINE)
+    assert headers[:2] == ["immediate: table ip6 azureSLBProbe", f"permanent: {TABLE_FILE}"]
+    assert len({*headers}) == len(headers) == predicted.output.count("\nnode1, node2, node3:\n")
+    assert "would change table ip6 azureSLBProbe" in predicted.output and "3 nodes: 3 would change" in predicted.output
+    assert "ipv6_nftables.service.d" not in predicted.output, "it neither exists nor is wanted"
+    nothing = fleet.play("--check", "--diff", aks_dual_stack_state="absent").well()
+    assert "as desired" not in nothing.output and "nftables_probe_snat (absent): nothing to do" in nothing.output
 
 
 def test_a_trace_without_a_packet_says_what_to_set(fleet: Fleet) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
 from unit.audits import OPERATOR, PROFILE, TRACE, audit, present, unclear
+from unit.schemas import errors
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/audit.json").read_text())
-TYPES: dict[str, type[t.Any]] = {"object": dict, "array": list, "string": str, "null": type(None)}
 NODES = {
     "node1": {**audit(present(), present(remedy=OPERATOR), unclear(), profile=PROFILE), "changed": False},
     "node2": audit(),
@@ -23,36 +23,11 @@ NODES = {
 }
 
 
-def errors(value: t.Any, schema: dict[str, t.Any] = SCHEMA, place: str = "") -> t.Iterator[str]:
-    """Yield what does not fit, for the words of JSON Schema that the schema uses."""
-    if "$ref" in schema:
-        yield from errors(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], place)
-    elif "oneOf" in schema:
-        if sum(not [*errors(value, each, place)] for each in schema["oneOf"]) != 1:
-            yield f"{place} fits not exactly one schema"
-    elif "enum" in schema:
-        if value not in schema["enum"]:
-            yield f"{place} is {value!r}"
-    elif not isinstance(value, TYPES[schema["type"]]):
-        yield f"{place} is {value!r}"
-    elif schema["type"] == "array":
-        for number, entry in enumerate(value):
-            yield from errors(entry, schema["items"], f"{place}[{number}]")
-    elif schema["type"] == "object":
-        yield from (f"{place}.{key} is missing" for key in schema.get("required", ()) if key not in value)
-        for key, entry in value.items():
-            inner = schema.get("properties", {}).get(key, schema.get("additionalProperties", True))
-            if inner is False:
-                yield f"{place}.{key} is unknown"
-            elif inner is not True:
-                yield from errors(entry, inner, f"{place}.{key}")
-
-
 def test_results_fit_the_schema_without_what_ansible_adds() -> None:
     written = json.loads(fleet.text(NODES))
-    assert [*errors(written)] == []
+    assert [*errors(written, SCHEMA)] == []
     assert written["nodes"]["node1"]["findings"][0].pop("trace") == TRACE
-    assert [*errors(written)] == [], "as an earlier run wrote it"
+    assert [*errors(written, SCHEMA)] == [], "as an earlier run wrote it"
     assert written["nodes"]["node2"] == audit() and written["nodes"]["node3"] == {"error": "no root"}
 
 
@@ -70,7 +45,7 @@ def test_results_fit_the_schema_without_what_ansible_adds() -> None:
     ],
 )
 def test_what_is_wrong_does_not_fit(wrong: dict[str, t.Any]) -> None:
-    assert [*errors(wrong)]
+    assert [*errors(wrong, SCHEMA)]
 
 
 def test_the_schema_has_what_the_module_documents() -> None:
