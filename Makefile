@@ -46,7 +46,7 @@ publish:  ## hand the built release to PLACE: galaxy, github, chart, agent, envi
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
 
-cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes (root)
+cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes, and on the next (root)
 	@$(TOOLCHAIN) cores
 
 userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot (root)

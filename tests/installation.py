@@ -43,13 +43,13 @@ PICTURES = KERNEL + ["chromium-headless-shell", "fonts-dejavu-core"]  # a node, 
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
 CORES = {
-    "2.17.14": (range(11, 13), "24.0"),
+    "2.17.14": (range(11, 13), "23.1.2"),
     "2.18.19": (range(11, 14), "24.2"),
     "2.19.14": (range(11, 14), "24.2"),
     "2.20.10": (range(12, 15), "25.2"),
     "2.21.5": (range(12, 15), "25.2"),
 }
-# The pre-release of the next ansible-core, for `make sanity-next`. Empty while there is none newer than CORES.
+# The pre-release of the next ansible-core, for `make sanity-next` and `make cores`. Empty while there is none newer than CORES.
 NEXT_CORE: dict[str, tuple[range, str]] = {"2.22.0rc1": (range(13, 16), "25.2")}
 TOOLS = [
     "ansible-builder==3.2.0",
@@ -293,9 +293,9 @@ def wheel(purpose: str, requirement: str) -> Iterator[zipfile.ZipFile]:
 
 
 def controllers(core: str) -> list[str]:
-    """The interpreters of this machine that may control with an ansible-core of CORES, the oldest first."""
+    """The interpreters of this machine that may control with an ansible-core of CORES or NEXT_CORE, the oldest first."""
     pythons = interpreters()
-    return [pythons[minor] for minor in sorted(pythons.keys() & set(CORES[core][0]))]
+    return [pythons[minor] for minor in sorted(pythons.keys() & set((CORES | NEXT_CORE)[core][0]))]
 
 
 def core_venv(core: str) -> Path | None:

@@ -66,6 +66,12 @@ def test_the_json_fits_its_schema_and_says_what_was_seen() -> None:
     assert "nothing was applied" in data(is_check=True)["nodes"]["node1"]["proof"][1]
 
 
+def test_the_documentation_has_each_key() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs/fleet.md").read_text()
+    keys = {*SCHEMA["properties"], *SCHEMA["$defs"]["node"]["properties"]} - {"format", "nodes"}
+    assert {key for key in keys if f"`{key}`" not in text and f"nodes.NAME.{key}`" not in text} == set()
+
+
 @pytest.mark.parametrize("wrong", [{"state": "fine"}, {"kernel": 6}, {"proof": "yes"}, {"audit": {"before": None}}])
 def test_what_is_wrong_does_not_fit(wrong: dict[str, t.Any]) -> None:
     written = data()
