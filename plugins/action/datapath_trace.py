@@ -11,7 +11,7 @@ import typing as t
 from ansible.utils.color import ANSIBLE_COLOR
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import ChangesAction, is_true
 
 
@@ -22,5 +22,5 @@ class ActionModule(ChangesAction):
         if is_true(arguments.get("print")) and "verdict" in result and not self._task.no_log:
             hosts = task_vars.get("ansible_play_hosts_all") or ()
             heading = f"{task_vars.get('inventory_hostname')}\n" if len(hosts) > 1 else ""
-            self._display.display(heading + terminal.text(result, colours=ANSIBLE_COLOR))
+            self._display.display(heading + terminal.text(result, colours=ANSIBLE_COLOR), stderr=not _stdout.is_for_people())
         return result

@@ -52,7 +52,7 @@ from ansible.release import __version__
 from ansible.template import Templar
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import rollout
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _waits
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _stdout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
 # The playbooks of the collection set the first; a play may set the second.
@@ -72,13 +72,6 @@ COLOURS = {
     _rollout.RUNNING: C.COLOR_WARN,
     "": None,  # of a line of a report
 }
-# Callbacks whose output is for people. Beside another one, stdout may be read by a program, and is left to it.
-FOR_PEOPLE = {
-    *("ansible.builtin.default", "ansible.builtin.minimal", "ansible.builtin.oneline", "ansible.posix.debug"),
-    *("ansible.posix.skippy", "community.general.default_without_diff", "community.general.dense", "community.general.diy"),
-    *("community.general.selective", "community.general.unixy", "community.general.yaml"),
-}
-PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.", "community.general.")  # which a name may leave out
 
 
 class Running(t.NamedTuple):
@@ -213,14 +206,14 @@ class CallbackModule(CallbackBase):
 
     def _print(self, text: str, colour: str | None = None) -> None:
         """Print to stdout, or to stderr if stdout may be read by a program."""
-        self._display.display(text, color=colour, stderr=not _is_for_people())
+        self._display.display(text, color=colour, stderr=not _stdout.is_for_people())
 
     def _print_diffs(self, nodes: t.Mapping[str, Node]) -> None:
         for names, diff in _rollout.common_diffs(nodes):
             self._print(f"\n{', '.join(names)}:\n{self._get_diff(diff).rstrip()}")
 
     def _print_banner(self, title: str) -> None:
-        if _is_for_people():
+        if _stdout.is_for_people():
             self._display.banner(title)
         else:
             self._print(f"\n{title}")
@@ -295,11 +288,6 @@ def _parts(result: t.Any) -> tuple[t.Any, t.Any, dict[str, t.Any]]:
     if hasattr(result, "result"):
         return result.host, result.task, result.result
     return result._host, result._task, result._result
-
-
-def _is_for_people() -> bool:
-    name = str(C.DEFAULT_STDOUT_CALLBACK)
-    return name in FOR_PEOPLE or any(f"{prefix}{name}" in FOR_PEOPLE for prefix in PREFIXES)
 
 
 def _versions() -> dict[str, str]:

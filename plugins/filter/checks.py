@@ -43,33 +43,17 @@ _value:
 
 import typing as t
 
-import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables
-
-NAME = "kubenode_checks"
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_checks
 
 
 def checks(value: t.Any, hosts: t.Iterable[str]) -> list[dict[str, t.Any]]:
     try:
-        entries: list[dict[str, t.Any]] = _playbook_variables.typed(NAME, _parsed(value) or None)
-        for number, check in enumerate(entries):
-            if check.get("from", "localhost") not in {*hosts, "localhost"}:
-                raise Invalid(f"{NAME}[{number}].from", check["from"], "a host of the inventory, or localhost")
+        return _connection_checks.read(value, {*hosts})
     except Invalid as error:
         raise AnsibleFilterError(f"{error}. Nothing was changed.") from None
-    return entries
-
-
-def _parsed(value: t.Any) -> t.Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return yaml.safe_load(value)
-    except yaml.YAMLError:
-        return value
 
 
 class FilterModule:

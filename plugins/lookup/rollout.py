@@ -59,6 +59,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _batches,
+    _connection_checks,
     _playbook_variables,
     _profiles,
     _report_callback,
@@ -130,7 +131,7 @@ class LookupModule(LookupBase):
             raise _refused(_nobody(pattern, len(every)))
         if playbook not in _profiles.PROFILES:
             return Rollout(pattern, len(selected), len({*every, *selected}), [], "")
-        batches = _sizes(values, len(selected))
+        batches = _sizes(values, len(selected), every)
         return Rollout(pattern, len(selected), len({*every, *selected}), batches, self._state(playbook, extra))
 
     def _value(self, name: str, variables: t.Mapping[str, t.Any]) -> t.Any:
@@ -160,12 +161,12 @@ def _role_variables(playbook: str) -> list[str]:
     return [f"{playbook}_{name}" for name in _profiles.options_of(playbook)] if playbook in _profiles.PROFILES else []
 
 
-def _sizes(values: t.Mapping[str, t.Any], total: int) -> list[str]:
-    """Return the batches of a rollout. Raises AnsibleLookupError."""
+def _sizes(values: t.Mapping[str, t.Any], total: int, hosts: t.Collection[str]) -> list[str]:
+    """Return the batches of a rollout, whose variables are checked. Raises AnsibleLookupError."""
     try:
+        _connection_checks.read(values["kubenode_checks"], hosts)
+        _playbook_variables.typed("kubenode_checks_timeout", values["kubenode_checks_timeout"])
         may_lose = _playbook_variables.lost_percentage(values["kubenode_max_failed_percentage"]) > 0
-        for name in ("kubenode_checks_timeout",):
-            _playbook_variables.typed(name, values[name])
         batches = _batches.parse(values["kubenode_batches"] or _batches.DEFAULT)
     except (Invalid, _batches.Unusable) as error:
         raise _refused(f"{error}.") from None

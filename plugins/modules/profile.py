@@ -149,6 +149,11 @@ node:
   returned: success
   type: dict
   contains:
+    kernel:
+      description: The release of the running kernel.
+      type: str
+      returned: on a running node
+      sample: 6.1.0-42-cloud-amd64
     is_image:
       description: Whether the host is an image.
       type: bool
@@ -270,6 +275,20 @@ audit:
   type: list
   elements: str
   sample: ["After: probe-untranslated eth0 is gone."]
+audits:
+  description: The results of M(kubenode.datapath.datapath_audit), C(before) the change and C(after) it; null for none.
+  returned: if the profile was audited
+  type: dict
+profile:
+  description: The option O(name).
+  returned: if O(name) is given
+  type: str
+  sample: aks_dual_stack
+variables:
+  description: The values of all options of the profile, without those that are commands.
+  returned: if O(name) is given
+  type: dict
+  sample: {state: present, ipv6: imds}
 summary:
   description: For each module, in the order in which they are applied, one line that names what changed and what is as desired.
   returned: success
@@ -282,8 +301,8 @@ MODULE:
   type: dict
   sample: {changed: false, table: azureSLBProbe}
 diff:
-  description: One entry for each plane that changes, with the changes of all modules.
-  returned: in diff mode
+  description: One entry for each file or other object that changes, with its plane and its path or name as header.
+  returned: in diff mode, unless the callback P(kubenode.datapath.report#callback) prints it, once for equal nodes
   type: list
   elements: dict
 """

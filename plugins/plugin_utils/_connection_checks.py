@@ -9,13 +9,34 @@ from __future__ import annotations
 
 import typing as t
 
+import yaml
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables
 
 Result = dict[str, t.Any]
+NAME = "kubenode_checks"
 BEFORE, AFTER = "before", "after"
 PATIENCE = 2  # seconds to wait for a connection before the change
+
+
+def read(value: t.Any, hosts: t.Collection[str]) -> list[Result]:
+    """Return the checks from kubenode_checks. hosts: those of the inventory. Raises Invalid."""
+    checks: list[Result] = _playbook_variables.typed(NAME, _parsed(value) or None)
+    for number, check in enumerate(checks):
+        if check.get("from", "localhost") not in {*hosts, "localhost"}:
+            raise Invalid(f"{NAME}[{number}].from", check["from"], "a host of the inventory, or localhost")
+    return checks
+
+
+def _parsed(value: t.Any) -> t.Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value
 
 
 def variable(action: ActionBase, name: str, variables: Result) -> t.Any:

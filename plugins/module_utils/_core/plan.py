@@ -196,15 +196,15 @@ class Outcome(t.NamedTuple):
             yield _entry(plane, ObjectText(", ".join(name for name, _plan in changes), before, after))
 
     def diff_by_object(self) -> list[dict[str, str]]:
-        """Return Ansible's diff: one entry for each file or other object that changes."""
-        return [
-            _entry(resource.plane, shown)
-            for plane in Plane
-            for resource, plan in self.plans
-            if resource.plane is plane
-            for shown in (plan.objects or (ObjectText(resource.name, plan.before, plan.after),))
-            if shown.before or shown.after
-        ]
+        """Return Ansible's diff: one entry for each file or other object that changes. Two resources may change one object."""
+        entries: dict[tuple[Plane, str], ObjectText] = {}
+        for resource, plan in self.plans:
+            for shown in plan.objects or (ObjectText(resource.name, plan.before, plan.after),):
+                former = entries.get((resource.plane, shown.name), ObjectText(shown.name, "", ""))
+                before, after = ("\n".join(filter(None, texts)) for texts in zip(former[1:], shown[1:]))
+                entries[resource.plane, shown.name] = ObjectText(shown.name, before, after)
+        ordered = sorted(entries.items(), key=lambda entry: [*Plane].index(entry[0][0]))
+        return [_entry(plane, shown) for (plane, _name), shown in ordered if shown.before or shown.after]
 
 
 def _entry(plane: Plane, shown: ObjectText) -> dict[str, str]:

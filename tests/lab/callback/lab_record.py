@@ -58,5 +58,6 @@ class CallbackModule(CallbackBase):
             print(json.dumps(run, default=str), file=file)
 
     def _add(self, result: Any, failed: bool) -> None:
-        record = {"task": result.task_name, "host": result.host.get_name(), "failed": failed, "result": result.result}
-        self._results.append(record)
+        # ansible-core before 2.19 has these under private names.
+        host, data = (result.host, result.result) if hasattr(result, "result") else (result._host, result._result)
+        self._results.append({"task": result.task_name, "host": host.get_name(), "failed": failed, "result": data})

@@ -1,0 +1,23 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""Whether stdout is for people, or may be read by a program, to which it is then left."""
+
+from __future__ import annotations
+
+from ansible import constants as C
+
+# Stdout callbacks whose output is for people.
+FOR_PEOPLE = {
+    *("ansible.builtin.default", "ansible.builtin.minimal", "ansible.builtin.oneline", "ansible.posix.debug"),
+    *("ansible.posix.skippy", "community.general.default_without_diff", "community.general.dense", "community.general.diy"),
+    *("community.general.selective", "community.general.unixy", "community.general.yaml"),
+}
+PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.", "community.general.")  # which a name may leave out
+
+
+def is_for_people() -> bool:
+    name = str(C.DEFAULT_STDOUT_CALLBACK)
+    return name in FOR_PEOPLE or any(f"{prefix}{name}" in FOR_PEOPLE for prefix in PREFIXES)
