@@ -128,7 +128,7 @@ class LookupModule(LookupBase):
         every = {host for hosts in variables["groups"].values() for host in hosts}
         selected = self._matching(pattern, variables["groups"])
         if not selected:
-            raise _refused(_nobody(pattern, len(every)))
+            raise _refused(_no_hosts(pattern, len(every)))
         if playbook not in _profiles.PROFILES:
             return Rollout(pattern, len(selected), len({*every, *selected}), [], "")
         batches = _sizes(values, len(selected), every)
@@ -182,7 +182,7 @@ def _sizes(values: t.Mapping[str, t.Any], total: int, hosts: t.Collection[str]) 
     return batches
 
 
-def _nobody(pattern: str, total: int) -> str:
+def _no_hosts(pattern: str, total: int) -> str:
     if not total:
         return "The inventory has no hosts. The warnings above say which of its sources could not be read."
     limit = f" within --limit {context.CLIARGS['subset']}" if context.CLIARGS.get("subset") else ""
