@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
@@ -44,8 +43,7 @@ class ActionModule(ActionBase):
 
     def _errors(self, role: str, variables: Result) -> list[str]:
         former = {name.removeprefix(_playbook_variables.PREFIX) for name in OF_NODE} & {*variables}
-        for warning in _playbook_variables.former_names(role, former):
-            Display().deprecated(warning, version=_playbook_variables.REMOVED, collection_name="kubenode.datapath")
+        _playbook_variables.warn_of_former_names(role, former)
         errors = list(_profiles.check_variables(role, self, variables).errors)
         for name in OF_NODE[1:]:  # the filter checks has checked the first
             try:

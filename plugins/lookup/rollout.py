@@ -52,7 +52,6 @@ from ansible import context
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
-from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
@@ -112,8 +111,7 @@ class LookupModule(LookupBase):
         ]
         if sentences:
             raise _refused(*sentences)
-        for warning in _playbook_variables.former_names(playbook, extra):
-            Display().deprecated(warning, version=_playbook_variables.REMOVED, collection_name="kubenode.datapath")
+        _playbook_variables.warn_of_former_names(playbook, extra)
 
     def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Mapping[str, t.Any]) -> Rollout:
         values = {name: self._value(name, variables) for name in self._names}

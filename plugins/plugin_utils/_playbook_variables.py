@@ -3,18 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""The public variables of the playbooks, and the check of a run's extra variables against them. Knows no class of Ansible."""
+"""The public variables of the playbooks, and the check of a run's extra variables against them."""
 
 from __future__ import annotations
 
 import difflib
 import typing as t
 
+from ansible.utils.display import Display
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values
 
 PREFIX = "kubenode_"
-REMOVED = "2.0.0"  # the version without the former names
 NEAR = 0.82  # of difflib: "batch" is near "batches", and "port" is not near "report"
 
 
@@ -88,13 +89,12 @@ def _sentence(name: str, known: t.Sequence[str], former: t.Mapping[str, str], pr
     return f"{name} is not a variable of this playbook. Did you mean {former.get(closest[0], closest[0])}?"
 
 
-def former_names(playbook: str, variables: t.Container[str]) -> list[str]:
-    """Return a warning for each former name among the variables."""
-    return [
-        f"The variable {name} of the playbook {playbook} is now {new}."
-        for name, new in FORMER.items()
-        if new in names(playbook) and name in variables
-    ]
+def warn_of_former_names(playbook: str, variables: t.Container[str]) -> None:
+    """Warn of each former name among the variables."""
+    for name, new in FORMER.items():
+        if new in names(playbook) and name in variables:
+            warning = f"The variable {name} of the playbook {playbook} is now {new}."
+            Display().deprecated(warning, version="2.0.0", collection_name="kubenode.datapath")
 
 
 def doubled(playbook: str, variables: t.Container[str]) -> list[str]:

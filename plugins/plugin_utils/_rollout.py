@@ -249,7 +249,7 @@ class Rollout:
         groups = self.groups()
         widest = max((len(name) for group in groups if len(group) == 1 for name in group), default=0)
         for group in groups:
-            node = next(iter(group.values()))
+            node, *_others = group.values()
             names = ", ".join(group)
             words = [f"{names:{widest}}", f"{self.word(node.state):12}", node.line(), _seconds(group.values())]
             yield node.state, in_one_line("  ".join(word for word in words if word).rstrip())
