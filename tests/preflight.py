@@ -39,6 +39,8 @@ NEEDS = {
     "unit": Need(False, 1.0),
     "docs": Need(False, 1.5),
     "cli": Need(False, 1.0),
+    "release": Need(False, 1.5),
+    "publish": Need(False, 1.0),
     "mutants": Need(False, 1.0),
     "demo": Need(True, 2.0),
     "fuzz": Need(True, 2.0),

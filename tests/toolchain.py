@@ -108,7 +108,7 @@ def lint() -> Iterator[Check]:
     workflows = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
     yield Check("workflows", ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows], env)
     yield Check("zizmor", ["zizmor", "--offline", "--no-progress", *workflows], env)
-    tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "upstream", "userland"]
+    tests = ["bench", "cluster", "faults", "generators", "integration", "lab", "publishing", "unit", "upstream", "userland"]
     packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
     modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
@@ -231,11 +231,11 @@ def docs() -> Iterator[Check]:
     prepare(installation.PYTHON)
     yield from pictures()
     tools = installation.main_venv(installation.SITE)
-    yield Check("drawings", ["python", "tests/drawings.py"], environment(tools))
-    yield Check("catalogue of checks", ["python", "tests/check_catalogue.py"], environment(tools))
-    yield Check("schema of the roles", ["python", "tests/role_schema.py"], environment(tools))
-    yield Check("examples of the checks", ["python", "tests/example_playbooks.py"], environment(tools))
-    yield Check("schema of the chart", ["python", "tests/chart_schema.py"], environment(tools))
+    yield Check("drawings", ["python", "-m", "generators.drawings"], environment(tools))
+    yield Check("catalogue of checks", ["python", "-m", "generators.check_catalogue"], environment(tools))
+    yield Check("schema of the roles", ["python", "-m", "generators.role_schema"], environment(tools))
+    yield Check("examples of the checks", ["python", "-m", "generators.example_playbooks"], environment(tools))
+    yield Check("schema of the chart", ["python", "-m", "generators.chart_schema"], environment(tools))
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")]
@@ -276,7 +276,7 @@ def pictures() -> Iterator[Check]:
         leave_out(f"the pictures of the guides stay as they are: {reason}")
         return
     installation.install_packages(installation.PICTURES)
-    yield Check("pictures", ["python", "tests/pictures.py"], environment(installation.main_venv(installation.SITE)))
+    yield Check("pictures", ["python", "-m", "generators.pictures"], environment(installation.main_venv(installation.SITE)))
 
 
 def cli() -> Iterator[Check]:
@@ -297,17 +297,17 @@ def release() -> Iterator[Check]:
     tools, sources = installation.main_venv(), BUILD / "release/sources"
     copy_sources(sources)
     folders = [BUILD / "release" / name for name in ("artefacts", "again")]
-    yield Check("artefacts", ["python", "tests/release.py", str(sources), *map(str, folders)], environment(tools))
+    yield Check("artefacts", ["python", "-m", "publishing.release", str(sources), *map(str, folders)], environment(tools))
     archives = map(str, folders[0].glob("*.tar.gz"))
     env = {**environment(installation.main_venv(installation.IMPORTER)), "HOME": str(BUILD)}  # it keeps caches at home
-    yield Check("galaxy-importer", ["python", "tests/galaxy_import.py", *archives], env)
+    yield Check("galaxy-importer", ["python", "-m", "publishing.galaxy_import", *archives], env)
 
 
 def publish() -> Iterator[Check]:
     """Hand what `make release` or `make docs` built to PLACE, in the environment."""
     prepare(installation.PYTHON)
     place = os.environ.get("PLACE", "")
-    yield Check(f"publish {place}", ["python", "tests/publication.py", place], environment(installation.main_venv()))
+    yield Check(f"publish {place}", ["python", "-m", "publishing.publication", place], environment(installation.main_venv()))
 
 
 def integration() -> Iterator[Check]:

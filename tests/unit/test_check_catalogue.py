@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import check_catalogue
-from symptoms import CHECKS_BY_SYMPTOM
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from generators import check_catalogue
+from generators.symptoms import CHECKS_BY_SYMPTOM
 
 
 def test_the_catalogue_is_that_of_the_checks() -> None:
     page = check_catalogue.PAGE.read_text()
     assert page == check_catalogue.renewed(page), (
-        "run `make docs`, or `python3 tests/toolchain.py run python tests/check_catalogue.py`"
+        "run `make docs`, or `python3 tests/toolchain.py run python -m generators.check_catalogue`"
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import drawings
 import pytest
+
+from generators import drawings
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"

@@ -17,11 +17,11 @@ import pytest
 
 pytest.importorskip("ansible")
 
-import example_playbooks
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
+from generators import example_playbooks
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -32,7 +32,7 @@ TERRAFORM = sorted(EXAMPLES.glob("terraform/*/*.tf"))
 def test_there_is_a_playbook_for_each_check_and_it_is_as_the_check_says() -> None:
     written = {path.stem: path.read_text() for path in AUDIT}
     assert written == {check.id: example_playbooks.text(check) for check in catalogue.CHECKS}, (
-        "run `make docs`, or `python3 tests/toolchain.py run python tests/example_playbooks.py`"
+        "run `make docs`, or `python3 tests/toolchain.py run python -m generators.example_playbooks`"
     )
 
 

@@ -14,15 +14,16 @@ pytest.importorskip("ansible")
 pytest.importorskip("jsonschema")
 
 import jsonschema
-import role_schema
 import yaml
+
+from generators import role_schema
 
 SCHEMA = json.loads(role_schema.SCHEMA.read_text())
 
 
 def test_the_schema_is_that_of_the_profiles() -> None:
     assert role_schema.SCHEMA.read_text() == role_schema.text(), (
-        "run `make docs`, or `python3 tests/toolchain.py run python tests/role_schema.py`"
+        "run `make docs`, or `python3 tests/toolchain.py run python -m generators.role_schema`"
     )
 
 

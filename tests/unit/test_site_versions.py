@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import site_versions
+from publishing import site_versions
 
 
 def test_each_version_keeps_its_site_and_the_newest_release_is_the_front(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import installation
 import pytest
-import release
 import toolchain
+
+from publishing import release
 
 MOMENT = 1_700_000_000
 VERSION = installation.version()

@@ -15,8 +15,9 @@ import pytest
 
 pytest.importorskip("ansible")
 
-import chart_schema
 import yaml
+
+from generators import chart_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/chart"
@@ -25,7 +26,7 @@ WHOLE = ("labels", "nodeSelector", "resources")  # values that are objects of Ku
 
 def test_the_schema_is_that_of_the_profiles() -> None:
     assert chart_schema.FILE.read_text() == chart_schema.text(), (
-        "run `make docs`, or `python3 tests/toolchain.py run python tests/chart_schema.py`"
+        "run `make docs`, or `python3 tests/toolchain.py run python -m generators.chart_schema`"
     )
 
 

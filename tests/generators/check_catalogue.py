@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from symptoms import CHECKS_BY_SYMPTOM
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
+from generators.symptoms import CHECKS_BY_SYMPTOM
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, SYMPTOMS = DOCS / "audit.md", DOCS / "symptoms.md"
 BEGIN, END = "<!-- catalogue: written by make docs -->\n", "<!-- end of catalogue -->\n"
 ENTRY = """

@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs/schema/roles.json"
 # As YAML has them. A list or a dictionary may be a text, too: JSON, words, or a template.
 TYPES = {

@@ -12,7 +12,7 @@ import html
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs/pictures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs/pictures"
 REQUEST_IN_NODE, REQUEST_BELOW = "request in the node", "request below the node"
 REPLY_IN_NODE, REPLY_ABOVE = "reply in the node", "reply above the node"
 NOTHING = "nothing"

@@ -25,9 +25,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import bill_of_materials
 import installation
 from installation import ROOT, NotInstalled
+
+from publishing import bill_of_materials
 
 sys.path.insert(0, str(ROOT / "deploy/cli"))
 import packing

@@ -9,11 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import role_schema
-
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
+from generators import role_schema
 
-FILE = Path(__file__).resolve().parent.parent / "deploy/chart/values.schema.json"
+FILE = Path(__file__).resolve().parents[2] / "deploy/chart/values.schema.json"
 Schema = dict[str, Any]
 
 AUDIT = "audit"

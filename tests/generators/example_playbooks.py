@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples/audit"
+FOLDER = Path(__file__).resolve().parents[2] / "examples/audit"
 # What an offer of a module becomes: its options from ``offered``, the findings that offer it. A call has all that a file or a
 # protocol of this collection is to have, so that calls for one finding each would undo one another.
 MENDS = {

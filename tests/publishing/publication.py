@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import installation
-import release
-import site_versions
 from installation import ROOT, NotInstalled
+
+from publishing import release, site_versions
 
 DIGEST = ROOT / ".build/release/digest"  # of the image that was pushed
 BUILT = ROOT / ".build/release/artefacts"
@@ -70,7 +70,7 @@ def environment() -> list[Command]:
 def site() -> list[Command]:
     """The site of this version beside those of the others, on the branch that GitHub Pages serves."""
     version = TAG if TAG in release.tags() else site_versions.NEXT
-    add: Command = ["python", "tests/site_versions.py", PAGES, ROOT / ".build/docs/html", version]
+    add: Command = ["python", "-m", "publishing.site_versions", PAGES, ROOT / ".build/docs/html", version]
     git: Command = ["git", "-C", PAGES]
     return [add, [*git, "add", "--all"], [*git, "commit", "--allow-empty", f"--message=site: {version}"], [*git, "push"]]
 

@@ -14,16 +14,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import terminal_picture
 from PIL import Image, ImageChops
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text, page, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import page as audit_page
+from generators import terminal_picture
 from lab import Eni, EniLab, host
 from lab.eni import CLIENT, PRIMARY
 from lab.steps import Steps
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs/pictures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs/pictures"
 BROWSER = "chromium-headless-shell"
 SCHEMES = {"light": 1, "dark": 0}  # by Chromium's numbers (third_party/blink/public/mojom/css/preferred_color_scheme.mojom)
 WIDTH, HEIGHT = 1080, 4000  # of the window; a picture ends where its content does
