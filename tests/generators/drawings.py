@@ -218,7 +218,7 @@ def _cross(x: int, y: int) -> str:
 def _links(panel: Panel) -> list[str]:
     y = sum(NODE) if panel.links_below else NODE[0]
     parts = []
-    for x, name in zip((LEFT, RIGHT), panel.links, strict=True):
+    for x, name in zip((LEFT, RIGHT), panel.links):
         if name:
             parts.append(f'<rect class="pill" x="{x + 8}" y="{y - 10}" width="44" height="20" rx="10"/>')
             parts.append(_text(x + 30, y + 4, name, "small middle"))
