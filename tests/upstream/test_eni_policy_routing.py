@@ -22,7 +22,7 @@ TRIES = 100
 STRICT = 1
 POD = "10.0.1.11"
 
-Calls = dict[str, Callable[[float], "Answer | None"]]
+Calls = dict[str, Callable[[float], Answer | None]]
 
 
 @pytest.fixture

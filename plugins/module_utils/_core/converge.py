@@ -60,7 +60,7 @@ def converge(
                 execute(surveyed, groundwork, stages, checkpoint)
             else:
                 execute(surveyed, groundwork, stages)
-    return Outcome(changing(surveyed), surveyed, warnings, is_predicted=check)
+    return Outcome(changing(surveyed), surveyed, warnings)
 
 
 def _is_risky(resource: Resource, plan: Plan) -> bool:

@@ -155,13 +155,12 @@ class Outcome(t.NamedTuple):
     """What a run did, or in check mode would do.
 
     plans: the plans that were not empty, in order. surveyed: the plans of all resources, from the observation that the run
-        acted upon. warnings: the warnings of the guards. is_predicted: whether nothing was applied, because of check mode.
+        acted upon. warnings: the warnings of the guards.
     """
 
     plans: Plans = ()
     surveyed: Plans = ()
     warnings: tuple[str, ...] = ()
-    is_predicted: bool = False
 
     @property
     def changed(self) -> bool:
@@ -174,7 +173,7 @@ class Outcome(t.NamedTuple):
     def of(self, resources: t.Collection[Resource]) -> Outcome:
         """Return the outcome of some of the resources."""
         plans, surveyed = (tuple(pair for pair in both if pair[0] in resources) for both in (self.plans, self.surveyed))
-        return Outcome(plans, surveyed, is_predicted=self.is_predicted)
+        return Outcome(plans, surveyed)
 
     def operations(self) -> t.Iterator[Operation]:
         """Yield the operations of the plans, and the operations that undo them."""

@@ -219,8 +219,9 @@ def _line(module: str, called: Request, done: Outcome) -> str:
         if not plan.steps and not is_undone and getattr(resource, "is_desired", True)
         for name in resource.name.split(", ")
     ]
-    words = (("would change" if done.is_predicted else "changed", changed), ("as desired:", kept))
-    texts = [f"{word} {', '.join(dict.fromkeys(names))}" for word, names in words if names]
+    texts = [
+        f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names
+    ]
     return f"{module} ({called.params['state']}): {'; '.join(texts) or 'nothing to do'}"
 
 

@@ -64,7 +64,9 @@ def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) 
     assert summarized(done) == ORDER and all(changed(done))
     assert done["policy_routes"]["rules"]["added"] == ["ip rule 700: from 10.0.1.10 lookup 1003"]
     assert done["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
-    assert [entry["before_header"].split(":")[0] for entry in done["diff"]] == ["immediate", "permanent"]
+    planes, names = zip(*(entry["before_header"].split(": ", 1) for entry in done["diff"]))
+    assert [*dict.fromkeys(planes)] == ["immediate", "permanent"] and [*planes] == sorted(planes)
+    assert "/etc/kubenode/probe-snat.nft" in names and not any(", " in name for name in names)
 
     fewer = [{**one, "policy_routes": {"rules": [], "routes": []}} if "policy_routes" in one else one for one in MODULES]
     modified = profile.four(modules=fewer)
