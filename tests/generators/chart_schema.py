@@ -19,6 +19,10 @@ AUDIT = "audit"
 TEXT, FLAG, MAPPING = {"type": "string"}, {"type": "boolean"}, {"type": "object"}
 TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
 MAPPINGS: Schema = {"type": "array", "items": MAPPING}
+REPOSITORY = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"}
+TAG = {"type": "string", "pattern": r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
+SET_BY_THE_CHART = [f"KUBENODE_{name}" for name in ("NODE", "PROFILE", "STATE", "INTERVAL", "METRICS_PORT")]
+VARIABLE: Schema = {"type": "object", "required": ["name"], "properties": {"name": {**TEXT, "not": {"enum": SET_BY_THE_CHART}}}}
 
 
 def schema() -> Schema:
@@ -29,7 +33,7 @@ def schema() -> Schema:
             "variables": MAPPING,
             "state": {"enum": ["present", "absent"]},
             "interval": {"type": "number", "minimum": 0.1, "maximum": 1440},
-            "image": _strict({"repository": TEXT, "tag": TEXT, "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}}),
+            "image": _strict({"repository": REPOSITORY, "tag": TAG, "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}}),
             "imagePullSecrets": MAPPINGS,
             "nodeSelector": TEXTS,
             "affinity": MAPPING,
@@ -37,7 +41,7 @@ def schema() -> Schema:
             "priorityClassName": TEXT,
             "maxUnavailable": {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*%$"},
             "resources": MAPPING,
-            "env": MAPPINGS,
+            "env": {"type": "array", "items": VARIABLE},
             "metrics": _strict({"enabled": FLAG, "port": {"type": "integer", "minimum": 0, "maximum": 65535}}),
             "ownNode": FLAG,
             "podMonitor": _strict({"enabled": FLAG, "labels": TEXTS}),

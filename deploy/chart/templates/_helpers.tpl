@@ -4,7 +4,7 @@ kubenode-agent-{{ .Release.Name }}
 
 {{- define "kubenode.labels" -}}
 app.kubernetes.io/name: kubenode-agent
-kubenode.datapath/profile: {{ .Release.Name }}
+kubenode.datapath/profile: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* As in the overlays of kustomize: profiles on the same node need ports of their own. */}}

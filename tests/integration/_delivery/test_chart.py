@@ -37,7 +37,7 @@ def values(kustomize: Kustomize, overlay: str) -> dict[str, Any]:
 
 
 def comparable(objects: list[Object]) -> list[Any]:
-    """Return the objects without what means nothing: the order of lists, the hash in a name, and the layout of a file."""
+    """Return the objects without what means nothing: the order of lists other than commands, the hash in a name, and the layout of a file."""
     for entry in objects:
         if entry["kind"] == "ConfigMap":
             entry["data"] = {name: yaml.safe_load(text) for name, text in entry["data"].items()}
@@ -48,7 +48,7 @@ def comparable(objects: list[Object]) -> list[Any]:
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _sorted(content) for key, content in value.items()}
+        return {key: content if key == "command" else _sorted(content) for key, content in value.items()}
     if isinstance(value, list):
         return sorted(map(_sorted, value), key=yaml.safe_dump)
     return re.sub(r"^(kubenode-variables-.*)-[a-z0-9]{10}$", r"\1", value) if isinstance(value, str) else value
@@ -131,6 +131,16 @@ def test_values_reach_the_pod() -> None:
     assert pod["imagePullSecrets"] == [{"name": "account"}]
 
 
+def test_a_name_or_a_class_of_digits_stays_a_text() -> None:
+    (daemonset,) = (
+        entry
+        for entry in delivered.objects(delivered.rendered("2026", {"priorityClassName": "7"}))
+        if entry["kind"] == "DaemonSet"
+    )
+    assert daemonset["spec"]["selector"]["matchLabels"]["kubenode.datapath/profile"] == "2026"
+    assert daemonset["spec"]["template"]["spec"]["priorityClassName"] == "7"
+
+
 REFUSED = [
     ({"profile": "eni"}, "/profile"),
     ({"interval": 0}, "/interval"),
@@ -143,6 +153,10 @@ REFUSED = [
     ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_priority": "low"}}, "/variables/aks_dual_stack_priority"),
     ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_probes": [{"source": "::1"}]}}, "probes/0"),
     ({"metrics": {"port": 70000}}, "/metrics/port"),
+    ({"image": {"repository": "registry.test/agent\n          command: [sh]"}}, "/image/repository"),
+    ({"image": {"tag": "1 # \n"}}, "/image/tag"),
+    ({"env": [{"name": "KUBENODE_PROFILE", "value": "aks_dual_stack"}]}, "/env/0/name"),
+    ({"env": [{"value": "1"}]}, "/env/0"),
 ]  # fmt: skip
 
 
