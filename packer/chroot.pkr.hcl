@@ -34,7 +34,7 @@ build {
       "ROOT=${var.root}",
       "PLAYBOOK=${path.root}/node-image.yml",
       "PROFILES=${join(",", var.profiles)}",
-      "NODE_VARIABLES=${jsonencode(merge(var.node_variables, { target = "all" }))}",
+      "NODE_VARIABLES=${jsonencode(merge(var.node_variables, { kubenode_target = "all" }))}",
       "ANSIBLE_REMOTE_TEMP=/run/ansible",
     ]
     inline = [

@@ -45,3 +45,13 @@ def test_each_picture_is_shown_on_a_page() -> None:
         path.read_text() for path in [*DOCS.glob("*.md"), *DOCS.parent.glob("deploy/**/*.md"), DOCS.parent / "README.md"]
     )
     assert set(re.findall(r"pictures/([\w.-]+)", pages)) == {path.name for path in drawings.FOLDER.iterdir()}
+
+
+def test_the_page_of_modules_names_each_module_and_plugin() -> None:
+    page = (DOCS / "modules.md").read_text()
+    folders = ("callback", "connection", "filter", "inventory", "lookup", "modules")
+    public = {path.stem for folder in folders for path in (DOCS.parent / "plugins" / folder).glob("*.py")}
+    parts = {name for name in public if name.startswith("profile_")}  # of the module profile, which runs them
+    assert public - parts <= set(re.findall(r"`(\w+)`", page))
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert listed == sorted(listed) == sorted({path.stem for path in (DOCS.parent / "plugins/modules").glob("*.py")} - parts)
