@@ -55,3 +55,11 @@ def test_the_page_of_modules_names_each_module_and_plugin() -> None:
     assert public - parts <= set(re.findall(r"`(\w+)`", page))
     listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert listed == sorted(listed) == sorted({path.stem for path in (DOCS.parent / "plugins/modules").glob("*.py")} - parts)
+
+
+def test_the_readme_links_no_picture_that_the_collection_lacks() -> None:
+    """Galaxy shows the README alone, so that a relative picture would be a broken one."""
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (DOCS.parent / "README.md").read_text())
+    assert pictures and all(picture.startswith("https://") for picture in pictures)
+    of_repository = [name for picture in pictures for name in re.findall(r"datapath/main/(docs/.*)", picture)]
+    assert of_repository and all((DOCS.parent / name).is_file() for name in of_repository)

@@ -14,6 +14,7 @@ from docutils import nodes
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.version import COLLECTION
 
 REPOSITORY = "https://github.com/kubenode/datapath/blob/main"
+PICTURES = "https://raw.githubusercontent.com/kubenode/datapath/main/"  # of the README, which Galaxy shows without other files
 ANSIBLE = "https://docs.ansible.com/ansible/latest"
 # Pages of ansible-core's documentation that antsibull-docs refers to by label. The build needs no network for them.
 LABELS = {
@@ -63,9 +64,9 @@ def adapt_page(_app: Any, _docname: str, content: list[str]) -> None:
 
 
 def adapt_included(_app: Any, path: Path, _parent: str, content: list[str]) -> None:
-    """Adapt a file that index.md includes: its links begin in its own folder. The site shows no badges."""
+    """Adapt a file that index.md includes: its links begin in its own folder. The site shows its own pictures, and no badges."""
     text = re.sub(r"\]\((?!https:)", "](docs/", content[0]) if path.parent.name == "docs" else content[0]
-    content[0] = re.sub(r"^\[!\[.*\n", "", adapt_links(text), flags=re.MULTILINE)
+    content[0] = re.sub(r"^\[!\[.*\n", "", adapt_links(text), flags=re.MULTILINE).replace(PICTURES, "")
 
 
 def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.Node | None:
