@@ -157,6 +157,7 @@ def ansible_test(cores: dict[str, tuple[range, str]], *options: str) -> Iterator
         tools = installation.venv(pythons[usable[0]], [f"ansible-core=={core}"])
         tree = BUILD / "sanity" / core / "ansible_collections/kubenode/datapath"
         copy_sources(tree)
+        shutil.rmtree(tree / "deploy/chart/templates")  # of Helm; ansible-test takes them for YAML by their names
         # What a Python cannot compile or import does not depend on the core; these two tests are half of the time.
         only = [f"--python=3.{usable[0]}"] if imported_by.issuperset(usable) else []
         imported_by.update(usable)
@@ -194,17 +195,14 @@ def private_home() -> Path:
 
 
 def copy_sources(tree: Path) -> None:
-    """Copy the files that git would commit to a separate repository: ansible-test refuses links, and asks git for the files.
-
-    Without the templates of Helm, which ansible-test takes for YAML by their names.
-    """
+    """Copy the files that git would commit to a separate repository: ansible-test refuses links, and asks git for the files."""
     listed = installation.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
     unpacked = (path for path in ROOT.rglob("*") if not path.is_relative_to(BUILD))  # an archive without .git
     names = listed.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in unpacked]
     shutil.rmtree(tree, ignore_errors=True)
     if subprocess.call(["git", "init", "--quiet", "--template=", str(tree)]) != 0:
         raise installation.NotInstalled(f"git cannot make a repository in {tree}; its message above tells why")
-    for name in (name for name in names if not name.startswith("deploy/chart/templates/")):
+    for name in names:
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)

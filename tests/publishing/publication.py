@@ -47,7 +47,7 @@ def github() -> list[Command]:
 
 
 def chart() -> list[Command]:
-    return [["helm", "push", CHART, f"oci://{registry()}/charts"]] if CHART.exists() else []
+    return [["helm", "push", CHART, f"oci://{registry()}/charts"]]
 
 
 def agent() -> list[Command]:

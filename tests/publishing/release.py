@@ -78,8 +78,7 @@ def build(sources: Path, folder: Path, version: str, moment: int) -> None:
     collection(sources, folder, moment)
     packing.main(folder)
     packing.build_wheel(str(folder))
-    if (sources / "deploy/chart/Chart.yaml").is_file():
-        chart(sources / "deploy/chart", folder, version, moment)
+    chart(sources / "deploy/chart", folder, version, moment)
     artefacts = {path.name: digest(path) for path in sorted(folder.iterdir())}
     bill = folder / f"kubenode-datapath-{version}.cdx.json"
     bill.write_text(bill_of_materials.text(version, artefacts, sources, moment))

@@ -37,7 +37,10 @@ def values(kustomize: Kustomize, overlay: str) -> dict[str, Any]:
 
 
 def comparable(objects: list[Object]) -> list[Any]:
-    """Return the objects without what means nothing: the order of lists other than commands, the hash in a name, and the layout of a file."""
+    """Return the objects without what means nothing: the order of lists, the hash in a name, and the layout of a file.
+
+    The order of a command has a meaning.
+    """
     for entry in objects:
         if entry["kind"] == "ConfigMap":
             entry["data"] = {name: yaml.safe_load(text) for name, text in entry["data"].items()}

@@ -29,11 +29,6 @@ CHANGELOG = "changelogs/changelog.yaml"
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "sources"
     toolchain.copy_sources(folder)
-    chart = folder / "deploy/chart"
-    if not chart.exists():
-        chart.mkdir()
-        (chart / "values.yaml").write_text("{}\n")
-        (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: kubenode-datapath\nversion: {VERSION}\n")
     return folder
 
 
@@ -92,6 +87,16 @@ def test_the_chart_lies_below_its_name(built: Path) -> None:
         names = chart.getnames()
         assert names[0] == "kubenode-datapath/Chart.yaml" and "kubenode-datapath/values.yaml" in names
         assert {member.mtime for member in chart.getmembers()} == {MOMENT}
+
+
+def test_helm_renders_the_packed_chart_as_that_of_the_repository(built: Path) -> None:
+    """The alerts and the dashboard are links to files of deploy/kustomize, which a packed chart must contain."""
+    options = ["--set=alerts.enabled=true", "--set=dashboard.enabled=true"]
+    rendered = [
+        subprocess.run([installation.helm(), "template", "x", chart, *options], check=True, capture_output=True).stdout
+        for chart in (built / f"kubenode-datapath-{VERSION}.tgz", installation.ROOT / "deploy/chart")
+    ]
+    assert b"kind: PrometheusRule" in rendered[0] and rendered[0] == rendered[1]
 
 
 def test_the_bill_lists_each_artefact_and_the_library_in_the_command(built: Path) -> None:
