@@ -22,6 +22,8 @@ MAPPINGS: Schema = {"type": "array", "items": MAPPING}
 REPOSITORY = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"}
 TAG = {"type": "string", "pattern": r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
 SET_BY_THE_CHART = [f"KUBENODE_{name}" for name in ("NODE", "PROFILE", "STATE", "INTERVAL", "METRICS_PORT")]
+# --set of Helm makes a text of a number with a fraction. The agent checks the bounds of that.
+MINUTES = {"type": ["number", "string"], "minimum": 0.1, "maximum": 1440, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
 VARIABLE: Schema = {"type": "object", "required": ["name"], "properties": {"name": {**TEXT, "not": {"enum": SET_BY_THE_CHART}}}}
 
 
@@ -32,7 +34,7 @@ def schema() -> Schema:
             "profile": {"enum": [*_profiles.PROFILES, AUDIT]},
             "variables": MAPPING,
             "state": {"enum": ["present", "absent"]},
-            "interval": {"type": "number", "minimum": 0.1, "maximum": 1440},
+            "interval": MINUTES,
             "image": _strict({"repository": REPOSITORY, "tag": TAG, "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}}),
             "imagePullSecrets": MAPPINGS,
             "nodeSelector": TEXTS,

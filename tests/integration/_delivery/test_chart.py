@@ -121,6 +121,7 @@ def test_values_reach_the_pod() -> None:
         "metrics": {"enabled": False},
         "env": [{"name": "KUBENODE_TAINT", "value": ""}],
         "maxUnavailable": "25%",
+        "interval": "0.5",  # as --set delivers it
         "imagePullSecrets": [{"name": "account"}],
     }
     built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("x", chosen))}
@@ -129,7 +130,7 @@ def test_values_reach_the_pod() -> None:
     (container,) = pod["containers"]
     assert container["image"] == "registry.test/agent:9" and "ports" not in container
     settings = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert (settings["KUBENODE_METRICS_PORT"], settings["KUBENODE_TAINT"]) == ("0", "")
+    assert [settings[f"KUBENODE_{name}"] for name in ("METRICS_PORT", "TAINT", "INTERVAL")] == ["0", "", "0.5"]
     assert daemonset["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "25%"
     assert pod["imagePullSecrets"] == [{"name": "account"}]
 
@@ -147,6 +148,7 @@ def test_a_name_or_a_class_of_digits_stays_a_text() -> None:
 REFUSED = [
     ({"profile": "eni"}, "/profile"),
     ({"interval": 0}, "/interval"),
+    ({"interval": "often"}, "/interval"),
     ({"intervall": 5}, "intervall"),
     ({"state": "absent"}, "/state"),
     ({"variables": {"aks_dual_stack_ipv6": "imds"}}, "/variables"),
