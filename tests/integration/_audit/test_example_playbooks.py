@@ -33,4 +33,4 @@ def test_a_trouble_is_mended_or_printed(tmp_path: Path, check: str, mode: int, t
         first = playbook.play(inventory, FOLDER / f"{check}.yml").well()
         second = playbook.play(inventory, FOLDER / f"{check}.yml").well()
         assert (checked.changed, first.changed, second.changed) == (changed, changed, 0), first.output
-        assert ("777" in second.output) is not changed
+        assert ("777" in second.output) == (not changed)
