@@ -19,8 +19,6 @@ SPEC = {
     "role": {"type": "str", "choices": [*_profiles.PROFILES], "required": True},
     "connection": {"type": "dict", "default": {}},
 }
-# That the inventory may set for a node. The lookup rollout checks the others.
-OF_NODE = ("kubenode_checks", "kubenode_checks_timeout", "kubenode_max_failed_percentage")
 
 
 class ActionModule(ActionBase):
@@ -42,10 +40,10 @@ class ActionModule(ActionBase):
         return {**result, "changed": False}
 
     def _errors(self, role: str, variables: Result) -> list[str]:
-        former = {name.removeprefix(_playbook_variables.PREFIX) for name in OF_NODE} & {*variables}
+        former = {name.removeprefix(_playbook_variables.PREFIX) for name in _playbook_variables.OF_NODE} & {*variables}
         _playbook_variables.warn_of_former_names(role, former)
         errors = list(_profiles.check_variables(role, self, variables).errors)
-        for name in OF_NODE[1:]:  # the filter checks has checked the first
+        for name in _playbook_variables.OF_NODE[1:]:  # the filter checks has checked the first
             try:
                 _connection_checks.variable(self, name, variables)
             except Invalid as error:

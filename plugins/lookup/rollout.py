@@ -49,7 +49,7 @@ _value:
 import typing as t
 
 from ansible import context
-from ansible.errors import AnsibleError, AnsibleLookupError
+from ansible.errors import AnsibleError, AnsibleLookupError, AnsibleUndefinedVariable
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.vars import load_extra_vars
@@ -96,33 +96,32 @@ class LookupModule(LookupBase):
             return [{"hosts": "all", "batches": ["100%"], "summary": ""}[term] for term in terms]
         self._names = _playbook_variables.names(playbook)
         extra = load_extra_vars(self._loader)
-        self._check(playbook, extra)
+        self._check(playbook, extra, variables)
         rollout = self._rollout(playbook, variables, extra)
         values = {"hosts": rollout.pattern, "batches": rollout.batches or ["100%"], "summary": rollout.summary()}
         return [values[term] for term in terms]
 
-    def _check(self, playbook: str, extra: t.Mapping[str, t.Any]) -> None:
+    def _check(self, playbook: str, extra: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """Raise AnsibleLookupError if the extra variables cannot be right."""
-        role = _role_variables(playbook)
         sentences = [
-            *_playbook_variables.unknown(playbook, extra, role),
+            *_playbook_variables.unknown(playbook, extra),
             *_playbook_variables.doubled(playbook, extra),
-            *_playbook_variables.missing(playbook, extra),
+            *_playbook_variables.missing(playbook, variables),
         ]
         if sentences:
             raise _refused(*sentences)
         _playbook_variables.warn_of_former_names(playbook, extra)
 
-    def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Mapping[str, t.Any]) -> Rollout:
+    def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Container[str]) -> Rollout:
         values = {name: self._value(name, variables) for name in self._names}
         if values["kubenode_report"] and not _report_callback.is_enabled():
             raise _refused(
                 f"kubenode_report is {values['kubenode_report']}, and the callback that writes it is not enabled. Set"
                 f" callbacks_enabled to {_report_callback.NAME} in ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED in the environment."
             )
-        if LOCAL.get(playbook) in extra:
+        if LOCAL.get(playbook) in variables:
             return Rollout("localhost", 1, 1, [], "")
-        pattern = values["kubenode_target"] or "nodes"
+        pattern = _pattern(values["kubenode_target"])
         every = {host for hosts in variables["groups"].values() for host in hosts}
         selected = self._matching(pattern, variables["groups"])
         if not selected:
@@ -130,20 +129,28 @@ class LookupModule(LookupBase):
         if playbook not in _profiles.PROFILES:
             return Rollout(pattern, len(selected), len({*every, *selected}), [], "")
         batches = _sizes(values, len(selected), every)
-        return Rollout(pattern, len(selected), len({*every, *selected}), batches, self._state(playbook, extra))
+        return Rollout(pattern, len(selected), len({*every, *selected}), batches, self._state(playbook, variables, extra))
 
     def _value(self, name: str, variables: t.Mapping[str, t.Any]) -> t.Any:
-        """Return a variable that is set for the whole play. Raises AnsibleLookupError."""
+        """Return a variable of the play; None if it needs a variable of a node. Raises AnsibleLookupError."""
         try:
             return self._templar.template(_playbook_variables.value(name, variables))
         except AnsibleError as error:
+            if isinstance(error, AnsibleUndefinedVariable) and name in _playbook_variables.OF_NODE:
+                return None
             raise _refused(f"{name} must have a value that can be computed: {error}.") from None
 
-    def _state(self, playbook: str, extra: t.Mapping[str, t.Any]) -> str:
+    def _state(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Container[str]) -> str:
         """Return the state of the profile. The variables of the hosts are not known before the play."""
-        value = self._templar.template(extra.get(f"{playbook}_state"))
+        name = f"{playbook}_state"
+        try:
+            value = self._templar.template(variables.get(name))
+        except AnsibleError:
+            return f"{name} of each node"
         default = _profiles.options_of(playbook)["state"].default
-        return str(value) if value else f"{default} unless the inventory says otherwise"
+        if name in extra or value not in (None, default):
+            return str(value)
+        return f"{default} unless the inventory says otherwise"  # the default of the role is a variable of the play, too
 
     def _matching(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
         manager = InventoryManager(self._loader, parse=False)
@@ -155,8 +162,14 @@ class LookupModule(LookupBase):
         return [host.name for host in manager.get_hosts(pattern)]
 
 
-def _role_variables(playbook: str) -> list[str]:
-    return [f"{playbook}_{name}" for name in _profiles.options_of(playbook)] if playbook in _profiles.PROFILES else []
+def _pattern(target: t.Any) -> str:
+    """Return the pattern of the hosts. Raises AnsibleLookupError for an empty one, such as an unset variable of a shell."""
+    if target is None:
+        return "nodes"
+    pattern = ",".join(map(str, target)) if isinstance(target, (list, tuple)) else str(target)
+    if not pattern.strip():
+        raise _refused("kubenode_target must be a pattern of hosts; it is empty.")
+    return pattern
 
 
 def _sizes(values: t.Mapping[str, t.Any], total: int, hosts: t.Collection[str]) -> list[str]:
@@ -165,7 +178,7 @@ def _sizes(values: t.Mapping[str, t.Any], total: int, hosts: t.Collection[str]) 
         _connection_checks.read(values["kubenode_checks"], hosts)
         _playbook_variables.typed("kubenode_checks_timeout", values["kubenode_checks_timeout"])
         may_lose = _playbook_variables.lost_percentage(values["kubenode_max_failed_percentage"]) > 0
-        batches = _batches.parse(values["kubenode_batches"] or _batches.DEFAULT)
+        batches = _batches.parse(values["kubenode_batches"] or _batches.DEFAULT, "kubenode_batches")
     except (Invalid, _batches.Unusable) as error:
         raise _refused(f"{error}.") from None
     if context.CLIARGS.get("check"):

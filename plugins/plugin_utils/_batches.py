@@ -18,12 +18,15 @@ class Unusable(ValueError):
     """The text is a sentence without its full stop."""
 
 
-def parse(value: t.Any) -> list[str]:
-    """Return the sizes of batches from a number, a percentage, or a list of these, also as text. Raises Unusable."""
+def parse(value: t.Any, name: str = "batches") -> list[str]:
+    """Return the sizes of batches from a number, a percentage, or a list of these, also as text. Raises Unusable.
+
+    name: of the variable.
+    """
     words = [str(word).strip() for word in (value if isinstance(value, (list, tuple)) else _words(str(value)))]
     if words and all(map(ENTRY.fullmatch, words)):
         return words
-    raise Unusable(f"batches is {value!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]")
+    raise Unusable(f"{name} is {value!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]")
 
 
 def _words(text: str) -> list[str]:

@@ -14,6 +14,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 PREFIX = "kubenode_"
 NEAR = 0.82  # of difflib: "batch" is near "batches", and "port" is not near "report"
@@ -47,6 +48,8 @@ ROLLOUT: Options = {
     f"{PREFIX}checks_timeout": Option("int", 10, check=option.within("kubenode_checks_timeout", 0, 86400)),
     f"{PREFIX}report": Option("path"),
 }
+# That the inventory may set for a node, and that may need a variable of a node.
+OF_NODE = (f"{PREFIX}checks", f"{PREFIX}checks_timeout", f"{PREFIX}max_failed_percentage")
 COMMON = (f"{PREFIX}target", f"{PREFIX}report")
 # The modules check the values of these. The variables of a rollout are checked here.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -69,15 +72,21 @@ def names(playbook: str) -> tuple[str, ...]:
     return NAMES.get(playbook, tuple(ROLLOUT))
 
 
-def unknown(playbook: str, extra: t.Iterable[str], role: t.Iterable[str] = ()) -> list[str]:
-    """Return a sentence for each extra variable that looks like a public variable and is none.
+def _of_role(playbook: str) -> list[str]:
+    return [f"{playbook}_{name}" for name in _profiles.options_of(playbook)] if playbook in _profiles.PROFILES else []
 
-    role: the variables of the playbook's role.
+
+def unknown(playbook: str, extra: t.Iterable[t.Any]) -> list[str]:
+    """Return a sentence for each extra variable that looks like a variable of the playbook and is none.
+
+    Those of the other playbooks pass, because a playbook that imports several has one set of extra variables.
     """
-    known = [*names(playbook), *role]
+    public = {name for other in (*NAMES, *_profiles.PROFILES) for name in (*names(other), *_of_role(other))}
+    known = [*names(playbook), *_of_role(playbook)]
     former = {name: new for name, new in FORMER.items() if new in known}
     prefixes = (PREFIX, f"{playbook}_")
-    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in sorted({*extra} - {*known, *former}))
+    unknown = sorted({*map(str, extra)} - {*public, *FORMER})  # a key of YAML may be a number
+    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in unknown)
     return [sentence for sentence in sentences if sentence]
 
 

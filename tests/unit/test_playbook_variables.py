@@ -15,10 +15,10 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import _batches
 
 pytest.importorskip("ansible")  # which the oldest Python does not have
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables, _profiles
 
 ROOT = Path(__file__).resolve().parents[2]
-ROLE = ["aks_dual_stack_state", "aks_dual_stack_mode"]
+KNOWN = ["aks_dual_stack_state", "aks_dual_stack_mode"]
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,27 @@ ROLE = ["aks_dual_stack_state", "aks_dual_stack_mode"]
     ],
 )
 def test_a_variable_that_looks_like_a_public_variable_and_is_none(name: str, near: str) -> None:
-    (sentence,) = _playbook_variables.unknown("aks_dual_stack", [name, "ansible_user", *ROLE], ROLE)
+    (sentence,) = _playbook_variables.unknown("aks_dual_stack", [name, "ansible_user", *KNOWN])
     assert sentence.startswith(f"{name} is not a variable of this playbook. Did you mean ") and near in sentence
 
 
 @pytest.mark.parametrize("name", ["ansible_user", "port", "region", "zone", "audit_folder", "eni_policy_routing_state", "report"])
 def test_other_variables_are_not_meant(name: str) -> None:
-    assert _playbook_variables.unknown("aks_dual_stack", [name], ROLE) == []
+    assert _playbook_variables.unknown("aks_dual_stack", [name]) == []
 
 
 def test_a_playbook_has_its_own_variables() -> None:
     assert _playbook_variables.unknown("audit", ["audit_folder", "kubenode_target"]) == []
     assert "audit_folder?" in _playbook_variables.unknown("audit", ["audit_foldr"])[0]
-    assert "kubenode_batches" in _playbook_variables.unknown("audit", ["kubenode_batches"])[0]
     assert _playbook_variables.missing("trace", []) and not _playbook_variables.missing("trace", ["trace_packet"])
+
+
+@pytest.mark.parametrize("playbook", [*_playbook_variables.NAMES, *_profiles.PROFILES])
+def test_a_playbook_that_imports_several_may_set_the_variables_of_each(playbook: str) -> None:
+    profiles = [f"{name}_{option}" for name in _profiles.PROFILES for option in _profiles.options_of(name)]
+    names = [name for others in _playbook_variables.NAMES.values() for name in others]
+    extra = [*names, *profiles, *_playbook_variables.ROLLOUT, *_playbook_variables.FORMER, 1]
+    assert _playbook_variables.unknown(playbook, extra) == []
 
 
 def test_the_documentation_has_the_variables_with_their_defaults() -> None:
