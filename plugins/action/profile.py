@@ -27,6 +27,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _library,
     _profiles,
     _report_callback,
+    _stdout,
     _waits,
 )
 
@@ -132,7 +133,8 @@ class ActionModule(ActionBase):
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
         if not result.get("failed"):
             result.update(call.profile)
-        if "diff" in result and _report_callback.is_running():  # it prints the diff of equal nodes once
+        # The callback prints the diff of equal nodes once. A program that reads stdout has it where Ansible has it.
+        if "diff" in result and _report_callback.is_running() and _stdout.is_for_people():
             result["differences"] = result.pop("diff")
         if "node" in result:
             reason, transport = result["node"]["reason"], self._connection.transport

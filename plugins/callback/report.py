@@ -257,7 +257,9 @@ class CallbackModule(CallbackBase):
         """Write the formats beside the JSON file."""
         if self._path is not None:
             for suffix, text in FORMATS.items():
-                self._replace(self._path.with_suffix(suffix), text(self._rollout.data()))
+                # A path that does not end in .json may end in a suffix of these, and must not be replaced.
+                beside = self._path.with_name(self._path.name.removesuffix(".json") + suffix)
+                self._replace(beside, text(self._rollout.data()))
 
     def _replace(self, path: Path, text: str) -> bool:
         try:

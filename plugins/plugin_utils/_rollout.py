@@ -40,20 +40,20 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
     # ansible-core 2.19 and newer removes "failed" from an item, and gives each failed item an "exception".
     signs = ("failed", "unreachable", "exception")
     items = [item for item in result.get("results") or () if any(map(item.get, signs))]
-    said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr")]
+    said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr", "censored")]
     return printable(" ".join(" ".join(said).split()))
 
 
-def module_results(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def module_results(result: Data, left_out: t.Collection[str] = ()) -> dict[str, t.Any]:
     """Return a module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
-    left_out = {*COMMON, *OF_NODE}
+    left_out = {*COMMON, *left_out}
     results = {key: value for key, value in result.items() if key not in left_out and not key.startswith("_ansible")}
     variable = results.pop("ansible_loop_var", None)
     if variable:
         results = {key: value for key, value in results.items() if key != variable}
         return {"label": result.get("_ansible_item_label"), **results}
     if "results" in results:
-        results["results"] = [module_results(item) for item in results["results"]]
+        results["results"] = [module_results(item, left_out) for item in results["results"]]
     return results
 
 
@@ -123,7 +123,7 @@ class Node:
     def change(self, task: str, action: str, result: Data) -> None:
         entry: dict[str, t.Any] = {"task": task, "action": action}
         if action.startswith(OURS):
-            entry["result"] = module_results(result)
+            entry["result"] = module_results(result, OF_NODE if action == PROFILE else ())
         self.changes.append(entry)
 
     def note(self, action: str, result: Data, is_check: bool) -> None:

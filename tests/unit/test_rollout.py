@@ -66,6 +66,7 @@ def test_a_failure_that_was_rescued_is_none() -> None:
         ({"msg": "some failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "not fine"}]}, "not fine"),
         ({"msg": "some failed", "results": [{"msg": "fine"}, {"exception": "none", "msg": "not fine"}]}, "not fine"),
         ({"msg": None}, ""),
+        ({"censored": "hidden by no_log", "changed": False}, "hidden by no_log"),
         ({"msg": "link eth\x1b[2J\u202e\n"}, "link eth\\x1b[2J\\u202e"),
     ],
 )
@@ -88,6 +89,13 @@ def test_of_our_modules_the_results_are_kept_and_of_others_the_name() -> None:
         {"task": "ours", "action": "kubenode.datapath.rp_filter", "result": {"table": "t"}},
         {"task": "another's", "action": "ansible.builtin.copy"},
     ]
+
+
+def test_a_result_of_a_module_is_kept_although_a_profile_has_another_of_its_name() -> None:
+    node = Node()
+    for name in ("ebtables_cleanup", "profile"):
+        node.change("Clean up", f"kubenode.datapath.{name}", {"changed": True, "differences": ["lxc0 is gone"]})
+    assert [change["result"] for change in node.changes] == [{"differences": ["lxc0 is gone"]}, {}]
 
 
 def test_lines_stand_below_each_other_and_are_summed_up() -> None:

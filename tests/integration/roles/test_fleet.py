@@ -256,6 +256,15 @@ def test_a_node_that_cleans_up_has_failed_all_the_same(tmp_path: Path, how: str,
     assert report["nodes"]["node1"]["trouble"] == ("Break: disk is full" if how == CLEANUP else "")
 
 
+@pytest.mark.parametrize("suffix", [".md", ".json", ".xml"])
+def test_no_other_format_replaces_the_file_of_the_report(tmp_path: Path, suffix: str) -> None:
+    name = f"run-1.5{suffix}"
+    text = "- {hosts: all, gather_facts: false, vars: {kubenode_report: REPORT}, tasks: [{ansible.builtin.debug: {msg: go}}]}"
+    assert run_own(tmp_path, text, "node1,", name=name)["totals"] == {"ok": 1}
+    others = {path.name for path in tmp_path.glob("run-*")} - {name}
+    assert others == {f"{name.removesuffix('.json')}{other}" for other in (".xml", ".md", ".html")}
+
+
 def test_of_a_loop_the_items_that_failed_say_why(tmp_path: Path) -> None:
     loop = "ansible.builtin.fail: {msg: 'disk {{ item }} is full'}, loop: [a, b], when: item == 'b'"
     text = f"- {{hosts: all, gather_facts: false, vars: {{kubenode_report: REPORT}}, tasks: [{{name: Break, {loop}}}]}}"
@@ -303,13 +312,13 @@ def test_a_node_on_which_no_task_ran_is_not_ok(tmp_path: Path, selection: Sequen
     assert report["totals"] == {state: 2}
 
 
-def run_own(folder: Path, text: str, inventory: str, *arguments: str) -> dict[str, Any]:
-    """The report of an operator's own play."""
+def run_own(folder: Path, text: str, inventory: str, *arguments: str, name: str = "report.json") -> dict[str, Any]:
+    """The report of an operator's own play. name: of its file."""
     path = folder / "play.yml"
-    path.write_text(text.replace("REPORT", str(folder / "report.json")))
+    path.write_text(text.replace("REPORT", str(folder / name)))
     enabled = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
     playbook.play(Path(inventory), str(path), *arguments, environment=enabled)
-    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    report: dict[str, Any] = json.loads((folder / name).read_text())
     return report
 
 

@@ -145,10 +145,12 @@ def test_a_node_that_is_kept_back_was_not_reached(fleet: Fleet) -> None:
 
 def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet) -> None:
     """With a stdout callback for programs, the report is printed to stderr."""
-    command = [playbook.PROGRAM, "-i", str(fleet.inventory), "kubenode.datapath.aks_dual_stack", "--check"]
+    command = [playbook.PROGRAM, "-i", str(fleet.inventory), "kubenode.datapath.aks_dual_stack", "--check", "--diff"]
     environment = {**REPORT, "ANSIBLE_STDOUT_CALLBACK": "lab_json"}
     done = playbook.streams([*command, "-e", json.dumps(PROFILE)], environment)
-    assert json.loads(done.stdout)["node1"]["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
+    recap = json.loads(done.stdout)["node1"]
+    assert recap["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
+    assert recap["diffs"][0] == "immediate: table ip6 azureSLBProbe" and "+++ after" not in done.stderr
 
 
 def test_a_page_that_the_controller_writes_is_no_change_of_the_node(fleet: Fleet) -> None:

@@ -13,7 +13,7 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = """
 name: lab_json
 type: stdout
-short_description: The recap of each run, as JSON
+short_description: The recap of each run with the headers of its diffs, as JSON
 description:
   - For tests only.
 """
@@ -24,5 +24,14 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "lab_json"
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._diffs: dict[str, list[str]] = {}
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        headers = [entry["after_header"] for entry in result.result.get("diff") or ()]
+        self._diffs.setdefault(result.host.name, []).extend(headers)
+
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        self._display.display(json.dumps({host: stats.summarize(host) for host in stats.processed}))
+        recap = {host: {**stats.summarize(host), "diffs": self._diffs.get(host, [])} for host in stats.processed}
+        self._display.display(json.dumps(recap))
