@@ -97,7 +97,7 @@ class ActionModule(ActionBase):
         if seconds:
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
         audited = name if values["audit"] and values["state"] != _profiles.PROFILES[name].UNDO else ""
-        profile = {"profile": name, "variables": _profiles.reported(name, values)}
+        profile = {"profile": name, "variables": _profiles.reported(name, values, variables)}
         return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict, audited, profile), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:

@@ -62,6 +62,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _playbook_variables,
     _profiles,
     _report_callback,
+    _vault,
 )
 
 LOCAL = {"audit": "audit_bundles", "trace": "trace_dump"}  # the variable with which no node is read
@@ -134,7 +135,7 @@ class LookupModule(LookupBase):
     def _value(self, name: str, variables: t.Mapping[str, t.Any]) -> t.Any:
         """Return a variable of the play; None if it needs a variable of a node. Raises AnsibleLookupError."""
         try:
-            return self._templar.template(_playbook_variables.value(name, variables))
+            return _vault.templated(self._templar, _playbook_variables.value(name, variables))
         except AnsibleError as error:
             if isinstance(error, AnsibleUndefinedVariable) and name in _playbook_variables.OF_NODE:
                 return None
@@ -144,7 +145,7 @@ class LookupModule(LookupBase):
         """Return the state of the profile. The variables of the hosts are not known before the play."""
         name = f"{playbook}_state"
         try:
-            value = self._templar.template(variables.get(name))
+            value = _vault.templated(self._templar, variables.get(name))
         except AnsibleError:
             return f"{name} of each node"
         default = _profiles.options_of(playbook)["state"].default

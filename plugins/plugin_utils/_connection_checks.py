@@ -13,7 +13,7 @@ import yaml
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables, _vault
 
 Result = dict[str, t.Any]
 NAME = "kubenode_checks"
@@ -41,7 +41,7 @@ def _parsed(value: t.Any) -> t.Any:
 
 def variable(action: ActionBase, name: str, variables: Result) -> t.Any:
     """Return a rollout's variable of the node. Raises Invalid."""
-    return _playbook_variables.typed(name, action._templar.template(_playbook_variables.value(name, variables)))
+    return _playbook_variables.typed(name, _vault.templated(action._templar, _playbook_variables.value(name, variables)))
 
 
 def connected(action: ActionBase, moment: str, check: Result, variables: Result, answered: t.Container[Result] = ()) -> Result:

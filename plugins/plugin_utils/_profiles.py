@@ -25,6 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values, permitted
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _vault
 
 
 class Model(t.Protocol):
@@ -67,10 +68,18 @@ def options_of(profile: str) -> Options:
     return {**PROFILES[profile].OPTIONS, **CONTROLLER}
 
 
-def reported(profile: str, values: Values) -> dict[str, t.Any]:
-    """Return the values of options for a report, without those that are commands, which may have secrets in them."""
+def reported(profile: str, values: Values, variables: Values) -> dict[str, t.Any]:
+    """Return the values of options for a report, without those that are encrypted or are commands, which may have secrets in them.
+
+    variables: of the task, not templated.
+    """
     options = options_of(profile)
-    return {name: value for name, value in values.items() if options[name].refused not in (option.COMMAND, option.ARGUMENTS)}
+    return {
+        name: value
+        for name, value in values.items()
+        if options[name].refused not in (option.COMMAND, option.ARGUMENTS)
+        and not _vault.is_in(variables.get(f"{profile}_{name}"))
+    }
 
 
 class Checked(t.NamedTuple):
@@ -107,12 +116,12 @@ def check_variables(profile: str, action: ActionBase, variables: Values) -> Chec
     untemplated = {variable: variables[variable] for variable in named if variable in variables}
     unread: dict[str, str] = {}
     try:
-        templated = action._templar.template(untemplated)  # leaves out what the keyword omit stands for
+        templated = _vault.templated(action._templar, untemplated)  # leaves out what the keyword omit stands for
     except AnsibleError:
         templated = {}
         for variable, value in untemplated.items():
             try:
-                templated.update(action._templar.template({variable: value}))
+                templated.update(_vault.templated(action._templar, {variable: value}))
             except AnsibleError as error:
                 unread[named[variable]] = _unreadable(variable, value, str(error))
     raw = {named[variable]: value for variable, value in templated.items()}

@@ -201,3 +201,16 @@ def test_a_diff_has_an_entry_for_each_object_and_is_printed_once_for_equal_nodes
 def test_a_trace_without_a_packet_says_what_to_set(fleet: Fleet) -> None:
     refused = fleet.play(name="trace")
     assert refused.failed and "trace_packet must be a packet, such as 'tcp 10.0.0.1:40000" in re.sub(r"\s+", " ", refused.output)
+
+
+@pytest.mark.each_core
+def test_an_encrypted_variable_is_applied_and_not_reported(fleet: Fleet) -> None:
+    password, secret, report = (fleet.folder / name for name in ("password", "extra.yml", "report.json"))
+    password.write_text("open sesame\n")
+    opened = ["--vault-password-file", str(password)]
+    vault = Path(playbook.PROGRAM).with_name("ansible-vault")
+    encrypted = playbook.streams([str(vault), "encrypt_string", *opened, "present", "--name", "aks_dual_stack_state"])
+    secret.write_text(encrypted.stdout)
+    fleet.play("--limit", "node1", *opened, "-e", f"@{secret}", kubenode_report=str(report)).well()
+    variables = json.loads(report.read_text())["nodes"]["node1"]["variables"]
+    assert fleet.changed() == [1] and variables["ipv6"] == "always" and "state" not in variables
