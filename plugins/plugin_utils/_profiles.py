@@ -69,7 +69,7 @@ def options_of(profile: str) -> Options:
 
 
 def reported(profile: str, values: Values, variables: Values) -> dict[str, t.Any]:
-    """Return the values of options for a report, without those that are encrypted or are commands, which may have secrets in them.
+    """Return the values of options for a report, without secrets: those that are encrypted, or are commands.
 
     variables: of the task, not templated.
     """
