@@ -196,9 +196,7 @@ class Leaving:
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
     """Join plans and steps into one plan. The record's text is not in the diff, because the record does not outlast the run."""
     steps = (*before, *(step for plan in plans for step in plan.steps), *after)
-    parts = ((plan.before for plan in plans), (plan.after for plan in plans))
-    shown_before, shown_after = ("\n".join(filter(None, part)) for part in parts)
-    return Plan(steps, shown_before, shown_after, objects=objects(plans))
+    return Plan(steps, objects(plans))
 
 
 def paths_in(text: str) -> t.Iterator[str]:

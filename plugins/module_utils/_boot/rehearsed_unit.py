@@ -42,8 +42,7 @@ class RehearsedUnit:
         if not loaded.steps and not enabled.steps:
             return Plan()
         rehearsal = Step(f"rehearse the start of {self._unit.name}", units.Rehearse(self._unit.rehearsal))
-        plans = [loaded, enabled]
-        return Plan((*loaded.steps, rehearsal, *enabled.steps), *enabled_unit.texts(plans), objects=objects(plans))
+        return Plan((*loaded.steps, rehearsal, *enabled.steps), objects([loaded, enabled]))
 
     @property
     def backends(self) -> t.Sequence[Backend]:

@@ -45,7 +45,10 @@ class Step(t.NamedTuple):
 
 
 class ObjectText(t.NamedTuple):
-    """The two texts of one object for the diff. name: the path of a file, or what an operator calls the object."""
+    """An object in its user's own language (nft text, a file's text), for the diff.
+
+    name: the path of a file, or what an operator calls the object; empty if the resource is this object.
+    """
 
     name: str
     before: str
@@ -55,17 +58,21 @@ class ObjectText(t.NamedTuple):
 class Plan(t.NamedTuple):
     """How a resource gets from its observed to its desired state. Empty (without steps) if the two are equal.
 
-    before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty if there
-        is nothing to show.
+    objects: the texts of those that change; empty if there is nothing to show.
     report: the part of the module's result about this plan, in the module's own form; an empty plan may have one, too.
-    objects: the same texts by object, for a resource of several objects.
     """
 
     steps: tuple[Step, ...] = ()
-    before: str = ""
-    after: str = ""
-    report: t.Any = None
     objects: tuple[ObjectText, ...] = ()
+    report: t.Any = None
+
+    @property
+    def before(self) -> str:
+        return _joined(shown.before for shown in self.objects)
+
+    @property
+    def after(self) -> str:
+        return _joined(shown.after for shown in self.objects)
 
 
 class Backend(t.Protocol):
@@ -189,19 +196,18 @@ class Outcome(t.NamedTuple):
         shown = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
         changes = [(resource.name, plan) for resource, plan in shown if resource.plane is plane]
         if changes:
-            before, after = (
-                "\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for _name, plan in changes))
-            )
+            before, after = (_joined(texts) for texts in zip(*((plan.before, plan.after) for _name, plan in changes)))
             yield _entry(plane, ObjectText(", ".join(name for name, _plan in changes), before, after))
 
     def diff_by_object(self) -> list[dict[str, str]]:
         """Return Ansible's diff: one entry for each file or other object that changes. Two resources may change one object."""
         entries: dict[tuple[Plane, str], ObjectText] = {}
         for resource, plan in self.plans:
-            for shown in plan.objects or (ObjectText(resource.name, plan.before, plan.after),):
-                former = entries.get((resource.plane, shown.name), ObjectText(shown.name, "", ""))
-                before, after = ("\n".join(filter(None, texts)) for texts in zip(former[1:], shown[1:]))
-                entries[resource.plane, shown.name] = ObjectText(shown.name, before, after)
+            for shown in plan.objects:
+                name = shown.name or resource.name
+                former = entries.get((resource.plane, name), ObjectText(name, "", ""))
+                before, after = (_joined(texts) for texts in zip(former[1:], shown[1:]))
+                entries[resource.plane, name] = ObjectText(name, before, after)
         ordered = sorted(entries.items(), key=lambda entry: [*Plane].index(entry[0][0]))
         return [_entry(plane, shown) for (plane, _name), shown in ordered if shown.before or shown.after]
 
@@ -209,6 +215,15 @@ class Outcome(t.NamedTuple):
 def _entry(plane: Plane, shown: ObjectText) -> dict[str, str]:
     header = f"{plane.value}: {shown.name}"
     return {"before_header": header, "after_header": header, "before": shown.before, "after": shown.after}
+
+
+def _joined(texts: t.Iterable[str]) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def whole(before: str = "", after: str = "") -> tuple[ObjectText, ...]:
+    """Return the texts of a resource that is one object."""
+    return (ObjectText("", before, after),)
 
 
 def objects(plans: t.Iterable[Plan]) -> tuple[ObjectText, ...]:

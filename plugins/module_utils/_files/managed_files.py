@@ -160,7 +160,7 @@ class ManagedFiles:
                 f"{self.name} cannot be changed, because the file system at {observed.read_only_at} is read-only. Nothing was"
                 f" changed. Make it writable, or {WITHOUT_FILES.get(self._option, self._instead)}"
             )
-        return _shown(Plan(tuple(steps)), changes) if changes else Plan(tuple(steps))
+        return Plan(tuple(steps), _shown(changes) if changes else ())
 
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
         """Return the state after the plan was applied, for a plan that starts from that state."""
@@ -227,13 +227,11 @@ def _change(entry: ManagedFile, current: files.State | None) -> Step:
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _shown(plan: Plan, changes: t.Sequence[tuple[ManagedFile, files.State | None]]) -> Plan:
-    """Return the plan with the texts of the entries that change, for the diff."""
+def _shown(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> tuple[ObjectText, ...]:
+    """Return the texts of the entries that change."""
     from . import file_texts  # most runs change no file
 
-    objects = tuple(ObjectText(entry.path, *file_texts.shown(entry.path, current, entry.desired)) for entry, current in changes)
-    before, after = ("\n".join(filter(None, texts)) for texts in zip(*((shown.before, shown.after) for shown in objects)))
-    return plan._replace(before=before, after=after, objects=objects)
+    return tuple(ObjectText(entry.path, *file_texts.shown(entry.path, current, entry.desired)) for entry, current in changes)
 
 
 def _why_foreign(entry: ManagedFile, current: files.State) -> str:

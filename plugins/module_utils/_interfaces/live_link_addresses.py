@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Invalid
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
 from . import address_changes, link_address
 from .boot_link_addresses import BootLinkAddresses
@@ -115,7 +115,8 @@ class LiveLinkAddresses:
             *managed_files.settling(announcing, settling, observed.file),
         )
         before = "".join(f"ip address {entry.address.words}\n" for entry in changes.removed)
-        return Plan(steps, before, "".join(f"ip address {address.words}\n" for address in changes.added), changes)
+        after = "".join(f"ip address {address.words}\n" for address in changes.added)
+        return Plan(steps, whole(before, after), changes)
 
     def _changes(self, observed: ObservedAddresses) -> Changes:
         ours = {entry.address: entry for entry in observed.ours}
@@ -152,7 +153,7 @@ class LiveLinkAddresses:
         if observed.ours.keys() <= observed.record:
             return Plan()
         plan = self._record_file(observed.record | observed.ours.keys()).plan(observed.file)
-        return plan._replace(before="", after="")
+        return plan._replace(objects=())
 
     def _record_file(self, record: t.AbstractSet[AddedAddress]) -> managed_files.ManagedFiles:
         entry = managed_files.text(RECORD, link_address.record_text(record))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni_backend
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._interfaces.link_backend import Apply, Await, LinkMessages
 from .._interfaces.link_message import Link, Message, Scene
 from .._platform.sysctl import Sysctl, Write
@@ -102,7 +102,7 @@ class DissolvedBridge:
         ]
         after = [f"{line}{nic}" for line in lines]
         before_text, after_text = ("".join(f"{line}\n" for line in text) for text in (before, after))
-        return Plan(tuple(self._steps(observed, dissolution)), before_text, after_text, _report(observed))
+        return Plan(tuple(self._steps(observed, dissolution)), whole(before_text, after_text), _report(observed))
 
     def _steps(self, observed: ObservedBridge, dissolution: Dissolution) -> t.Iterator[Step]:
         """Yield the steps. The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""

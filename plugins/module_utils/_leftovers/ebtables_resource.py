@@ -13,7 +13,7 @@ import typing as t
 from .._cni import cni, cni_backend
 from .._core.errors import Refusal
 from .._core.fields import Prefix
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables, PutBack, Take
 from .._files import files
@@ -212,7 +212,7 @@ class AzureVnetLeftovers:
         if run.is_empty:
             return Plan(report=findings)
         node = observed.backup.here._replace(macs=judge.macs)
-        return Plan(tuple(self._steps(observed, run, node)), _shown(_rules_of(run), run), report=findings)
+        return Plan(tuple(self._steps(observed, run, node)), whole(_shown(_rules_of(run), run)), findings)
 
     def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
@@ -365,7 +365,7 @@ class RestoredLeftovers:
                 " namespace that no program uses (ip netns delete)"
             )
         back = _back(observed, observed.node)
-        return Plan(tuple(self._steps(observed, back)), after=_shown(back.rules, back), report=back)
+        return Plan(tuple(self._steps(observed, back)), whole(after=_shown(back.rules, back)), back)
 
     def _steps(self, observed: ObservedRestoration, back: Back) -> t.Iterator[Step]:
         if back.neighbours or back.routes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._netfilter import chain, iptables
@@ -65,7 +65,7 @@ class IptablesLeftovers:
             *self._backups.iptables.steps(observed.backup, runs),
             *(Step(f"remove {_count(removal)} from table {removal.table}", Take(removal), PutBack(removal)) for removal in taken),
         ]
-        return Plan(tuple(steps), "".join(map(_shown, taken)), report=report)
+        return Plan(tuple(steps), whole("".join(map(_shown, taken))), report)
 
 
 class ObservedIptablesRestoration(t.NamedTuple):
@@ -116,7 +116,7 @@ class RestoredIptables:
             ),
             *self._backup.steps(observed.backup, back.left),
         ]
-        return Plan(tuple(steps), after="".join(map(_shown, back.taken)), report=back)
+        return Plan(tuple(steps), whole(after="".join(map(_shown, back.taken))), back)
 
 
 def _back(observed: ObservedIptablesRestoration) -> Back:

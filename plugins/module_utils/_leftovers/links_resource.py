@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files
 from .._interfaces.link_backend import Apply, LinkMessages, Restore
 from .._interfaces.link_message import Message, Scene
@@ -77,7 +77,7 @@ class LinkLeftovers:
                 for link in run.links[::-1]
             ),
         ]
-        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=report)
+        return Plan(tuple(steps), whole(_shown(run.links, run.gateways)), report)
 
 
 def _run(observed: ObservedLinks, certain: t.Collection[Leftover]) -> Run:
@@ -154,7 +154,7 @@ class RestoredLinks:
             ),
             *self._backup.steps(observed.backup, back.left),
         ]
-        return Plan(tuple(steps), after=_shown(back.links, back.gateways), report=back)
+        return Plan(tuple(steps), whole(after=_shown(back.links, back.gateways)), back)
 
 
 def _back(observed: ObservedLinksRestoration) -> Back:

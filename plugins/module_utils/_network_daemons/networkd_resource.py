@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
 from . import networkd as model
 from . import networkd_backend
@@ -68,10 +68,8 @@ class NetworkdSettings:
         if not placing.steps and has_read(observed.configuration, self._keys, observed.started):
             return placing
         restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart(), networkd_backend.Start())
-        before, after = placing.before, placing.after
-        if not placing.steps:
-            before, after = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
-        return Plan((*placing.steps, restart), before, after)
+        started = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
+        return Plan((*placing.steps, restart), placing.objects if placing.steps else whole(*started))
 
     @property
     def backends(self) -> t.Sequence[Backend]:

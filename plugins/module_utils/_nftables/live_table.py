@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from . import nft_backend
 from .nft_table import Table
 
@@ -61,11 +61,8 @@ class LiveTable:
             return Plan()
         text = self._desired.text() if self._desired else ""
         verb = "remove" if self._desired is None else "add" if observed.table is None else "replace"
-        return Plan(
-            (Step(f"{verb} {self.name}", self._replacement(text), self._replacement(observed.text)),),
-            before=nft_backend.without_readings(observed.text),
-            after=text,
-        )
+        step = Step(f"{verb} {self.name}", self._replacement(text), self._replacement(observed.text))
+        return Plan((step,), whole(nft_backend.without_readings(observed.text), text))
 
     def _replacement(self, text: str) -> nft_backend.Replace:
         return nft_backend.Replace(self._family, self._table, text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure, Refusal, Uncertain
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._core.version import Version, of_nft, of_package
 from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
@@ -144,7 +144,7 @@ class InstalledPackage:
             steps += self._current(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
         unknown = f"{minimum} or newer, if the refreshed index has it"
         after = observed.candidate if is_known else unknown
-        return Plan(tuple(steps), _shown(observed.installed), _shown(after))
+        return Plan(tuple(steps), whole(_shown(observed.installed), _shown(after)))
 
     def _plan_absent(self, observed: ObservedPackage) -> Plan:
         if observed.obstacle:
@@ -153,7 +153,7 @@ class InstalledPackage:
         if observed.installed:
             steps = self._current(observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))])
         steps += self._record.plan(observed.recorded).steps
-        return Plan(tuple(steps), _shown(observed.installed), "")
+        return Plan(tuple(steps), whole(_shown(observed.installed)))
 
     def _current(self, observed: ObservedPackage, work: list[Step]) -> list[Step]:
         """Return the steps ``work``, during which systemd does not start or stop nftables.service.

@@ -62,7 +62,7 @@ class ActivePolicyRecord:
             return Plan()
         is_there = observed.file.states[self.name] is not None
         is_read = self._stays or (not goes_with_listener and observed.has_listener and is_there)
-        return (self._current if is_read else self._gone).plan(observed.file)._replace(before="", after="")
+        return (self._current if is_read else self._gone).plan(observed.file)._replace(objects=())
 
     @property
     def backends(self) -> t.Sequence[Backend]:

@@ -14,7 +14,7 @@ import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid, Refusal
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from . import equivalent_tables, known_programs, policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
@@ -122,12 +122,11 @@ class LivePolicy:
             _check_routes(desired, routes.added, observed.links, neighbours)
         steps = tuple(self._steps(observed, rules, routes))
         before, after = _shown(rules)
-        return Plan(
-            steps,
+        shown = whole(
             "".join(f"{item}\n" for item in (*before, *routes.removed)),
             "".join(f"{item}\n" for item in (*after, *routes.added)),
-            Report(rules, routes),
         )
+        return Plan(steps, shown, Report(rules, routes))
 
     def _route_changes(self, listed: t.Sequence[Route] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
 from .._platform import sysctl
 from . import reverse_path, reverse_path_boot
@@ -131,7 +131,7 @@ class LiveReversePath:
         after = difference.after(settings)
         before_text = reverse_path.lines(settings, difference, is_after=False)
         after_text = reverse_path.lines(after, difference, is_after=True)
-        return Plan(steps, before_text, after_text, self.report(settings, after))
+        return Plan(steps, whole(before_text, after_text), self.report(settings, after))
 
     def _setters(self, mode: int) -> str:
         others = {path: text for path, text in self._configuration.items() if path not in self._ours}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step, objects
+from .._core.plan import Backend, ObjectText, Plan, Plane, Step, objects
 from .._files import files, managed_files
 from . import unit_files, units
 from .boot_unit import BootUnit
@@ -81,14 +81,14 @@ class EnabledUnit:
         plans = [group.plan(state) for group, state in zip(self._groups, observed.groups)]
         placing = with_reload([step for plan in plans for step in plan.steps], observed.is_managed)
         if not observed.is_managed:
-            return Plan(placing, *texts(plans), objects=objects(plans))
+            return Plan(placing, objects(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
             due = UnitVerdict.ACTIVE if self._desired else UnitVerdict.INACTIVE
             before, after = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
-            return Plan(starting, before, after)
+            return Plan(starting, (ObjectText(self._unit, before, after),))
         steps = (*self._before(placing, observed), *placing, *starting)
-        return Plan(steps, *texts(plans), objects=objects(plans))
+        return Plan(steps, objects(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
         """Return the steps that act only in a roll-back.
@@ -119,9 +119,3 @@ class EnabledUnit:
     @property
     def backends(self) -> t.Sequence[Backend]:
         return (self._backend, self._systemd)
-
-
-def texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
-    """Return the diff of several plans."""
-    before, after = ("\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans)))
-    return before, after

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Refusal
-from .._core.plan import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from . import unit_files, units
@@ -83,8 +83,8 @@ class MaskedUnit:
         steps = self._masking(observed) if self._desired else self._unmasking(observed)
         if not steps:
             return Plan()
-        before, after = self._shown(observed.current == MASK), self._shown(self._desired)
-        return Plan(with_reload(steps, observed.is_managed), before, after)
+        shown = whole(self._shown(observed.current == MASK), self._shown(self._desired))
+        return Plan(with_reload(steps, observed.is_managed), shown)
 
     def _masking(self, observed: ObservedMask) -> list[Step]:
         if observed.current == MASK:

@@ -20,7 +20,16 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
     Uncertain,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Plans, Resource, Step
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import (
+    ObjectText,
+    Outcome,
+    Plan,
+    Plane,
+    Plans,
+    Resource,
+    Step,
+    whole,
+)
 
 BOTH = set(Plane)
 
@@ -56,7 +65,7 @@ class Shelf:
     def plan(self, observed: dict[str, str]) -> Plan:
         keys = [key for key in self.desired if observed[key] != self.desired[key]]
         steps = [Step(f"put {key}", Put(key, self.desired[key]), Put(key, observed[key])) for key in keys]
-        return Plan(tuple(steps), before=f"{observed}\n", after=f"{self.desired}\n")
+        return Plan(tuple(steps), whole(f"{observed}\n", f"{self.desired}\n"))
 
     def perform(self, operation: Put) -> None:
         self.performed.append(operation)
@@ -109,6 +118,20 @@ def test_a_plane_that_is_not_asked_for_is_not_even_observed() -> None:
     shelves[0].observe = lambda: pytest.fail("observed")  # type: ignore[method-assign]
     outcome = converge(shelves, {Plane.PERMANENT})
     assert [entry["before_header"] for entry in outcome.diff()] == ["permanent: second"]
+
+
+def test_a_diff_by_object_has_an_entry_for_each_object_of_a_plane() -> None:
+    first, second = two_shelves()
+    files = (ObjectText("/etc/a", "", "1\n"), ObjectText("/etc/b", "2\n", ""))
+    again = (ObjectText("/etc/b", "", "3\n"),)
+    plans = ((second, Plan(objects=files)), (first, Plan(objects=whole("old\n", "new\n"))), (second, Plan(objects=again)))
+    entries = Outcome(plans).diff_by_object()
+    assert [(entry["after_header"], entry["before"], entry["after"]) for entry in entries] == [
+        ("immediate: first", "old\n", "new\n"),
+        ("permanent: /etc/a", "", "1\n"),
+        ("permanent: /etc/b", "2\n", "3\n"),
+    ]
+    assert [entry["after"] for entry in Outcome(plans).diff()] == ["new\n", "1\n\n3\n"]
 
 
 @pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)
@@ -331,7 +354,7 @@ def test_another_order_is_a_difference() -> None:
 
         def plan(self, observed: dict[str, str]) -> Plan:
             plan = super().plan(observed)
-            return plan._replace(before="".join(f"{key}\n" for key in observed))
+            return plan._replace(objects=whole("".join(f"{key}\n" for key in observed)))
 
         def perform(self, operation: Put) -> None:
             super().perform(operation)
