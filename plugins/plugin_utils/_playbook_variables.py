@@ -85,8 +85,8 @@ def unknown(playbook: str, extra: t.Iterable[t.Any]) -> list[str]:
     known = [*names(playbook), *_of_role(playbook)]
     former = {name: new for name, new in FORMER.items() if new in known}
     prefixes = (PREFIX, f"{playbook}_")
-    unknown = sorted({*map(str, extra)} - {*public, *FORMER})  # a key of YAML may be a number
-    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in unknown)
+    others = sorted({*map(str, extra)} - {*public, *FORMER})  # a key of YAML may be a number
+    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in others)
     return [sentence for sentence in sentences if sentence]
 
 
