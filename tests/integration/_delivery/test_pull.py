@@ -20,7 +20,7 @@ import yaml
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 PLAYBOOK = """
-- hosts: "{{ target }}"
+- hosts: "{{ kubenode_target }}"
   gather_facts: false
   tasks:
     - ansible.builtin.copy: {content: "VERSION", dest: "{{ ran }}", mode: "0600"}
