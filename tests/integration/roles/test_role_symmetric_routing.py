@@ -88,7 +88,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"uplinks": [{"name": "eth1", "gateway": "x"}]}, "symmetric_routing_uplinks[0].gateway must be the IPv4 address of the"),
     ({"uplinks": []}, "symmetric_routing_uplinks must be a list of at least one network interface"),
     ({"mode": "image"}, "symmetric_routing_uplinks must be given for an image, and was not"),
-    ({"uplink": LISTED}, "symmetric_routing_uplink is not a variable of the role symmetric_routing. Did you mean"),
+    ({"uplink": LISTED}, "symmetric_routing_uplink is not a variable of this playbook. Did you mean symmetric_routing_uplinks"),
 ]
 
 
