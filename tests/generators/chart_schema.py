@@ -53,7 +53,8 @@ def schema() -> Schema:
             "global": MAPPING,
         }
     )
-    of_profiles = [_of_profile(profile, {"variables": _variables(profile)}) for profile in _profiles.PROFILES]
+    documented = role_schema.schema()["properties"]
+    of_profiles = [_of_profile(profile, {"variables": _variables(profile, documented)}) for profile in _profiles.PROFILES]
     of_audit = _of_profile(AUDIT, {"variables": {"maxProperties": 0}, "state": {"const": "present"}})
     return {"$schema": "http://json-schema.org/draft-07/schema#", **values, "allOf": [*of_profiles, of_audit]}
 
@@ -62,8 +63,7 @@ def _of_profile(profile: str, properties: Schema) -> Schema:
     return {"if": {"properties": {"profile": {"const": profile}}}, "then": {"properties": properties}}
 
 
-def _variables(profile: str) -> Schema:
-    documented = role_schema.schema()["properties"]
+def _variables(profile: str, documented: Schema) -> Schema:
     permitted = [f"{profile}_{name}" for name, option in _profiles.options_of(profile).items() if not option.refused]
     return _strict({name: _without_template(documented[name]) for name in permitted})
 
