@@ -190,17 +190,17 @@ class ConnectionWatch:
 
 
 def beside(action: ActionBase) -> t.Any:
-    """Return a copy of the action with its own connection. Nothing is opened yet: each command of the plugin starts an ssh(1).
+    """Return a copy of the action with its own connection. Nothing is opened yet: each command starts a program of its own.
 
-    If an option of ssh is given several times, the first value counts.
+    Of ssh, no connection is shared. If an option of ssh is given several times, the first value counts.
     """
-    connection = copy.copy(action._connection)
-    connection._options, connection._origins = dict(connection._options), dict(connection._origins)
-    connection.become = copy.copy(getattr(connection, "become", None))
-    alone = f"-o ControlMaster=no -o ControlPath=none {keep_alive(2)}"
-    connection.set_option("ssh_args", f"{alone} {connection.get_option('ssh_args') or ''}".strip())
-    connection.set_option("timeout", TIMEOUT)
-    connection.set_option("reconnection_retries", 0)
     separate = copy.copy(action)
-    separate._connection = connection
+    separate._connection = connection = copy.copy(action._connection)
+    connection.become = copy.copy(getattr(connection, "become", None))
+    if connection.has_option("ssh_args"):
+        connection._options, connection._origins = dict(connection._options), dict(connection._origins)
+        alone = f"-o ControlMaster=no -o ControlPath=none {keep_alive(2)}"
+        connection.set_option("ssh_args", f"{alone} {connection.get_option('ssh_args') or ''}".strip())
+        connection.set_option("timeout", TIMEOUT)
+        connection.set_option("reconnection_retries", 0)
     return separate

@@ -12,7 +12,6 @@ whose names the module shows what it waits for (_platform/process.py), and notes
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import threading
 import typing as t
@@ -71,7 +70,7 @@ class Watch:
     def _look(self) -> None:
         separate = None
         while not self._is_over.wait(PAUSE):
-            separate = separate or _separate(self._action)
+            separate = separate or _connection_watch.beside(self._action)
             lines = list[str]()
             with contextlib.suppress(AnsibleError):
                 lines = str(separate._low_level_execute_command(LOOK)["stdout"]).splitlines()
@@ -82,13 +81,3 @@ class Watch:
 def _telling(lines: t.Sequence[str]) -> str:
     """Return the line about a wait, else the last one, which is about a program."""
     return next((line for line in lines if line.startswith("waits ")), lines[-1] if lines else "")
-
-
-def _separate(action: ActionBase) -> t.Any:
-    """Return a copy of the action with its own connection."""
-    if action._connection.has_option("ssh_args"):
-        return _connection_watch.beside(action)
-    separate = copy.copy(action)
-    separate._connection = copy.copy(action._connection)
-    separate._connection.become = copy.copy(getattr(action._connection, "become", None))
-    return separate
