@@ -53,7 +53,7 @@ def run(
         request = module.request()
         assembled = parts(request)
         outcome = module.converge(assembled, request.planes(), under)
-        result.update(module.report(outcome), **assembled.report(outcome))
+        result.update(module.report(outcome, assembled), **assembled.report(outcome))
 
 
 class Module(AnsibleModule):
@@ -165,12 +165,11 @@ class Module(AnsibleModule):
         """Return the error's text. It begins with the module's name, or with that of a role's variable."""
         return str(error) if isinstance(error, WrongVariables) else f"{self.name}: {error}"
 
-    def report(self, outcome: Outcome) -> dict[str, t.Any]:
+    def report(self, outcome: Outcome, parts: Parts) -> dict[str, t.Any]:
         """Return the part of the results that all modules share."""
         for warning in outcome.warnings:
             self.warn(warning)
-        # A profile has many objects. Of a module, each plane is one.
-        diff = {"diff": outcome.diff_by_object() if self.name == "profile" else outcome.diff()} if self._diff else {}
+        diff = {"diff": parts.diff(outcome)} if self._diff else {}
         waits = {"checkpoint_armed": self._checkpoint.waits} if self._checkpoint and self._checkpoint.waits else {}
         # The controller is asked whether it could bring it.
         lacking = {"missing_library": self._lacking[0]} if self._lacking else {}

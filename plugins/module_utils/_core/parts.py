@@ -139,7 +139,7 @@ class Parts(t.NamedTuple):
         removed after these. A checkpoint is armed after them, because a package manager may need longer than its seconds.
     stages: the resources of each of several modules. If another module has changed the node, a module is observed and planned
         anew when its turn comes, because the kernel's reaction to a change shows only then.
-    effects: see Effects.
+    effects: see Effects. diff: Ansible's diff of the run, by default one entry for each plane.
     """
 
     resources: t.Sequence[Resource]
@@ -148,3 +148,4 @@ class Parts(t.NamedTuple):
     groundwork: t.Sequence[Resource] = ()
     stages: t.Sequence[t.Sequence[Resource]] = ()
     effects: Effects = NO_EFFECTS
+    diff: t.Callable[[Outcome], list[dict[str, str]]] = Outcome.diff

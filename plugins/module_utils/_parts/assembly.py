@@ -144,7 +144,7 @@ def parts(request: Request, transaction: Transaction) -> Parts:
         return {"node": node, "plan": plan, "summary": lines, **results}
 
     groundwork = [resource for _module, _request, contribution in built for resource in contribution.groundwork]
-    return Parts(every, guards, report, groundwork, stages)
+    return Parts(every, guards, report, groundwork, stages, diff=Outcome.diff_by_object)
 
 
 Built = tuple[str, Request, Parts]  # a module, its request, and its parts on the planes that it selects
