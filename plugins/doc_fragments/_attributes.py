@@ -59,6 +59,14 @@ attributes:
     support: full
 """
 
+    ACTION = r"""
+options: {}
+attributes:
+  action:
+    description: Indicates that this has an action plugin, so that parts of it run on the controller.
+    support: full
+"""
+
     ALL_GROUP = r"""
 options: {}
 attributes:

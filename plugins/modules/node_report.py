@@ -21,10 +21,7 @@ notes:
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
-attributes:
-  action:
-    description: Indicates that this has an action plugin, so that parts of it run on the controller.
-    support: full
+  - kubenode.datapath._attributes.action
 options:
   lines:
     description: The report of the role.
