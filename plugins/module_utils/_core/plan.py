@@ -130,6 +130,19 @@ class Resource(t.Protocol):
         """Return the backends that perform the operations of its plans. Read only if there is something to do."""
 
 
+@t.runtime_checkable
+class Removable(t.Protocol):
+    """A resource whose object may be desired absent by a run that undoes nothing, such as a file that its options do not need."""
+
+    @property
+    def is_desired(self) -> bool:
+        """Return whether the object is desired."""
+
+
+def is_desired(resource: Resource) -> bool:
+    return not isinstance(resource, Removable) or resource.is_desired
+
+
 def backend_of(resource: Resource, operation: Operation) -> Backend:
     """Return the backend of the resource that has the operation's class in its OPERATIONS."""
     return next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS)

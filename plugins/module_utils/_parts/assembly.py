@@ -16,7 +16,7 @@ from functools import partial
 
 from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
-from .._core.plan import Outcome, Resource
+from .._core.plan import Outcome, Resource, is_desired
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
@@ -216,7 +216,7 @@ def _line(module: str, called: Request, done: Outcome) -> str:
     kept = [
         name
         for resource, plan in done.surveyed
-        if not plan.steps and not is_undone and getattr(resource, "is_desired", True)
+        if not plan.steps and not is_undone and is_desired(resource)
         for name in resource.name.split(", ")
     ]
     texts = [

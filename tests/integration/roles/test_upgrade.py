@@ -32,7 +32,7 @@ NODE_PORT, STRICT = 30080, 1
 ENI = Eni("eth1", pods=["pod1"], has_address=True)
 
 Arrangement = tuple[NamespaceNode, Path, dict[str, Any], Callable[[], bool]]
-"""A node, its inventory, variables of the role, and whether it is as the profile leaves it: packets arrive, or no rule is left."""
+"""A node, its inventory, variables of the role, and whether the profile holds: packets arrive, or no rule is left."""
 
 
 @contextmanager
