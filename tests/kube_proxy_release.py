@@ -12,6 +12,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 
+import upstream_programs
 from installation import NotInstalled, say
 from leftovers import CACHE
 
@@ -27,13 +28,8 @@ class NotHere(Exception):
 
 def program() -> Path:
     """Return the path of kube-proxy. Raise NotHere if there is none, and NotInstalled if it is not what it should be."""
-    named = os.environ.get("KUBE_PROXY")
-    if not named:
-        return _release(os.environ.get("KUBE_PROXY_VERSION") or VERSION)
-    path = Path(named).absolute()
-    if not os.access(path, os.X_OK) or not path.is_file():
-        raise NotInstalled(f"KUBE_PROXY is {named}, which is no program. Set it to the path of an executable kube-proxy")
-    return path
+    named = upstream_programs.path("KUBE_PROXY", "kube-proxy")
+    return named or _release(os.environ.get("KUBE_PROXY_VERSION") or VERSION)
 
 
 def _release(version: str) -> Path:

@@ -37,6 +37,7 @@ from typing import NamedTuple
 import enclosure
 import installation
 import kube_proxy_release
+import upstream_programs
 import leftovers
 import preflight
 import selection
@@ -338,12 +339,21 @@ def cluster() -> Iterator[Check]:
 
 
 def upstream() -> Iterator[Check]:
-    """The collection beside a released kube-proxy. Not part of `make test`, because a machine may have none."""
-    program = kube_proxy_release.program()
+    """The collection beside programs of other projects. Not part of `make test`, because a machine may have none.
+
+    kube-proxy is downloaded if it is asked for by its version, or if no other program is named.
+    """
+    programs = upstream_programs.cnis()
+    if not programs or os.environ.get("KUBE_PROXY") or os.environ.get("KUBE_PROXY_VERSION"):
+        programs["KUBE_PROXY"] = kube_proxy_release.program()
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    said = installation.output([str(program), "--version"]).strip()
-    for check in pytest("upstream", installation.main_venv(), *HALVES, "--verbose", "-rP", name=f"upstream, {said}"):
-        yield check._replace(env={**check.env, "KUBE_PROXY": str(program)})
+    names = [_shown(variable, program) for variable, program in programs.items()]
+    for check in pytest("upstream", installation.main_venv(), *HALVES, "--verbose", "-rPs", name=", ".join(["upstream", *names])):
+        yield check._replace(env={**check.env, **{variable: str(program) for variable, program in programs.items()}})
+
+
+def _shown(variable: str, program: Path) -> str:
+    return installation.output([str(program), "--version"]).strip() if variable == "KUBE_PROXY" else program.name
 
 
 def faults() -> Iterator[Check]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection beside a released kube-proxy, which the variable KUBE_PROXY names; see tests/kube_proxy_release.py."""
+"""The collection beside programs of other projects, which variables name; see tests/upstream_programs.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,26 @@ from lab.upstream import KubeProxy
 from lab.upstream.kube_proxy import Mode
 
 
+def named(variable: str, program: str) -> Path:
+    """Return the path of the program that the variable names. Without one, the test is not run."""
+    if not os.environ.get(variable):
+        pytest.skip(f"not run: no {program}; {variable} is not set")
+    return Path(os.environ[variable])
+
+
 @pytest.fixture(scope="session")
 def binary() -> Path:
-    if not os.environ.get("KUBE_PROXY"):
-        pytest.skip("not run: no kube-proxy; KUBE_PROXY is not set")
-    return Path(os.environ["KUBE_PROXY"])
+    return named("KUBE_PROXY", "kube-proxy")
+
+
+@pytest.fixture(scope="session")
+def azure_vnet_binary() -> Path:
+    return named("AZURE_VNET", "azure-vnet")
+
+
+@pytest.fixture(scope="session")
+def aws_cni_host() -> Path:
+    return named("AWS_CNI_HOST", "program around the code of amazon-vpc-cni-k8s")
 
 
 @pytest.fixture(params=os.environ.get("KUBE_PROXY_MODES", ",".join(get_args(Mode))).split(","))

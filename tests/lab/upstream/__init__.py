@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from lab.upstream.api import Api
+from lab.upstream.azure_vnet import AzureVnet
 from lab.upstream.kube_proxy import KubeProxy
 from lab.upstream.services import Endpoint, Service
 
-__all__ = ["Api", "Endpoint", "KubeProxy", "Service"]
+__all__ = ["Api", "AzureVnet", "Endpoint", "KubeProxy", "Service"]
