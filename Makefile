@@ -55,7 +55,7 @@ userland:  ## the modules on a node of another Debian release, SYSTEM=sid, acros
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
 	@$(TOOLCHAIN) all_cluster
 
-upstream:  ## beside a released kube-proxy: KUBE_PROXY=PATH, or KUBE_PROXY_VERSION=v1.37.2 to download; KUBE_PROXY_MODES=nftables for one mode (root)
+upstream:  ## beside other projects' programs: KUBE_PROXY=PATH, or KUBE_PROXY_VERSION=v1.37.2 to download; KUBE_PROXY_MODES=nftables for one mode; AZURE_VNET=PATH; AWS_CNI_HOST=PATH (root)
 	@$(TOOLCHAIN) upstream
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)

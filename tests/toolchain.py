@@ -37,10 +37,10 @@ from typing import NamedTuple
 import enclosure
 import installation
 import kube_proxy_release
-import upstream_programs
 import leftovers
 import preflight
 import selection
+import upstream_programs
 from installation import LOGS, say
 from leftovers import CACHE, ROOT
 

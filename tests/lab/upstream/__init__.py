@@ -9,5 +9,6 @@ from lab.upstream.api import Api
 from lab.upstream.azure_vnet import AzureVnet
 from lab.upstream.kube_proxy import KubeProxy
 from lab.upstream.services import Endpoint, Service
+from lab.upstream.vpc_cni import VpcCni
 
-__all__ = ["Api", "AzureVnet", "Endpoint", "KubeProxy", "Service"]
+__all__ = ["Api", "AzureVnet", "Endpoint", "KubeProxy", "Service", "VpcCni"]
