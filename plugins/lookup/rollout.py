@@ -97,18 +97,14 @@ class LookupModule(LookupBase):
             return [{"hosts": "all", "batches": ["100%"], "summary": ""}[term] for term in terms]
         self._names = _playbook_variables.names(playbook)
         extra = load_extra_vars(self._loader)
-        self._check(playbook, extra, variables)
+        self._check(playbook, extra)
         rollout = self._rollout(playbook, variables, extra)
         values = {"hosts": rollout.pattern, "batches": rollout.batches or ["100%"], "summary": rollout.summary()}
         return [values[term] for term in terms]
 
-    def _check(self, playbook: str, extra: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def _check(self, playbook: str, extra: t.Mapping[str, t.Any]) -> None:
         """Raise AnsibleLookupError if the extra variables cannot be right."""
-        sentences = [
-            *_playbook_variables.unknown(playbook, extra),
-            *_playbook_variables.doubled(playbook, extra),
-            *_playbook_variables.missing(playbook, variables),
-        ]
+        sentences = [*_playbook_variables.unknown(playbook, extra), *_playbook_variables.doubled(playbook, extra)]
         if sentences:
             raise _refused(*sentences)
         _playbook_variables.warn_of_former_names(playbook, extra)

@@ -62,7 +62,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("trace_mermaid", "trace_print", "trace_assume", "trace_changes", "trace_commands", "trace_reply"),
     ),
 }
-REQUIRED = {"trace": {"trace_packet": "a packet, such as 'tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0'"}}
 # The names of the first release, which the next major release no longer reads.
 FORMER = {name.removeprefix(PREFIX): name for name in ROLLOUT}
 
@@ -132,9 +131,3 @@ def typed(name: str, raw: t.Any) -> t.Any:
 def lost_percentage(raw: t.Any) -> float:
     """Return the percentage of nodes that may be lost. Raises Invalid."""
     return float(typed(f"{PREFIX}max_failed_percentage", raw).removesuffix("%"))
-
-
-def missing(playbook: str, variables: t.Container[str]) -> list[str]:
-    """Return a sentence for each required variable that is not set."""
-    required = REQUIRED.get(playbook, {})
-    return [f"{name} must be {allowed}; it is not set." for name, allowed in required.items() if name not in variables]

@@ -50,7 +50,6 @@ def test_other_variables_are_not_meant(name: str) -> None:
 def test_a_playbook_has_its_own_variables() -> None:
     assert _playbook_variables.unknown("audit", ["audit_folder", "kubenode_target"]) == []
     assert "audit_folder?" in _playbook_variables.unknown("audit", ["audit_foldr"])[0]
-    assert _playbook_variables.missing("trace", []) and not _playbook_variables.missing("trace", ["trace_packet"])
 
 
 @pytest.mark.parametrize("playbook", [*_playbook_variables.NAMES, *_profiles.PROFILES])

@@ -200,7 +200,17 @@ def test_a_diff_has_an_entry_for_each_object_and_is_printed_once_for_equal_nodes
 
 def test_a_trace_without_a_packet_says_what_to_set(fleet: Fleet) -> None:
     refused = fleet.play(name="trace")
-    assert refused.failed and "trace_packet must be a packet, such as 'tcp 10.0.0.1:40000" in re.sub(r"\s+", " ", refused.output)
+    said = re.sub(r"\s+", " ", refused.output)
+    assert refused.failed and "trace_packet must be a packet, such as 'tcp 10.0.0.1:40000" in said
+    assert "it is not set for node3." in said
+
+
+@pytest.mark.each_core
+def test_a_trace_takes_its_packet_from_the_inventory(fleet: Fleet) -> None:
+    variables = fleet.inventory.parent / "group_vars/nodes.yml"
+    variables.parent.mkdir()
+    variables.write_text("trace_packet: tcp 10.0.0.1:40000 > 10.96.0.1:443\n")
+    assert fleet.play(name="trace").well().output.count("tcp 10.0.0.1:40000 > 10.96.0.1:443") >= 3
 
 
 @pytest.mark.each_core
