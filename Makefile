@@ -49,7 +49,7 @@ integration:  ## modules against a real kernel (root)
 cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes, and on the next (root)
 	@$(TOOLCHAIN) cores
 
-userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot (root)
+userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot; or in an image of a distribution, SYSTEM=azurelinux-3 (root)
 	@$(TOOLCHAIN) userland
 
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)

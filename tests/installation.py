@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from leftovers import CACHE, ROOT
@@ -116,6 +116,10 @@ class NotInstalled(Exception):
     """An installation failed; the text names the object and the log."""
 
 
+class NotHere(Exception):
+    """The machine lacks what the part is about; the text says what."""
+
+
 UNDER_WAY: list[str] = []  # what takes a while at this moment, for the message of a run that is ended
 
 
@@ -152,6 +156,13 @@ def output(command: list[str]) -> str:
     """The output of a command, even if it failed: dpkg-query fails for an unknown package."""
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return os.fsdecode(done.stdout)
+
+
+def run_here(lack: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
+    """Run a command that succeeds if the machine has what a part needs; otherwise raise NotHere with the lack and its last line."""
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NotHere(f"{lack}: {(done.stderr.strip().splitlines() or [f'{command[0]} failed'])[-1]}")
 
 
 def version() -> str:

@@ -13,17 +13,13 @@ import urllib.request
 from pathlib import Path
 
 import upstream_programs
-from installation import NotInstalled, say
+from installation import NotHere, NotInstalled, say
 from leftovers import CACHE
 
 VERSION = "v1.37.2"
 _HOST = "https://dl.k8s.io/release"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PATIENCE = 30  # seconds for each answer of the server
-
-
-class NotHere(Exception):
-    """Neither a program is named nor a release can be downloaded; the text says why."""
 
 
 def program() -> Path:

@@ -4,9 +4,9 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores upstream fuzz mutants    so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores upstream userland fuzz mutants    so are these, which are no part of the test
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
-    toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
+    toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
@@ -356,6 +356,14 @@ def _shown(variable: str, program: Path) -> str:
     return installation.output([str(program), "--version"]).strip() if variable == "KUBE_PROXY" else program.name
 
 
+def userland() -> Iterator[Check]:
+    """SYSTEM, in the environment: a release of Debian, or a system whose image a registry has. Not part of `make test`."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    tools, system = installation.main_venv(), os.environ.get("SYSTEM") or "sid"
+    installation.run_here(f"no image of {system}", [str(tools / "python"), "-m", "lab.registry", system], environment(tools))
+    yield from pytest("userland", tools, "--verbose", name=f"userland, {system}")
+
+
 def faults() -> Iterator[Check]:
     """A sample; `make faults` strikes all."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
@@ -459,7 +467,7 @@ def run_part(name: str, prefix: str) -> Outcome:
     started = time.monotonic()
     try:
         failed = [check.name for check in PARTS[name]() if not passes(check, log, prefix)]
-    except kube_proxy_release.NotHere as reason:
+    except installation.NotHere as reason:
         return Outcome(None, f"{name:12}{time.monotonic() - started:5.0f} s  not run: {reason}", [])
     except installation.NotInstalled as reason:  # other parts may not need it
         say(str(reason))
@@ -497,6 +505,7 @@ PARTS = {
         cores,
         cluster,
         upstream,
+        userland,
         faults,
         molecule,
         image,
@@ -523,7 +532,6 @@ class Program(NamedTuple):
 PROGRAMS = {
     "demo": Program(["python", "tests/demo.py"], installation.DEMO, installation.CONTROL, ["tests/demo.py", "--system"]),
     "bench": Program(["python", "-m", "bench"]),
-    "userland": Program(["pytest", "-v", "tests/userland"]),
     "all_cluster": Program(["pytest", "-v", "tests/cluster"]),
     "all_faults": Program(["python", "-m", "faults"]),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import image_storage
 from lab.kubernetes import agent_image
 
 LARGEST = 280 * 10**6  # bytes; it has 241 MB
@@ -20,7 +21,7 @@ LARGEST = 280 * 10**6  # bytes; it has 241 MB
 @pytest.mark.sample
 def test_the_list_of_its_contents_names_what_it_is_made_of(agent: str, tmp_path: Path) -> None:
     root, listed = tmp_path / "root", tmp_path / "contents"
-    agent_image.extract(agent, root)
+    image_storage.extract(agent, root)
     program = Path(sys.executable).with_name("debsbom")
     subprocess.run([program, "generate", "--root", root, "-t", "cdx", "--out", listed], check=True, capture_output=True)
     (found,) = tmp_path.glob("contents*.json")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from lab import entering, host, images, snapshot
+from lab import entering, host, snapshot
 from lab.entering import LabError
 
 KERNEL: Mapping[str, str] = MappingProxyType(
@@ -23,14 +23,14 @@ KERNEL: Mapping[str, str] = MappingProxyType(
 
 
 class Build:
-    """A Debian root of ``packages`` that keeps its changes under ``folder``.
+    """A root folder, such as ``images.root()``, whose changes are kept under ``folder``.
 
     ``root`` exists only for commands of ``around()``: their mounts and processes are in separate namespaces, which end with the
     command. All other namespaces are this machine's.
     """
 
-    def __init__(self, suite: str, packages: Iterable[str], folder: Path) -> None:
-        self._below = images.root(suite, packages)
+    def __init__(self, below: Path, folder: Path) -> None:
+        self._below = below
         self.changes = folder / "changes"
         self.root = folder / "root"
         self._work = folder / "work"

@@ -48,7 +48,7 @@ def test_a_release_with_another_checksum_is_refused_and_not_kept(elsewhere: Path
 
 
 def test_without_a_program_and_without_a_server_nothing_is_run() -> None:
-    with pytest.raises(release.NotHere, match="KUBE_PROXY is not set"):
+    with pytest.raises(installation.NotHere, match="KUBE_PROXY is not set"):
         release.program()
 
 

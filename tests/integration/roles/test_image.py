@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import installation
 import pytest
 import yaml
 
 from lab import Lab, Node, apt, azure_vnet, cilium, collection, images, kubelet, playbook, snapshot
 from lab.booting import BootingNode
 from lab.build import Build
+from lab.chroot import ImagePlay
 from lab.container import SystemdNode
 from lab.playbook import Played
 from lab.this_machine import ThisMachine
@@ -178,26 +178,14 @@ class Builder(ThisMachine):
 
 
 class Image:
-    """The root, and the play that is run against it over a chroot connection."""
+    """The root, and the play of all roles that is run against it."""
 
     def __init__(self, folder: Path) -> None:
-        self.build = Build("bookworm", PACKAGES, folder)
-        self._play = folder / "play.yml"
-        roles = [{"role": f"kubenode.datapath.{role}"} for role in ROLES]
-        self._play.write_text(json.dumps([{"hosts": "image", "gather_facts": False, "roles": roles}]))
-        self._inventory = folder / "inventory.json"
-        host = {
-            "ansible_connection": "community.general.chroot",
-            "ansible_host": str(self.build.root),
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_remote_tmp": "/tmp",
-        }
-        self._inventory.write_text(json.dumps({"all": {"hosts": {"image": host}}}))
+        self.build = Build(images.root("bookworm", PACKAGES), folder)
+        self._roles = ImagePlay(self.build, folder, {"roles": [{"role": f"kubenode.datapath.{role}"} for role in ROLES]})
 
     def play(self, *arguments: str, through: tuple[str, ...] = ()) -> Played:
-        command = [*through, playbook.PROGRAM, "-i", str(self._inventory), str(self._play), *WORDS, *arguments]
-        trees = {"ANSIBLE_COLLECTIONS_PATH": collection.path(installation.connections())}
-        return playbook.run(self.build.around(command), trees).well()
+        return self._roles.run(*WORDS, *arguments, through=through).well()
 
 
 @pytest.fixture(scope="module")

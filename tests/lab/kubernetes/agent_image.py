@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import collection, host, images
+from lab import collection, host, image_storage, images
 from lab.container import SystemdNode
-from lab.podman import BUILD, STORAGE
+from lab.podman import BUILD
 
 SUITE = "trixie"
 NAME = "localhost/kubenode-agent"
@@ -33,7 +33,7 @@ def build(version: str, *options: str) -> str:
         artifact = collection.build(context)
         (folder / "sources.list").write_text("\n".join(images.sources(SUITE)) + "\n")
         host.run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
-        _podman("import", folder / "base.tar", f"{BASE}-plain")
+        image_storage.podman("import", folder / "base.tar", f"{BASE}-plain")
         (folder / "Containerfile").write_text(f"FROM {BASE}-plain\nCOPY sources.list /etc/apt/sources.list\n")
         _podman_build(folder, BASE)
         _podman_build(
@@ -50,13 +50,13 @@ def build(version: str, *options: str) -> str:
 
 def layers(image: str) -> str:
     """The digests of the image's layers."""
-    return _podman("image", "inspect", "--format={{.RootFS.Layers}}", image)
+    return image_storage.podman("image", "inspect", "--format={{.RootFS.Layers}}", image)
 
 
 def save(image: str, path: Path) -> None:
     """Writes an archive of the image, for ``ctr images import``."""
     path.unlink(missing_ok=True)
-    _podman("save", "--format=docker-archive", f"--output={path}", image)
+    image_storage.podman("save", "--format=docker-archive", f"--output={path}", image)
 
 
 def load(image: str, nodes: Iterable[object], folder: Path) -> None:
@@ -70,33 +70,12 @@ def load(image: str, nodes: Iterable[object], folder: Path) -> None:
         node.remove("/tmp/agent.tar")
 
 
-def extract(image: str, folder: Path) -> None:
-    """Writes the image's files into a folder, without those of /dev."""
-    container = _podman("create", image).strip()
-    archive = folder.with_suffix(".tar")
-    try:
-        _podman("export", f"--output={archive}", container)
-    finally:
-        _podman("rm", container)
-    folder.mkdir()
-    host.run(["tar", "--extract", f"--file={archive}", f"--directory={folder}", "--exclude=dev/*"])
-    archive.unlink()
-
-
 def retag(image: str, version: str) -> str:
     """The same image under another tag."""
     name = f"{image.rpartition(':')[0]}:{version}"
-    _podman("tag", image, name)
+    image_storage.podman("tag", image, name)
     return name
 
 
 def _podman_build(context: Path, name: str, *options: str) -> None:
-    _podman(*BUILD, *options, f"--tag={name}", context)
-
-
-def _podman(*arguments: str | Path) -> str:
-    """Run podman on a storage in the cache, which it sees as /mnt: it refuses longer names for its own run-time files."""
-    storage = images.cache() / "agent"
-    storage.mkdir(exist_ok=True)
-    script = 'mount --bind "$0" /mnt && podman "$@"; exit'
-    return host.run([*host.ALONE, "sh", "-c", script, storage, *STORAGE, *arguments])
+    image_storage.podman(*BUILD, *options, f"--tag={name}", context)

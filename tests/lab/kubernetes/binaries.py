@@ -55,8 +55,7 @@ def _compile(place: Path) -> None:
     log = place / "log"
     _say(f"downloading the source of Kubernetes {VERSION}")
     source = apt.source(*_SOURCE, place / "source")
-    suite, packages = _COMPILER
-    root = Build(suite, packages, place / "root")
+    root = Build(images.root(*_COMPILER), place / "root")
     root.copy_in(source.parent, "/source")
     unpack = f"mkdir -p {os.path.dirname(_TREE)} /build/bin && dpkg-source --extract /source/{source.name} {_TREE}"
     _run(root, log, ["sh", "-c", unpack])
