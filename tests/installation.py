@@ -159,7 +159,7 @@ def output(command: list[str]) -> str:
 
 
 def run_here(lack: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
-    """Run a command that succeeds if the machine has what a part needs; otherwise raise NotHere with the lack and its last line."""
+    """Run a command that succeeds if the machine has what a part needs. Otherwise raise NotHere: the lack, and its last line."""
     done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise NotHere(f"{lack}: {(done.stderr.strip().splitlines() or [f'{command[0]} failed'])[-1]}")

@@ -54,6 +54,7 @@ NEEDS = {
     "cluster": Need(True, 6.0),
     "all_cluster": Need(True, 6.0),
     "upstream": Need(True, 1.0),
+    "kind": Need(False, 1.0),
     "image": Need(True, 4.0),
 }
 EVERYTHING = 10.0  # GiB for all parts of `make test`, which share the cache

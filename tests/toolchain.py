@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores upstream userland fuzz mutants    so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores upstream kind userland fuzz mutants    so are these, which are no part of the test
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
@@ -109,7 +109,19 @@ def lint() -> Iterator[Check]:
     workflows = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
     yield Check("workflows", ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows], env)
     yield Check("zizmor", ["zizmor", "--offline", "--no-progress", *workflows], env)
-    tests = ["bench", "cluster", "faults", "generators", "integration", "lab", "publishing", "unit", "upstream", "userland"]
+    tests = [
+        "bench",
+        "cluster",
+        "faults",
+        "generators",
+        "integration",
+        "kind",
+        "lab",
+        "publishing",
+        "unit",
+        "upstream",
+        "userland",
+    ]
     packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
     modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
@@ -356,6 +368,18 @@ def _shown(variable: str, program: Path) -> str:
     return installation.output([str(program), "--version"]).strip() if variable == "KUBE_PROXY" else program.name
 
 
+def kind() -> Iterator[Check]:
+    """The DaemonSet on a cluster of kind. Not part of `make test`, because the images of its nodes come from a registry."""
+    proxy = os.environ.get("PROXY") or "iptables"
+    programs = ("docker", "kind", "kubectl", *(("helm",) if proxy == "none" else ()))
+    missing = [f"no {program}" for program in programs if not shutil.which(program)]
+    if missing:
+        raise installation.NotHere(", ".join(missing))
+    installation.run_here("no docker", ["docker", "info"])
+    prepare(installation.PYTHON)
+    yield from pytest("kind", installation.main_venv(), "--verbose", name=f"kind, {proxy}")
+
+
 def userland() -> Iterator[Check]:
     """SYSTEM, in the environment: a release of Debian, or a system whose image a registry has. Not part of `make test`."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
@@ -505,6 +529,7 @@ PARTS = {
         cores,
         cluster,
         upstream,
+        kind,
         userland,
         faults,
         molecule,

@@ -16,7 +16,7 @@ import pytest
 from lab import entering, host
 from lab.container import SystemdNode
 from lab.delivered import CHART, NAMESPACE, Kustomize
-from lab.kubernetes import Cluster, agent_image
+from lab.kubernetes import Cluster
 
 TABLE = "table ip6 azureSLBProbe"
 PROFILE = {"profile": "aks_dual_stack", "interval": 0.1}
@@ -27,7 +27,7 @@ Helm = Callable[..., str]
 def helm(cluster: Cluster, agent: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helm]:
     """Runs helm in the control plane's network, with values that every release has. The namespace is there."""
     folder = tmp_path_factory.mktemp("helm")
-    agent_image.load(agent, cluster.workers, folder)
+    cluster.load_image(agent, folder)
     repository, _colon, tag = agent.rpartition(":")
     (folder / "image.json").write_text(json.dumps({"image": {"repository": repository, "tag": tag}}))
     environment = {**entering.ENVIRONMENT, "HOME": str(folder), "KUBECONFIG": str(cluster.api.configuration)}

@@ -23,7 +23,7 @@ import pytest
 from lab import netstat, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
-from lab.kubernetes.cluster import PATIENCE
+from lab.kubernetes.client import PATIENCE
 from lab.kubernetes.forwarding import FAMILIES
 from lab.kubernetes.manifests import BOTH, IpFamily
 from lab.kubernetes.pod_images import SERVER_PORT

@@ -17,7 +17,7 @@ import pytest
 
 from lab import Node, place, playbook, snapshot
 from lab.kubernetes import Cluster, eni, manifests, worker
-from lab.kubernetes.cluster import PATIENCE
+from lab.kubernetes.client import PATIENCE
 from lab.node import POD_PORT, Pod
 from lab.playbook import Played
 from lab.prober import Answer, Prober

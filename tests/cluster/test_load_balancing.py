@@ -13,7 +13,7 @@ import pytest
 
 from lab import place
 from lab.kubernetes import Cluster, manifests
-from lab.kubernetes.cluster import PATIENCE
+from lab.kubernetes.client import PATIENCE
 from lab.kubernetes.forwarding import AWS, AZURE, FAMILIES, Balancer
 from lab.kubernetes.manifests import IpFamily
 from lab.service import IPV4

@@ -20,7 +20,8 @@ from sampling import marked
 from lab import place
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
-from lab.kubernetes.cluster import PATIENCE, RunningPod
+from lab.kubernetes.client import PATIENCE
+from lab.kubernetes.cluster import RunningPod
 from lab.kubernetes.manifests import IpFamily
 from lab.kubernetes.pod_images import SERVER_PORT
 from lab.machine import Machine

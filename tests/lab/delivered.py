@@ -22,13 +22,14 @@ Object = dict[str, Any]
 
 
 class Kustomize:
-    """The files in a folder, as a user has copied them, and kubectl of Debian 13."""
+    """The files in a folder, as a user has copied them, and a kubectl, by default that of Debian 13."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kubectl: Path | None = None) -> None:
         self.folder = folder / "kustomize"
         shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self.folder)
-        apt.unpack("trixie", "kubectl", folder)
-        self._kubectl = folder / "usr/bin/kubectl"
+        if kubectl is None:
+            apt.unpack("trixie", "kubectl", folder)
+        self._kubectl = kubectl or folder / "usr/bin/kubectl"
 
     def text(self, name: str) -> str:
         return host.run([self._kubectl, "kustomize", self.folder / name])

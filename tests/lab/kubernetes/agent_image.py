@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from lab import collection, host, image_storage, images
-from lab.container import SystemdNode
 from lab.podman import BUILD
 
 SUITE = "trixie"
@@ -29,8 +27,7 @@ def build(version: str, *options: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         context = folder / "context"
-        shutil.copytree(CONTEXT, context)
-        artifact = collection.build(context)
+        collection_version = write_context(context)
         (folder / "sources.list").write_text("\n".join(images.sources(SUITE)) + "\n")
         host.run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
         image_storage.podman("import", folder / "base.tar", f"{BASE}-plain")
@@ -40,12 +37,18 @@ def build(version: str, *options: str) -> str:
             context,
             f"{NAME}:{version}",
             f"--build-arg=BASE={BASE}",
-            f"--build-arg=VERSION={artifact.name.removesuffix('.tar.gz').rpartition('-')[2]}",
+            f"--build-arg=VERSION={collection_version}",
             "--timestamp=0",
             *options,
             "--squash-all",  # a file of the base that a layer removes would be a device, which a node of the lab may not make
         )
     return f"{NAME}:{version}"
+
+
+def write_context(folder: Path) -> str:
+    """Write the folder that the image is built from, with the collection of this checkout; return the collection's version."""
+    shutil.copytree(CONTEXT, folder)
+    return collection.build(folder).name.removesuffix(".tar.gz").rpartition("-")[2]
 
 
 def layers(image: str) -> str:
@@ -57,17 +60,6 @@ def save(image: str, path: Path) -> None:
     """Writes an archive of the image, for ``ctr images import``."""
     path.unlink(missing_ok=True)
     image_storage.podman("save", "--format=docker-archive", f"--output={path}", image)
-
-
-def load(image: str, nodes: Iterable[object], folder: Path) -> None:
-    """Put the image on the nodes of a cluster, as there is no registry. folder: for the archive."""
-    archive = folder / "agent.tar"
-    save(image, archive)
-    for node in nodes:
-        assert isinstance(node, SystemdNode)
-        node.copy_in(archive, "/tmp/agent.tar")
-        node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
-        node.remove("/tmp/agent.tar")
 
 
 def retag(image: str, version: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from lab import collection, metadata_replies
 from lab.booting import BootingNode
 from lab.cloud import Lab, Node
 from lab.container import SystemdNode
-from lab.entering import LabError
-from lab.kubernetes import binaries, pod_images, worker
+from lab.kubernetes import agent_image, binaries, pod_images, worker
 from lab.kubernetes.api import MERGE_PATCH, Api
+from lab.kubernetes.client import PATIENCE, Client
 from lab.kubernetes.control_plane import ControlPlane
 from lab.kubernetes.forwarding import AZURE, Balancer
 from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
@@ -27,9 +27,7 @@ from lab.machine import Machine
 from lab.namespace import Namespace
 from lab.node import ClusterNode
 from lab.prober import Answer, Prober
-from lab.waiting import report, until
-
-PATIENCE = 300.0  # seconds; nodes are ready and pods run in ten, and on a busy machine in minutes
+from lab.waiting import until
 
 
 class RunningPod(Machine):
@@ -46,13 +44,15 @@ class RunningPod(Machine):
         return Prober(self).http(address, port, timeout, tries)
 
 
-class Cluster(Lab):
+class Cluster(Lab, Client):
     """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
 
     ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: the cloud
     whose load balancer Services of type LoadBalancer get; ``load_balancing`` is the controller that follows them. ``others`` are
     further nodes of the lab, on which nothing of Kubernetes runs until ``start_proxy()``.
     """
+
+    minor = 20  # its kubectl is too old for the kustomize files
 
     def __init__(
         self,
@@ -81,34 +81,7 @@ class Cluster(Lab):
         return self.control_plane.api
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = PATIENCE) -> str:
-        """Run kubectl; returns its stdout. Raises LabError with its output if it fails."""
         return self.api.kubectl(*words, input=input, timeout=timeout)
-
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        """``kubectl apply`` of objects. No objects are fine."""
-        if manifests:
-            self.kubectl("apply", "--filename=-", input=_list(manifests))
-
-    def delete(self, *manifests: dict[str, Any]) -> None:
-        """Delete objects, and wait until they are gone; a missing one is fine."""
-        self.kubectl("delete", "--ignore-not-found", "--filename=-", input=_list(manifests))
-
-    def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
-        """An object as the API has it."""
-        item: dict[str, Any] = json.loads(self.kubectl("get", kind, name, f"--namespace={namespace}", "--output=json"))
-        return item
-
-    def until(self, what: str, look: Callable[[], Any], expected: Any = None, pause: float = 0.1) -> None:
-        """lab.waiting.until(), with the cluster's patience; the message of a failure shows the cluster."""
-        until(what, look, self, expected=expected, limit=PATIENCE, pause=pause)
-
-    def wait_for(self, condition: str, *objects: str, timeout: float = PATIENCE) -> None:
-        """``kubectl wait``: for example ``wait_for("condition=Ready", "pod", "--selector=app=web")``."""
-        self._wait("wait", f"--for={condition}", *objects, timeout=timeout)
-
-    def wait_for_rollout(self, workload: str, namespace: str = "default", timeout: float = PATIENCE) -> None:
-        """Wait until all pods of ``daemonset/NAME`` or ``deployment/NAME`` are ready."""
-        self._wait("rollout", "status", workload, f"--namespace={namespace}", timeout=timeout)
 
     def wait_until_ready(self, timeout: float = PATIENCE) -> None:
         """Wait until kubelet of each node reports that it is ready; reports from before this call do not count."""
@@ -125,13 +98,6 @@ class Cluster(Lab):
         events = self.kubectl("get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp", timeout=20)
         shown = [f"the pods:\n{pods}", "the last events:", *events.splitlines()[-20:]]
         return "\n".join([*shown, *(node.last_lines() for node in self.workers)])
-
-    def _wait(self, *words: str, timeout: float) -> None:
-        """Run a command of kubectl that waits. If it fails, the message shows the cluster too."""
-        try:
-            self.kubectl(*words, f"--timeout={timeout:g}s", timeout=timeout + 60)
-        except LabError as error:
-            raise LabError(f"{error}\n{report(self)}") from error
 
     def _ready(self) -> dict[str, datetime | None]:
         """When each node last reported that it is ready; None if its last report is another."""
@@ -158,11 +124,6 @@ class Cluster(Lab):
         names = (str(pod["metadata"]["name"]) for pod in self.api.items("/api/v1/namespaces/default/pods"))
         return [name for name in names if name.startswith("node-debugger-")]
 
-    def node_port(self, service: str, namespace: str = "default") -> int:
-        """The first node port of a service."""
-        port: int = self.get("service", service, namespace)["spec"]["ports"][0]["nodePort"]
-        return port
-
     def balance_as(self, cloud: Balancer, interval: float = PROBE_INTERVAL) -> LoadBalancing:
         """Let the load balancer act as this cloud's from now on, and probe each ``interval`` seconds."""
         self.load_balancing.close()
@@ -173,6 +134,18 @@ class Cluster(Lab):
     def workers(self) -> list[ClusterNode]:
         """The nodes with a kubelet."""
         return [node for node in self.nodes if node.name in self._own]
+
+    def load_image(self, name: str, folder: Path) -> None:
+        archive = folder / "image.tar"
+        agent_image.save(name, archive)
+        self._import(archive)
+
+    def _import(self, archive: Path) -> None:
+        for node in self.workers:
+            assert isinstance(node, SystemdNode)
+            node.copy_in(archive, "/tmp/images.tar")
+            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/images.tar"])
+            node.remove("/tmp/images.tar")
 
     def remove_node(self, node: ClusterNode) -> None:
         """Take a node out of the cluster: kubelet stops, and the API forgets the node. ``join()`` brings it back."""
@@ -237,10 +210,8 @@ class Cluster(Lab):
         super()._start_nodes(declared)
         images = self._folder / "images.tar"
         pod_images.write(images)
+        self._import(images)
         for node in self.workers:
-            assert isinstance(node, SystemdNode)
-            node.copy_in(images, "/tmp/images.tar")
-            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/images.tar"])
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
         self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
@@ -261,10 +232,6 @@ class Cluster(Lab):
         super()._connect(node)
         if node in self.workers:
             self.network.connect(node, self)
-
-
-def _list(manifests: Sequence[dict[str, Any]]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
 
 
 def _running_pod(pod: dict[str, Any]) -> RunningPod | None:

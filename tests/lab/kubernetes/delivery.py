@@ -5,24 +5,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.container import SystemdNode
 from lab.delivered import NAMESPACE, Kustomize
 from lab.entering import LabError
-from lab.kubernetes import agent_image
-from lab.kubernetes.api import MERGE_PATCH
-from lab.kubernetes.cluster import PATIENCE, Cluster
+from lab.kubernetes.client import PATIENCE, Client
+from lab.machine import Machine
 from lab.waiting import until
 
 TAINT = "kubenode.datapath/not-ready"
 _PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 _NAMESPACE_FOLDER = "namespace"
-_FOR_OLDER = "../../components/apparmor-annotation"  # Kubernetes 1.20 does not know the field
+_FOR_OLDER = "../../components/apparmor-annotation"  # which do not know the field appArmorProfile
 _ABSENT = "absent"
 _EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
 _FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
@@ -37,7 +36,7 @@ class Delivery:
     two looks in minutes, from the next apply() on.
     """
 
-    def __init__(self, cluster: Cluster, image: str, folder: Path, profile: str, interval: float = 0.1, **variables: Any) -> None:
+    def __init__(self, cluster: Client, image: str, folder: Path, profile: str, interval: float = 0.1, **variables: Any) -> None:
         self.cluster = cluster
         self.image = image
         self.profile = profile
@@ -46,7 +45,7 @@ class Delivery:
         self._variables = variables
         self._folder = folder
         self._edits = 0
-        self._kustomize = Kustomize(folder)  # 1.20's own is too old
+        self._kustomize = Kustomize(folder, cluster.kustomizer)
         path = self._overlay(_ABSENT) / "kustomization.yaml"
         path.write_text(path.read_text().replace(_EXAMPLE, profile))
         self.load()
@@ -62,7 +61,7 @@ class Delivery:
 
     def load(self) -> None:
         """Puts the image on all nodes."""
-        agent_image.load(self.image, self.cluster.workers, self._folder)
+        self.cluster.load_image(self.image, self._folder)
 
     def apply(self, **variables: Any) -> None:
         """``kubectl apply`` of the profile's overlay, with these variables besides the usual ones."""
@@ -80,11 +79,12 @@ class Delivery:
 
     def edit(self, **content: Any) -> None:
         """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is made to read it again."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         (volume,) = (
             volume for volume in self._daemonset()["spec"]["template"]["spec"]["volumes"] if volume["name"] == "variables"
         )
-        self.cluster.api.request(f"{path}/{volume['configMap']['name']}", "PATCH", content, MERGE_PATCH)
+        edited = {**self.cluster.get("configmap", volume["configMap"]["name"], NAMESPACE), **content}
+        left = {key: value for key, value in edited.items() if value is not None}
+        self.cluster.kubectl("replace", "--filename=-", input=json.dumps(left))
         self._edits += 1
         self.cluster.kubectl("annotate", "pods", *_PODS, "--overwrite", f"lab/edit={self._edits}")
 
@@ -123,7 +123,7 @@ class Delivery:
     def logs(self) -> str:
         return self.cluster.kubectl("logs", *_PODS, "--tail=50")
 
-    def metrics(self, node: SystemdNode, host: str = "127.0.0.1", port: int = 9463) -> str:
+    def metrics(self, node: Machine, host: str = "127.0.0.1", port: int = 9463) -> str:
         return node.run(["python3", "-c", _FETCH, f"http://{host}:{port}/metrics"]).stdout
 
     def _apply(self, overlay: str, variables: dict[str, Any]) -> None:
@@ -132,7 +132,8 @@ class Delivery:
         name, _colon, tag = self.image.rpartition(":")
         kustomization = _read(overlay_folder / "kustomization.yaml")
         kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
-        kustomization["components"] = sorted({*kustomization.get("components", ()), _FOR_OLDER})
+        if self.cluster.minor < 30:
+            kustomization["components"] = sorted({*kustomization.get("components", ()), _FOR_OLDER})
         _write(overlay_folder / "kustomization.yaml", kustomization)
         nodes = _read(overlay_folder / "nodes.yaml")
         (container,) = nodes["spec"]["template"]["spec"]["containers"]
@@ -143,7 +144,7 @@ class Delivery:
             self.cluster.kubectl("apply", "--filename=-", input=self._kustomize.text(folder))
 
     def _daemonset(self) -> dict[str, Any]:
-        return self.cluster.api.request(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{self.daemonset}")
+        return self.cluster.get("daemonset", self.daemonset, NAMESPACE)
 
     def _delete(self, name: str) -> None:
         self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._kustomize.text(name))

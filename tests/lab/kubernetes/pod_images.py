@@ -61,6 +61,16 @@ def write(path: Path) -> None:
             _add(archive, name, content)
 
 
+def write_context(folder: Path) -> str:
+    """Write a folder from which docker builds SERVER, on the busybox of a registry; return the tag."""
+    folder.mkdir()
+    (folder / "index.cgi").write_text(_ANSWER)
+    (folder / "index.cgi").chmod(0o755)
+    lines = ["FROM docker.io/library/busybox:1.37", "COPY index.cgi /www/cgi-bin/", f"CMD {json.dumps(_COMMANDS[SERVER])}"]
+    (folder / "Containerfile").write_text("\n".join([*lines, ""]))
+    return SERVER.rpartition(":")[2]
+
+
 def _layer(busybox: Path) -> bytes:
     applets = host.run([busybox, "--list"]).split()
     whole = io.BytesIO()
