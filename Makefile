@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs cli release publish integration cores userland cluster upstream faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint workflows sanity sanity-next unit docs cli release publish integration cores userland cluster upstream kind faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +21,9 @@ bench:  ## measure what a run costs (root)
 
 lint:  ## ansible-lint, changelog, documentation, ruff, licences, workflows, mypy
 	@$(TOOLCHAIN) lint
+
+workflows:  ## the workflows by actionlint too: ACTIONLINT=PATH, or on PATH, or its package, which downloads it
+	@$(TOOLCHAIN) workflows
 
 sanity:  ## ansible-test sanity on every supported ansible-core
 	@$(TOOLCHAIN) sanity
@@ -57,6 +60,9 @@ cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
 
 upstream:  ## beside other projects' programs: KUBE_PROXY=PATH, or KUBE_PROXY_VERSION=v1.37.2 to download; KUBE_PROXY_MODES=nftables for one mode; AZURE_VNET=PATH; AWS_CNI_HOST=PATH (root)
 	@$(TOOLCHAIN) upstream
+
+kind:  ## the DaemonSet on a cluster of kind: PROXY=iptables, nftables, ipvs, or none for Cilium; KIND_NODE=IMAGE
+	@$(TOOLCHAIN) kind
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
 	@$(TOOLCHAIN) all_faults

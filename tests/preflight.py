@@ -37,6 +37,7 @@ NEEDS = {
     "sanity": Need(False, 1.5),
     "sanity_next": Need(False, 1.5),
     "unit": Need(False, 1.0),
+    "workflows": Need(False, 1.0),
     "docs": Need(False, 1.5),
     "cli": Need(False, 1.0),
     "release": Need(False, 1.5),

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores upstream kind userland fuzz mutants    so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores upstream workflows kind userland fuzz mutants    so are these, which are no part of the test
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
@@ -109,20 +109,9 @@ def lint() -> Iterator[Check]:
     workflows = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
     yield Check("workflows", ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows], env)
     yield Check("zizmor", ["zizmor", "--offline", "--no-progress", *workflows], env)
-    tests = [
-        "bench",
-        "cluster",
-        "faults",
-        "generators",
-        "integration",
-        "kind",
-        "lab",
-        "publishing",
-        "unit",
-        "upstream",
-        "userland",
-    ]
-    packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath", *tests]
+    tests = ["bench", "cluster", "faults", "generators", "integration", "kind", "lab", "publishing", "unit"]
+    deployed = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", "kubenode_datapath"]
+    packages = [*deployed, *tests, "upstream", "userland"]
     modules = ["packing", *sorted(path.stem for path in (ROOT / "tests").glob("*.py"))]
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
     yield Check("mypy", ["mypy", *checked], env)
@@ -368,6 +357,14 @@ def _shown(variable: str, program: Path) -> str:
     return installation.output([str(program), "--version"]).strip() if variable == "KUBE_PROXY" else program.name
 
 
+def workflows() -> Iterator[Check]:
+    """The workflows by actionlint too. Not part of `make test`, because its package downloads the program from another host."""
+    yield from (check for check in lint() if check.name in ("workflows", "zizmor"))
+    program = os.environ.get("ACTIONLINT") or shutil.which("actionlint") or installation.actionlint()
+    paths = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
+    yield Check("actionlint", [str(program), *paths], environment(installation.main_venv()))
+
+
 def kind() -> Iterator[Check]:
     """The DaemonSet on a cluster of kind. Not part of `make test`, because the images of its nodes come from a registry."""
     proxy = os.environ.get("PROXY") or "iptables"
@@ -489,10 +486,12 @@ def run_part(name: str, prefix: str) -> Outcome:
     log = LOGS / f"{name}.log"
     log.unlink(missing_ok=True)
     started = time.monotonic()
+    failed: list[str] = []
     try:
-        failed = [check.name for check in PARTS[name]() if not passes(check, log, prefix)]
+        failed.extend(check.name for check in PARTS[name]() if not passes(check, log, prefix))
     except installation.NotHere as reason:
-        return Outcome(None, f"{name:12}{time.monotonic() - started:5.0f} s  not run: {reason}", [])
+        if not failed:
+            return Outcome(None, f"{name:12}{time.monotonic() - started:5.0f} s  not run: {reason}", [])
     except installation.NotInstalled as reason:  # other parts may not need it
         say(str(reason))
         failed, log = ["setup"], LOGS / "setup.log"
@@ -529,6 +528,7 @@ PARTS = {
         cores,
         cluster,
         upstream,
+        workflows,
         kind,
         userland,
         faults,

@@ -19,10 +19,8 @@ import pytest
 
 from lab.kubernetes import manifests, round_trip
 from lab.kubernetes.delivery import Delivery
-from lab.kubernetes.kind import AGENT_IMAGE, KindCluster
+from lab.kubernetes.kind import AGENT_IMAGE, NEWEST, KindCluster
 
-# Of the release notes of kind 0.33.0.
-NEWEST = "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
 PROXY = os.environ.get("PROXY") or "iptables"
 
 # aks_dual_stack refuses a node on which Cilium handles Services. There, cilium_migration finds nothing stale.

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_renovate_follows_each_pin() -> None:
     pins = {*installation.TOOLS, *installation.SITE, *installation.IMPORTER, *installation.PROBING, *installation.OLDEST_TOOLS}
-    pins |= {installation.COLLECTIONS_FROM}
+    pins |= {installation.ACTIONLINT, installation.COLLECTIONS_FROM}
     pins |= {f"ansible-core=={core}" for core in installation.CORES | installation.NEXT_CORE}
     source = (ROOT / "tests/installation.py").read_text()
     followed = set()

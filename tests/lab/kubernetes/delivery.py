@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ import yaml
 
 from lab.delivered import NAMESPACE, Kustomize
 from lab.entering import LabError
+from lab.kubernetes.api import MERGE_PATCH
 from lab.kubernetes.client import PATIENCE, Client
+from lab.kubernetes.cluster import Cluster
 from lab.machine import Machine
 from lab.waiting import until
 
@@ -82,9 +83,9 @@ class Delivery:
         (volume,) = (
             volume for volume in self._daemonset()["spec"]["template"]["spec"]["volumes"] if volume["name"] == "variables"
         )
-        edited = {**self.cluster.get("configmap", volume["configMap"]["name"], NAMESPACE), **content}
-        left = {key: value for key, value in edited.items() if value is not None}
-        self.cluster.kubectl("replace", "--filename=-", input=json.dumps(left))
+        assert isinstance(self.cluster, Cluster), "kubectl would copy the content into an annotation, which has a limit"
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{volume['configMap']['name']}"
+        self.cluster.api.request(path, "PATCH", content, MERGE_PATCH)
         self._edits += 1
         self.cluster.kubectl("annotate", "pods", *_PODS, "--overwrite", f"lab/edit={self._edits}")
 

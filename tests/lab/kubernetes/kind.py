@@ -23,6 +23,8 @@ from lab.kubernetes.client import PATIENCE, Client
 from lab.machine import Machine
 
 NAME = "kubenode"
+NEWEST = "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
+"""The newest image of nodes, of the release notes of kind 0.33.0."""
 CILIUM = "1.20.0"
 PROXIES = ("iptables", "nftables", "ipvs", "none")
 """Modes of kube-proxy. With ``none``, Cilium serves Services and pods."""
