@@ -4,7 +4,8 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores upstream workflows kind userland fuzz mutants    so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cli cores workflows    so are these, which are no part of the test
+    toolchain.py upstream kind userland fuzz mutants           and these
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
