@@ -21,7 +21,7 @@ NODE_PORT = 30080
 QUICK = 0.3  # seconds to wait for an answer that must not come
 TRIES = 100
 STRICT, LOOSE = 1, 2
-SUPPORT = "AWS_VPC_CNI_NODE_PORT_SUPPORT"
+SUPPORT, EXTERNAL = "AWS_VPC_CNI_NODE_PORT_SUPPORT", "AWS_VPC_K8S_CNI_EXTERNALSNAT"
 RULES = [
     f"512:\tfrom all to {ENI.pod_address(0)} lookup main",
     "1024:\tfrom all fwmark 0x80/0x80 lookup main",
@@ -37,10 +37,10 @@ def lab() -> Iterator[EniLab]:
         yield running
 
 
-def configure(lab: EniLab, binary: Path, supported: str) -> VpcCni:
+def configure(lab: EniLab, binary: Path, supported: str, external: str = "false") -> VpcCni:
     """Let the CNI configure the node and connect its pod, which serves a node port. Each link filters strictly."""
     node: EniNamespaceNode = lab.node("node1")
-    cni = VpcCni(binary, node, {SUPPORT: supported})
+    cni = VpcCni(binary, node, {SUPPORT: supported, EXTERNAL: external})
     cni.start()
     for pod in node.pods:
         cni.add(pod)
@@ -99,3 +99,15 @@ def test_every_call_is_answered_also_after_a_restart_and_absent_restores_the_nod
         assert node.snapshot() == after
     assert profile(node, remedy=remedy, state="absent")["changed"]
     assert node.snapshot() == before and lost(lab) == 1
+
+
+def test_a_restart_that_deletes_the_rule_of_marks_is_repaired_by_the_next_run(lab: EniLab, aws_cni_host: Path) -> None:
+    """With external SNAT and without support for node ports, the CNI deletes a rule of its layout's mark, whoever added it."""
+    cni = configure(lab, aws_cni_host, "false", external="true")
+    node: EniNamespaceNode = lab.node("node1")
+    assert profile(node)["changed"]
+    after = node.snapshot()
+    cni.start()
+    assert lost(lab) == 1
+    assert profile(node, check=True)["changed"] and profile(node)["changed"]
+    assert node.snapshot() == after and lost(lab, TRIES, 1.0) == 0
