@@ -92,7 +92,7 @@ class Site:
         return found
 
     def azure_rules(self) -> list[str]:
-        return [line for line in azure_vnet.listing(self.node) if line.startswith("-A")]
+        return azure_vnet.rules(self.node)
 
     def is_cordoned(self) -> bool:
         return bool(self.cluster.get("node", "node1")["spec"].get("unschedulable"))

@@ -122,6 +122,11 @@ def listing(machine: Machine, counters: bool = False) -> list[str]:
     return [line for line in lines if not line.startswith("#")]
 
 
+def rules(machine: Machine) -> list[str]:
+    """The rules of that output, without tables and chains."""
+    return [line for line in listing(machine) if line.startswith("-A")]
+
+
 def foreign(rule: str) -> str:
     """A rule of the same shape for an address that azure-vnet never had."""
     return rule.replace("10.240.", "10.99.").replace("a2:96:", "02:aa:")

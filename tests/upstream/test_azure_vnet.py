@@ -53,10 +53,6 @@ def program(lab: Lab, azure_vnet_binary: Path, mode: Mode) -> AzureVnet:
     return program
 
 
-def rules(node: NamespaceNode) -> list[str]:
-    return [line for line in azure_vnet.listing(node) if line.startswith("-A")]
-
-
 def neighbours(node: NamespaceNode) -> list[str]:
     return sorted(node.run_from_host(["ip", "neighbour", "show", "dev", BRIDGE, "nud", "permanent"]).splitlines())
 
@@ -69,26 +65,26 @@ def end(lab: Lab, *names: str) -> None:
 
 def test_rules_of_live_pods_are_kept(lab: Lab, program: AzureVnet, mode: Mode) -> None:
     node = program.node
-    before = rules(node)
+    before = azure_vnet.rules(node)
     assert len(before) == OF_NODE[mode] + OF_POD * len(PODS) + len(FOREIGN)
     cleanup = Steps(node, "ebtables_cleanup")
     assert not cleanup.run()["changed"]
     end(lab, "pod1")
     removed = cleanup.four()["removed"]
     assert [PODS["pod1"] in entry["rule"] for entry in removed] == [True] * OF_POD
-    assert rules(node) == [rule for rule in before if f"{PODS['pod1']} " not in rule]
+    assert azure_vnet.rules(node) == [rule for rule in before if f"{PODS['pod1']} " not in rule]
 
 
 def test_all_rules_are_removed_and_restored_byte_for_byte(lab: Lab, program: AzureVnet, mode: Mode) -> None:
     node = program.node
     end(lab, *PODS)
     before = node.snapshot(), azure_vnet.listing(node), neighbours(node)
-    foreign = [rule for rule in rules(node) if "10.99.0.1" in rule or "--ip-dport" in rule]
+    foreign = [rule for rule in azure_vnet.rules(node) if "10.99.0.1" in rule or "--ip-dport" in rule]
     cleanup = Steps(node, "ebtables_cleanup")
     done = cleanup.four()
     assert len(done["removed"]) == OF_NODE[mode] + OF_POD * len(PODS)
     assert [entry["reason"].partition(":")[0] for entry in done["kept"]] == ["doubtful"]  # it has the shape of azure-vnet's
-    assert (rules(node), neighbours(node)) == (foreign, [])
+    assert (azure_vnet.rules(node), neighbours(node)) == (foreign, [])
     restored = cleanup.four(state="restored")
     assert (len(restored["restored"]), restored["differences"]) == (len(done["removed"]), [])
     assert (node.snapshot(), azure_vnet.listing(node), neighbours(node)) == before
@@ -102,5 +98,5 @@ def test_azure_vnet_deletes_the_rules_that_were_restored(lab: Lab, program: Azur
     cleanup.run(state="restored")
     for name in PODS:
         program.delete(lab.pod(name))
-    assert not [rule for rule in rules(node) if any(address in rule for address in PODS.values())]
-    assert len(rules(node)) == OF_NODE[mode] + len(FOREIGN)
+    assert not [rule for rule in azure_vnet.rules(node) if any(address in rule for address in PODS.values())]
+    assert len(azure_vnet.rules(node)) == OF_NODE[mode] + len(FOREIGN)

@@ -118,7 +118,7 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert predicted.changed == 1 and pool.node.snapshot() == before
     done = pool.play(verify=[{"address": pool.lab.pod("pod1").address, "port": 8080}]).well()
     assert done.changed == predicted.changed
-    assert not [line for line in azure_vnet.listing(pool.node) if line.startswith("-A")]
+    assert not azure_vnet.rules(pool.node)
     assert not pool.node.exists(azure_vnet.STATE) and not pool.node.exists(azure_vnet.CONFLIST)
     report = pool.report()
     assert (report["trouble"], report["cordoned"], report["found"]["bridge"]) == ("", False, "azure0")

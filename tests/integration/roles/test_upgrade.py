@@ -83,7 +83,7 @@ def leftovers(folder: Path) -> Iterator[Arrangement]:
         served(node, [AzurePod(1), AzurePod(2)])
 
         def is_clean() -> bool:
-            return not any(line.startswith("-A") for line in azure_vnet.listing(node))
+            return not azure_vnet.rules(node)
 
         yield node, lab.write_inventory(folder / "inventory.json"), {}, is_clean
 
