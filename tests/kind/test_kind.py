@@ -57,6 +57,10 @@ def test_a_service_answers_the_audit_is_clean_and_absent_restores(cluster: KindC
     cluster.wait_for_rollout("daemonset/trip")
     port, targets = cluster.node_port("trip"), addresses(cluster)
     assert len(targets) == 2 * len(cluster.workers), targets
+
+    def unanswered() -> list[str]:
+        return [address for address in targets if not is_answered(address, port)]
+
     name, variables = PROFILES[PROXY == "none"]
     folders = [tmp_path / name for name in ("audit-files", "profile-files")]
     for folder in folders:
@@ -65,5 +69,4 @@ def test_a_service_answers_the_audit_is_clean_and_absent_restores(cluster: KindC
         Delivery(cluster, AGENT_IMAGE, folders[0], "audit") as audit,
         Delivery(cluster, AGENT_IMAGE, folders[1], name, **variables) as profile,
     ):
-        unanswered = lambda: [address for address in targets if not is_answered(address, port)]  # noqa: E731
         round_trip.run(profile, audit, unanswered, changes=PROXY != "none")
