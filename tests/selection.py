@@ -46,9 +46,9 @@ def _git(*words: str) -> str | None:
     return done.stdout.strip("\n") if done.returncode == 0 else None
 
 
-def plugins(paths: set[Path]) -> list[str]:
-    """The changed files that ansible-test's tests of Python code look at."""
-    return sorted(str(path) for path in paths if path.parts[0] == "plugins" and path.suffix == ".py" and (ROOT / path).exists())
+def sources(paths: set[Path]) -> list[str]:
+    """The changed files of Python that are still there."""
+    return sorted(str(path) for path in paths if path.suffix == ".py" and (ROOT / path).exists())
 
 
 def unit_tests(paths: set[Path]) -> list[str]:

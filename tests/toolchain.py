@@ -414,10 +414,12 @@ def quick() -> Iterator[Check]:
     except selection.NoBase as reason:
         raise installation.NotInstalled(str(reason)) from reason
     yield from (check for check in lint() if check.name in ("ruff", "ruff format", "mypy"))
-    plugins, on_kernel = selection.plugins(changed), selection.integration_tests(changed)
+    sources, on_kernel = selection.sources(changed), selection.integration_tests(changed)
+    plugins = [path for path in sources if path.startswith("plugins/")]
     newest = dict(list(installation.CORES.items())[-1:])
-    for test in ("pep8", "validate-modules") if plugins else ():
-        yield from (check._replace(name=f"{test}, {check.name}") for check in ansible_test(newest, "--test", test, *plugins))
+    for test, paths in (("pep8", sources), ("pylint", sources), ("validate-modules", plugins)):
+        for check in ansible_test(newest, "--test", test, *paths) if paths else ():
+            yield check._replace(name=f"{test}, {check.name}")
     at_once = ["-m", "pytest", "-q", "-m", "not thorough", "--numprocesses=2", "--dist=loadfile"]
     yield Check(
         "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
