@@ -244,7 +244,7 @@ needed:
       type: list
       elements: str
       sample:
-        - eth0 has the IPv6 address 2001:db8:0:1::11.
+        - eth0 has a global IPv6 address.
         - The load balancer's probe mode does not show on a node and was not looked at. With
           clusterServiceLoadBalancerHealthProbeMode shared, probes end on the node itself and need no table.
 diff:

@@ -100,7 +100,7 @@ def need(node: NodeFacts) -> Need:
 
 def _addresses(link: str, addresses: t.Mapping[str, t.Sequence[str]]) -> str:
     if link in addresses:
-        return f"{link} has the IPv6 address {addresses[link][0]}."
+        return f"{link} has a global IPv6 address."
     others = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
     return (
         f"{link} has no global IPv6 address, and these links have one: {others}. Set interface to the link that receives probes."

@@ -20,10 +20,13 @@ from lab.node import NamespaceNode
 from lab.playbook import Played
 from unit.schemas import errors
 
-SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/rollout.json").read_text())
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+SCHEMA = json.loads((DOCS / "schema/rollout.json").read_text())
 PROFILE = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
 TABLE_FILE = "/etc/kubenode/probe-snat.nft"
 REPORT = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
+# How the lines of a run begin that changes nothing: Ansible's of three batches and the recap, and the callback's of all nodes.
+OF_ANSIBLE, OF_THE_CALLBACK = [*["PL"] * 4, *["no"] * 3], ["NO", "no", *["  "] * 4, "3 "]
 
 
 class Fleet:
@@ -94,6 +97,19 @@ def test_an_inventory_that_could_not_be_read_is_an_error(fleet: Fleet, tmp_path:
     assert refused.failed and "The inventory has no hosts." in re.sub(r"\s+", " ", refused.output), refused.output
 
 
+def test_the_documented_configuration_makes_a_file_that_is_no_inventory_an_error(fleet: Fleet, tmp_path: Path) -> None:
+    page = (DOCS / "getting-started.md").read_text()
+    configuration = tmp_path / "ansible.cfg"
+    configuration.write_text(page.partition("# ansible.cfg\n")[2].partition("```")[0].replace("   ", ""))
+    environment = {"ANSIBLE_CONFIG": str(configuration)}
+    assert "3 nodes: 3 changed" in fleet.play(environment=environment).well().output
+    fleet.inventory = tmp_path / "inventory.ini"
+    fleet.inventory.write_text("[nodes\nnode1\n")
+    for name in ("aks_dual_stack", "audit", "trace"):
+        refused = fleet.play(name=name, environment=environment)
+        assert refused.failed and "PLAY [" not in refused.output and "inventory.ini" in refused.output, refused.output
+
+
 def test_former_names_work_and_give_a_warning(fleet: Fleet) -> None:
     done = fleet.play("-e", "target=node2", "-e", "batches=1").well()
     said = re.sub(r"\s+", " ", done.output)
@@ -107,6 +123,8 @@ def test_the_first_line_says_what_a_run_will_touch_and_equal_nodes_are_printed_o
     assert "3 of 3 nodes (pattern nodes), batches 1, 25 %, present]" in printed(done)[0]
     assert "skipp" not in done.output.replace("skipped=0", "")
     assert re.search(r"^node1, node2, node3  changed       nftables_probe_snat  ", done.output, re.MULTILINE)
+    converged = fleet.play(environment={**REPORT, "ANSIBLE_DISPLAY_OK_HOSTS": "false"}).well()
+    assert [line[:2] for line in printed(converged)] == OF_ANSIBLE + OF_THE_CALLBACK, converged.output
     again = fleet.play("--check").well()
     assert "one batch, because of check mode, present unless the inventory says otherwise]" in printed(again)[0]
     assert again.output.count("PLAY [") == 1 and len(printed(again)) < 30

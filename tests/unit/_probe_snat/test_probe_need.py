@@ -17,7 +17,7 @@ NODE = NodeFacts("eth0", ADDRESSES, [], None, None)
 TAKING = Cilium("the source", True, ("tc cil_from_netdev-eth0",))
 
 VERDICTS: list[tuple[dict[str, t.Any], str, list[str]]] = [
-    ({}, "possible", ["eth0 has the IPv6 address 2001:db8::1.", "was not looked at"]),
+    ({}, "possible", ["eth0 has a global IPv6 address.", "was not looked at"]),
     ({"owner": "a.service"}, "possible", ["eth0 has", "a.service of the node's image loads the table.", "was not looked at"]),
     ({"addresses": {"br-ex": ["2001:db8::2"]}}, "possible", ["eth0 has no global IPv6 address", "was not looked at"]),
     ({"addresses": {}}, "unneeded", ["No link of the node has a global IPv6 address"]),
