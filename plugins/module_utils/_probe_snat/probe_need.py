@@ -100,6 +100,7 @@ def need(node: NodeFacts) -> Need:
 
 def _addresses(link: str, addresses: t.Mapping[str, t.Sequence[str]]) -> str:
     if link in addresses:
+        # Not which one: a fleet's report has each sentence once for all nodes that share it.
         return f"{link} has a global IPv6 address."
     others = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
     return (
