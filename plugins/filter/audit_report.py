@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: audit_report
 short_description: Write the audits of many nodes for programs and for CI
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: audit_text
 short_description: Write the findings of an audit as text for a terminal
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:

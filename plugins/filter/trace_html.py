@@ -24,6 +24,7 @@ options:
     description:
       - What the page says of the evidence. Keys are C(node), C(time), C(versions) and C(source), each of which may be left out.
       - C(versions) is a text, or a dictionary as RV(kubenode.datapath.datapath_info#module:snapshot.versions) is.
+    version_added: 1.0.0
     type: dict
     default: {}
 seealso:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: datapath_audit
 short_description: Say what is wrong with a node's packet path, and which profile it needs
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:

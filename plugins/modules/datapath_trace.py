@@ -114,6 +114,7 @@ options:
     description:
       - Which node of a bundle of many is meant, by its name, or by that of its folder or archive.
       - Without it, the error for such a bundle lists the names.
+    version_added: 1.0.0
     type: str
   assume:
     description:
@@ -167,6 +168,7 @@ options:
       - Whether the controller prints the answer as text, in colours where Ansible uses colours. Ansible's own report of a result
         quotes texts as JSON does, so that no rule and no task can be copied from it.
       - Leave it out with a callback that prints one document, such as JSON. With C(no_log), nothing is printed.
+    version_added: 1.0.0
     type: bool
     default: false
 """

@@ -59,6 +59,7 @@ options:
         already configured stays.
       - A foreign file at one of these paths is not replaced.
       - With V(ignore), and with O(state=absent), these files are removed.
+    version_added: 1.0.0
     type: str
     choices: [masked, ignore]
     default: masked

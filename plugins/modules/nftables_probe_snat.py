@@ -105,6 +105,7 @@ options:
         blanks and C(_.,:;/@+=()#-). Empty for none.
       - A table with another comment is replaced. The table of AgentBaker's unit has no comment, and gets none as long as that
         unit is the owner.
+    version_added: 1.0.0
     type: str
     default: ""
   path:

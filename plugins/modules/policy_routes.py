@@ -158,6 +158,7 @@ options:
         O(kubenode.datapath.nftables_connmark#module:interfaces).
       - Not together with O(enis). With O(state=absent), O(uplinks) has no effect.
       - May be given as JSON text.
+    version_added: 1.0.0
     type: list
     elements: dict
     suboptions:

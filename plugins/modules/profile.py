@@ -42,6 +42,7 @@ options:
       - The role whose profile is applied. All other options but O(options), O(rehearse_packets) and O(rehearse_checks) must then
         be omitted, because the profile has options of its own.
       - One of O(name) and O(modules) is required.
+    version_added: 1.0.0
     type: str
     choices: [aks_dual_stack, cilium_migration, eni_policy_routing, symmetric_routing]
   options:
@@ -51,6 +52,7 @@ options:
         of the role's variables is then an error, which suggests the most similar name.
       - Lists and dictionaries may be JSON text, because extra variables given as C(key=value) are text.
       - An error has one line for each value that is wrong. The line begins with the name of the role's variable.
+    version_added: 1.0.0
     type: dict
   modules:
     description:
@@ -106,6 +108,7 @@ options:
       - Sends the first packet of each connection that the node itself makes (C(from) is the node's name in the inventory, or
         missing), and whose address is an IP address. Other connections are left out, because the node does not tell by which
         link the packets of another host come in.
+    version_added: 1.0.0
     type: list
     elements: dict
     default: []

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: profile_aks_dual_stack
 short_description: Part of M(kubenode.datapath.profile) for aks_dual_stack that runs on the node
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:

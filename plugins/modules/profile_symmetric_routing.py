@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: profile_symmetric_routing
 short_description: Part of M(kubenode.datapath.profile) for symmetric_routing that runs on the node
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
