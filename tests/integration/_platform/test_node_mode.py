@@ -70,7 +70,7 @@ def in_pod(node: SystemdNode, connection: str, name: str, *arguments: str) -> su
     variables = {"ansible_connection": connection, "ansible_python_interpreter": sys.executable, "target": "node1"}
     if connection != "local":
         variables["ansible_python_interpreter"] = "/usr/bin/python3"
-    trees = collection.path(installation.connections())
+    trees = collection.path(installation.collections())
     return subprocess.run(
         [*pod, playbook.PROGRAM, "-i", "node1,", "-e", json.dumps(variables), name, *arguments],
         capture_output=True, text=True, check=False, cwd=collection.CHECKOUT,

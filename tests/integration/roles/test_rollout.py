@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import installation
 import pytest
 from ansible.release import __version__ as ansible_version
 
-from lab import Lab, Node, background, playbook
+from lab import Lab, Node, background, collection, playbook
 from lab.node import NamespaceNode
 from lab.playbook import Played
 from unit.schemas import errors
@@ -161,14 +162,17 @@ def test_a_node_that_is_kept_back_was_not_reached(fleet: Fleet) -> None:
     assert "1 of 3 nodes are lost, and kubenode_max_failed_percentage is 0" in done.output and done.failed
 
 
-def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet) -> None:
+@pytest.mark.each_core
+@pytest.mark.parametrize("callback", ["json", "jsonl"])
+def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet, callback: str) -> None:
     """With a stdout callback for programs, the report is printed to stderr."""
     command = [playbook.PROGRAM, "-i", str(fleet.inventory), "kubenode.datapath.aks_dual_stack", "--check", "--diff"]
-    environment = {**REPORT, "ANSIBLE_STDOUT_CALLBACK": "lab_json"}
+    trees = {"ANSIBLE_COLLECTIONS_PATH": collection.path(installation.collections())}
+    environment = {**REPORT, **trees, "ANSIBLE_STDOUT_CALLBACK": f"ansible.posix.{callback}"}
     done = playbook.streams([*command, "-e", json.dumps(PROFILE)], environment)
-    recap = json.loads(done.stdout)["node1"]
-    assert recap["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
-    assert recap["diffs"][0] == "immediate: table ip6 azureSLBProbe" and "+++ after" not in done.stderr
+    events = [json.loads(line) for line in (done.stdout.splitlines() if callback == "jsonl" else [done.stdout])]
+    assert events[-1]["stats"]["node1"]["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
+    assert "immediate: table ip6 azureSLBProbe" in done.stdout and "+++ after" not in done.stderr
 
 
 def test_a_page_that_the_controller_writes_is_no_change_of_the_node(fleet: Fleet) -> None:
