@@ -65,25 +65,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service
+
 
 def node_pods(listing: str, links: t.Sequence[t.Mapping[str, t.Any]] = ()) -> list[dict[str, t.Any]]:
-    link_of = {address: pod["link"] for pod in links for address in pod["addresses"]}
-    return [_pod(line, link_of) for line in listing.splitlines() if line.strip()]
-
-
-def _pod(line: str, link_of: t.Mapping[str, str]) -> dict[str, t.Any]:
     try:
-        namespace, name, kind, owner, ready, addresses = line.split("|")
-    except ValueError:
-        raise AnsibleFilterError(f"kubectl printed {line!r}; six fields were expected, separated by |") from None
-    return {
-        "namespace": namespace,
-        "name": name,
-        "kind": kind,
-        "owner": f"{kind} {namespace}/{owner}" if kind else "",
-        "ready": ready == "True",
-        "link": next((link_of[address] for address in addresses.split() if address in link_of), ""),
-    }
+        return _node_service.parse(listing, links)
+    except _node_service.Failure as failure:
+        raise AnsibleFilterError(str(failure)) from None
 
 
 class FilterModule:

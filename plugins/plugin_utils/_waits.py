@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""What the module of a running task waits for on its node, from the node to the callback.
+"""What a running task waits for, such as its module on the node, from there to the callback.
 
 A module can answer at its end only. So a thread of the task's worker lists, over a connection of its own, the files in memory by
 whose names the module shows what it waits for (_platform/process.py), and notes the name in a folder that the callback reads.
@@ -51,11 +51,22 @@ def _file(folder: str, host: str) -> Path:
     return Path(folder) / urllib.parse.quote(host, safe="")
 
 
-class Watch:
-    """Notes what the task's module waits for, while the block runs."""
+def _telling(lines: t.Sequence[str]) -> str:
+    """Return the line about a wait, else the last one, which is about a program."""
+    return next((line for line in lines if line.startswith("waits ")), lines[-1] if lines else "")
 
-    def __init__(self, action: ActionBase, host: str) -> None:
+
+class Watch:
+    """Notes what a task waits for, while the block runs.
+
+    command: looks, on the task's host, by default at what the task's module waits for. text: of the lines that it printed.
+    """
+
+    def __init__(
+        self, action: ActionBase, host: str, command: str = LOOK, text: t.Callable[[t.Sequence[str]], str] = _telling
+    ) -> None:
         self._action, self._host = action, host
+        self._command, self._text = command, text
         self._is_over = threading.Event()
 
     def __enter__(self) -> None:
@@ -73,11 +84,6 @@ class Watch:
             separate = separate or _connection_watch.beside(self._action)
             lines = list[str]()
             with contextlib.suppress(AnsibleError):
-                lines = str(separate._low_level_execute_command(LOOK)["stdout"]).splitlines()
+                lines = str(separate._low_level_execute_command(self._command)["stdout"]).splitlines()
             if not self._is_over.is_set():
-                note(self._host, _telling(lines))
-
-
-def _telling(lines: t.Sequence[str]) -> str:
-    """Return the line about a wait, else the last one, which is about a program."""
-    return next((line for line in lines if line.startswith("waits ")), lines[-1] if lines else "")
+                note(self._host, self._text(lines))

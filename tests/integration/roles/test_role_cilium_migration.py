@@ -57,7 +57,7 @@ class Pool:
         self.kubectl.write_text(KUBECTL)
         self.kubectl.chmod(0o755)
         self.say(node="|||")
-        self._inventory = lab.write_inventory(folder / "inventory.json")
+        self.inventory = lab.write_inventory(folder / "inventory.json")
 
     def play(self, *arguments: str, target: str = "node1", **variables: Any) -> Played:
         return self._play(0, arguments, target, variables)
@@ -72,7 +72,7 @@ class Pool:
         given = {"target": target, "report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
         return playbook.play(
-            self._inventory, PLAYBOOK, *arguments, variables=given, environment=callback, killed_after=killed_after
+            self.inventory, PLAYBOOK, *arguments, variables=given, environment=callback, killed_after=killed_after
         )
 
     def report(self) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)
     predicted = pool.play("--check").well()
-    assert predicted.changed == 1 and pool.node.snapshot() == before
+    assert predicted.changed == 1 and pool.node.snapshot() == before and "skipping" not in predicted.output
     done = pool.play(verify=[{"address": pool.lab.pod("pod1").address, "port": 8080}]).well()
-    assert done.changed == predicted.changed
+    assert done.changed == predicted.changed and "skipping" not in done.output
     assert not azure_vnet.rules(pool.node)
     assert not pool.node.exists(azure_vnet.STATE) and not pool.node.exists(azure_vnet.CONFLIST)
     report = pool.report()
@@ -126,7 +126,8 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert all(rule["reason"] for rule in report["done"]["removed"])
     after = pool.node.snapshot()
     for arguments in (["--check"], []):
-        assert pool.play(*arguments).well().changed == 0
+        converged = pool.play(*arguments).well()
+        assert converged.changed == 0 and "skipping" not in converged.output
         assert pool.node.snapshot() == after
     assert pool.play(state="restored").well().changed == 1
     assert azure_vnet.listing(pool.node) == rules
@@ -155,9 +156,35 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
     done = pool.play(**options).well()
     get, *calls = pool.calls()
     assert get.startswith("get node node1 --output=jsonpath={.spec.unschedulable}|")
-    assert calls == [ANNOTATE, "cordon node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 4
+    assert calls == [ANNOTATE, "cordon node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 3
     assert pool.play(**options).well().changed == 0
     assert [call.split()[0] for call in pool.calls()] == ["get"]
+
+
+def test_a_drain_says_which_pods_it_waits_for(pool: Pool) -> None:
+    pool.say(pods=pods("ReplicaSet"), drained="sleep 12")
+    done = pool.play(drain=True, kubectl=[str(pool.kubectl)]).well()
+    line = "node1: kubenode.datapath.cilium_migration : Take the node out of service, 10 s: waits for the eviction of "
+    assert f"{line}default/new, default/old\n" in done.output and "skipping" not in done.output, done.output
+    assert done.output.count(" s: waits for ") == 1
+
+
+def test_kubectl_has_the_environment_of_the_play(pool: Pool) -> None:
+    """KUBECONFIG, for example, which a play sets by environment."""
+    pool.kubectl.write_text(f'#!/bin/sh\ntest "$WHERE" = "a b" && exec {pool.kubectl}-of-lab "$@"\n')
+    (pool.folder / "kubectl-of-lab").write_text(KUBECTL)
+    (pool.folder / "kubectl-of-lab").chmod(0o755)
+    play = pool.folder / "play.yml"
+    variables = {"cilium_migration_mode": "runtime", "cilium_migration_grace": 1, "cilium_migration_cordon": True}
+    role = {
+        "hosts": "node1",
+        "gather_facts": False,
+        "environment": {"WHERE": "a b"},
+        "roles": ["kubenode.datapath.cilium_migration"],
+    }
+    play.write_text(json.dumps([{**role, "vars": {**variables, "cilium_migration_kubectl": [str(pool.kubectl)]}}]))
+    assert playbook.play(pool.inventory, play).well().changed == 3
+    assert [call.split()[0] for call in pool.calls()] == ["get", "annotate", "cordon", "uncordon", "annotate"]
 
 
 def test_a_kubectl_that_prints_nothing_is_an_error_in_a_sentence(pool: Pool) -> None:
@@ -236,7 +263,7 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
     assert "pod default/old of azure-vnet lives: drain the node, or set cilium_migration_drain" in left.output
     pool.calls()
     foretold = pool.play("--check", drain=True, **options).well()
-    assert "pod default/old of azure-vnet lives: kubectl drain evicts it" in foretold.output and foretold.changed == 3
+    assert "pod default/old of azure-vnet lives: kubectl drain evicts it" in foretold.output and foretold.changed == 2
     pool.calls()
     done = pool.play(drain=True, **options).well()
     assert pool.calls()[2:] == [ANNOTATE, "cordon node1", DRAIN, *RELEASE]
@@ -276,8 +303,7 @@ def test_a_daemonset_without_a_ready_pod_is_named_and_the_node_stays_cordoned(po
         deleted=f"sed -i 's/old-new|DaemonSet|agent|True/old-new|DaemonSet|agent|False/' {pool.folder}/pods",
     )
     failed = pool.play(kubectl=[str(pool.kubectl)], restart_daemonset_pods=True, restart_timeout=2)
-    assert failed.failed and "Wait until each DaemonSet" in pool.report()["trouble"]
-    assert "DaemonSet default/agent" in pool.report()["trouble"]
+    assert failed.failed and "was not a ready pod of the DaemonSet default/agent on node1" in pool.report()["trouble"]
     assert "node1 stays cordoned" in failed.output
 
 
