@@ -2,22 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""datapath_audit on the controller: reads pasted outputs, and lends pyroute2 to a node that lacks it."""
+"""datapath_audit on the controller: reads pasted outputs, lends pyroute2 to a node that lacks it, and prints the findings."""
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible.utils.color import ANSIBLE_COLOR
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes, _stdout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import is_true
 
 
 class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        arguments, variables = {**self._task.args}, task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        lent = _pastes.execute(
-            "datapath_audit", {**self._task.args}, lambda options: _library.lend(self, options, task_vars or {})
-        )
-        result.update(lent)
+        result.update(_pastes.execute("datapath_audit", arguments, lambda options: _library.lend(self, options, variables)))
+        if is_true(arguments.get("print")) and "findings" in result:
+            bundle = os.path.basename(str(arguments.get("dump") or ""))
+            _stdout.show(self, findings_text.text(result, colours=ANSIBLE_COLOR), bundle or _stdout.heading(variables))
         return result

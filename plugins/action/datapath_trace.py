@@ -19,8 +19,6 @@ class ActionModule(ChangesAction):
     def execute(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         run = super().execute
         result = _pastes.trace(arguments, lambda options: run(options, task_vars))
-        if is_true(arguments.get("print")) and "verdict" in result and not self._task.no_log:
-            hosts = task_vars.get("ansible_play_hosts_all") or ()
-            heading = f"{task_vars.get('inventory_hostname')}\n" if len(hosts) > 1 else ""
-            self._display.display(heading + terminal.text(result, colours=ANSIBLE_COLOR), stderr=not _stdout.is_for_people())
+        if is_true(arguments.get("print")) and "verdict" in result:
+            _stdout.show(self, terminal.text(result, colours=ANSIBLE_COLOR), _stdout.heading(task_vars))
         return result

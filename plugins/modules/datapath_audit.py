@@ -76,6 +76,14 @@ options:
       - Without it, the state of a suspicion that a packet would decide is V(cannot_tell).
     type: bool
     default: true
+  print:
+    description:
+      - Whether the controller prints the findings as text, in colours where Ansible uses colours. Ansible's own report of a
+        result quotes texts as JSON does, so that no command can be copied from it.
+      - Beside a stdout callback for programs, such as P(ansible.posix.json#callback), the text is printed to stderr. With
+        C(no_log), nothing is printed.
+    type: bool
+    default: false
 seealso:
   - module: kubenode.datapath.datapath_trace
   - module: kubenode.datapath.datapath_info
@@ -205,6 +213,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "checks": {"type": "list", "elements": "str"},
     "context": {"type": "dict", "options": CONTEXT},
     "prove": {"type": "bool", "default": True},
+    "print": {"type": "bool", "default": False},  # by the action plugin
 }
 
 

@@ -167,7 +167,8 @@ options:
     description:
       - Whether the controller prints the answer as text, in colours where Ansible uses colours. Ansible's own report of a result
         quotes texts as JSON does, so that no rule and no task can be copied from it.
-      - Leave it out with a callback that prints one document, such as JSON. With C(no_log), nothing is printed.
+      - Beside a stdout callback for programs, such as P(ansible.posix.json#callback), the text is printed to stderr. With
+        C(no_log), nothing is printed.
     version_added: 1.0.0
     type: bool
     default: false

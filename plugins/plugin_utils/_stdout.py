@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""Whether stdout is for people, or may be read by a program, to which it is then left."""
+"""Text for people: on stdout, or on stderr if stdout may be read by a program, to which it is then left."""
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible import constants as C
+from ansible.plugins.action import ActionBase
 
 # Stdout callbacks whose output is for people.
 FOR_PEOPLE = {
@@ -21,3 +24,14 @@ PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.", "community.
 def is_for_people() -> bool:
     name = str(C.DEFAULT_STDOUT_CALLBACK)
     return name in FOR_PEOPLE or any(f"{prefix}{name}" in FOR_PEOPLE for prefix in PREFIXES)
+
+
+def heading(task_vars: t.Mapping[str, t.Any]) -> str:
+    """Return the name of the node if the play has several; else empty."""
+    return str(task_vars.get("inventory_hostname")) if len(task_vars.get("ansible_play_hosts_all") or ()) > 1 else ""
+
+
+def show(action: ActionBase, text: str, title: str = "") -> None:
+    """Print what a task has found. With no_log, nothing is printed."""
+    if not action._task.no_log:
+        action._display.display("\n".join(filter(None, (title, text))), stderr=not is_for_people())

@@ -23,7 +23,9 @@ FILES = {"audit.html", "audit.json", "audit.xml", "audit.md", "audit.prom"}
 
 
 def play(inventory: Path, *arguments: str, **variables: Any) -> Played:
-    return playbook.play(inventory, "kubenode.datapath.audit", *arguments, variables=variables)
+    played = playbook.play(inventory, "kubenode.datapath.audit", *arguments, variables=variables)
+    assert "skipping: " not in played.output
+    return played
 
 
 def reports(folder: Path) -> dict[str, str]:
