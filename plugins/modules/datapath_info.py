@@ -387,7 +387,7 @@ snapshot:
           prints its own; null for a program that is not installed, or that would load a kernel module to tell its version.
       type: dict
       sample:
-        collection: 0.1.0
+        collection: 1.0.0
         kernel: 6.1.0-28-cloud-amd64
         nft: "nftables v1.0.6 (Lester Gooch #5)"
         iptables: iptables v1.8.9 (nf_tables)

@@ -167,7 +167,7 @@ options:
     description:
       - Whether the controller prints the answer as text, in colours where Ansible uses colours. Ansible's own report of a result
         quotes texts as JSON does, so that no rule and no task can be copied from it.
-      - Beside a stdout callback for programs, such as P(ansible.posix.json#callback), the text is printed to stderr. With
+      - Beside a stdout callback for programs, such as C(ansible.posix.json), the text is printed to stderr. With
         C(no_log), nothing is printed.
     version_added: 1.0.0
     type: bool

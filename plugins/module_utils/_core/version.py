@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .errors import Invalid
 
-COLLECTION = "0.1.0"  # as in galaxy.yml, which is not on a node
+COLLECTION = "1.0.0"  # as in galaxy.yml, which is not on a node
 
 _NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9})*"
 _WANTED = re.compile(_NUMBERS)

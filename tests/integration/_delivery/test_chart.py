@@ -174,4 +174,4 @@ def test_helm_refuses_wrong_values_and_names_their_place(wrong: dict[str, Any], 
 def test_helm_finds_nothing_wrong_with_the_chart(tmp_path: Path) -> None:
     host.run([installation.helm(), "lint", "--strict", delivered.CHART])
     host.run([installation.helm(), "package", delivered.CHART, f"--destination={tmp_path}"])
-    assert [path.name for path in tmp_path.iterdir()] == ["kubenode-datapath-0.1.0.tgz"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"kubenode-datapath-{installation.version()}.tgz"]
