@@ -28,7 +28,7 @@ SPEC = {
     "state": {"type": "str", "choices": ["in", "out"], "required": True},
     "name": {"type": "str", "required": True},
     "options": {"type": "dict", "required": True},
-    "cni": {"type": "dict", "default": {}},
+    "cni": {"type": "dict"},
     "is_due": {"type": "bool", "default": False},
     "outcome": {"type": "dict", "default": {}},
 }
@@ -37,7 +37,7 @@ SPEC = {
 class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
-        _validated, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        _validated, arguments = self.validate_argument_spec(argument_spec=SPEC, required_if=[("state", "out", ("cni",))])
         host = str((task_vars or {}).get("inventory_hostname"))
         fields = {field.name for field in dataclasses.fields(Outcome)} - {"changed"}
         outcome = Outcome(**{key: value for key, value in arguments["outcome"].items() if key in fields})

@@ -51,7 +51,6 @@ options:
   cni:
     description: The result of M(kubenode.datapath.cni_info). Required with O(state=out).
     type: dict
-    default: {}
   is_due:
     description: Whether there are leftovers on the node, which are a reason to take it out of service.
     type: bool

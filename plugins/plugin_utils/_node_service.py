@@ -180,12 +180,19 @@ class NodeService:
 
     def _await(self, owners: set[str], former: set[str], timeout: int) -> None:
         end = time.monotonic() + timeout
-        while missing := sorted(owners - {pod["owner"] for pod in parse(self._pods()) if _is_new(pod, former)}):
+        while missing := sorted(owners - self._ready(former)):
             awaited = f"a ready pod of the {', '.join(missing)} on {self._name}"
             if time.monotonic() > end:
                 raise Failure(f"within {timeout} s there was not {awaited}")
             self._waits.note(f"waits for {awaited}")
             time.sleep(PAUSE)
+
+    def _ready(self, former: t.Container[str]) -> set[str]:
+        """Return the controllers that have a ready pod besides the former ones. An API that does not answer is asked again."""
+        try:
+            return {pod["owner"] for pod in parse(self._pods()) if pod["ready"] and pod["name"] not in former}
+        except Failure:
+            return set()
 
     def _write(self, *words: str) -> None:
         self._outcome.changed = True
@@ -242,7 +249,3 @@ def evictions(lines: t.Sequence[str]) -> str:
 
 def _name(pod: Pod) -> str:
     return f"{pod['namespace']}/{pod['name']}"
-
-
-def _is_new(pod: Pod, former: t.Container[str]) -> bool:
-    return bool(pod["ready"]) and pod["name"] not in former

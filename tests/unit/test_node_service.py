@@ -111,6 +111,19 @@ def test_a_node_goes_out_of_service_and_back() -> None:
     assert cluster.calls == ["uncordon node1", *RELEASE] and not outcome.cordoned
 
 
+def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blinking(Cluster):
+        def _run(self, command: Any) -> Ended:
+            ended = super()._run(command)
+            return Ended(1, "", "refused") if self.calls[-2:] == RESTART else ended
+
+    monkeypatch.setattr(_node_service, "PAUSE", 0.0)
+    cluster, outcome = Blinking(), Outcome()
+    cluster.service(outcome).take_out(OPTIONS, CNI, is_due=False)
+    assert cluster.calls == [*GET, *CORDON, *RESTART, RESTART[1]]
+    assert cluster.notes[-1] == "waits for a ready pod of the DaemonSet default/web on node1"
+
+
 def test_in_check_mode_each_write_is_a_dry_run_and_nothing_is_awaited() -> None:
     cluster, outcome = Cluster(), Outcome()
     cluster.service(outcome, is_check=True).take_out(OPTIONS, CNI, is_due=False)
