@@ -399,12 +399,12 @@ def _of_this_boot(node: ObservedLeftovers) -> list[Run]:
 def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
     runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
     back = chain.restoration([removed for run in runs for removed in run.removed], node.chains, judge.obstacle)
-    moved, occupied = _files(runs, observed.files)
+    moved, staying = _files(runs, observed.files)
     links = _Links(runs, observed, node, judge)
     left = tuple(
         Run(
             tuple(removed._replace(gone=back.barred[removed]) for removed in run.removed if removed in back.barred),
-            tuple(file for file in run.files if file in occupied),
+            tuple(file for file in run.files if file in staying),
             tuple(neighbour for neighbour in run.neighbours if neighbour in links.barred),
             tuple(route for route in run.routes if route in links.barred),
             run.boot,
@@ -422,21 +422,29 @@ def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
         (
             *(of_boot if ended else ()),
             *back.differences,
-            *(f"{file.path}: something else exists there now, and is left" for file in occupied),
+            *(f"{file.path}: {reason}" for file, reason in staying.items()),
             *links.barred.values(),
         ),
         tuple(run for run in left if not run.is_empty),
     )
 
 
-def _files(runs: t.Sequence[Run], current: t.Mapping[str, files.State | None]) -> tuple[list[File], list[File]]:
-    """Return the moved files to restore, and those in whose place something else is.
+def _files(runs: t.Sequence[Run], current: t.Mapping[str, files.State | None]) -> tuple[list[File], dict[File, str]]:
+    """Return the moved files to restore, and those that stay in the backup, with the reason.
 
-    Of a file that several runs moved, the oldest run's content counts.
+    Of a file that several runs moved, the oldest run's content counts. The others are still evidence of what was azure-vnet's.
     """
-    moved = list({file.path: file for run in runs for file in run.files}.values())
-    contents = [files.Content(file.text, file.mode, file.owner) for file in moved]
-    return moved, [file for file, content in zip(moved, contents) if current[file.path] not in (None, content)]
+    oldest = {file.path: file for run in runs for file in run.files}
+    staying = {}
+    for file in dict.fromkeys(file for run in runs for file in run.files):
+        present = current[file.path]
+        if present is None and file != oldest[file.path]:
+            staying[file] = (
+                "it is restored as it was before an earlier run, and the backup keeps the content that a later run moved"
+            )
+        elif present not in (None, files.Content(file.text, file.mode, file.owner)):
+            staying[file] = "something else exists there now, and is left"
+    return list(oldest.values()), staying
 
 
 class _Links:
