@@ -432,19 +432,19 @@ def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
 def _files(runs: t.Sequence[Run], current: t.Mapping[str, files.State | None]) -> tuple[list[File], dict[File, str]]:
     """Return the moved files to restore, and those that stay in the backup, with the reason.
 
-    Of a file that several runs moved, the oldest run's content counts. The others are still evidence of what was azure-vnet's.
+    runs: newest first. Of a file that several runs moved, the newest content counts: without the runs, azure-vnet would have
+    written it over the others, which are still evidence of what was azure-vnet's.
     """
-    oldest = {file.path: file for run in runs for file in run.files}
+    every = [file for run in runs for file in run.files]
+    newest = {file.path: file for file in reversed(every)}
     staying = {}
-    for file in dict.fromkeys(file for run in runs for file in run.files):
+    for file in dict.fromkeys(every):
         present = current[file.path]
-        if present is None and file != oldest[file.path]:
-            staying[file] = (
-                "it is restored as it was before an earlier run, and the backup keeps the content that a later run moved"
-            )
+        if present is None and file != newest[file.path]:
+            staying[file] = "it is restored as the last run moved it, and the backup keeps the content that an earlier run moved"
         elif present not in (None, files.Content(file.text, file.mode, file.owner)):
             staying[file] = "something else exists there now, and is left"
-    return list(oldest.values()), staying
+    return list(newest.values()), staying
 
 
 class _Links:

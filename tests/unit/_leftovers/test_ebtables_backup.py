@@ -238,16 +238,17 @@ def test_a_file_in_whose_place_is_another_stays_in_the_backup() -> None:
     assert restored(runs=RUNS[:1], files=same)[1].left == ()
 
 
-def test_of_a_file_that_two_runs_moved_the_older_content_is_restored_and_the_other_kept() -> None:
-    later = STATE_FILE._replace(text="{}")
-    runs = (Run(files=(STATE_FILE,), boot="a boot"), Run(files=(later,), boot="a boot"))
+def test_of_a_file_that_two_runs_moved_the_newer_content_is_restored_and_the_other_kept() -> None:
+    earlier = STATE_FILE._replace(text="{}")
+    runs = (Run(files=(earlier,), boot="a boot"), Run(files=(STATE_FILE,), boot="a boot"))
     back = restored(runs=runs)[1]
-    assert back.files == (STATE_FILE,) and back.left == runs[1:]
-    assert "restored as it was before an earlier run, and the backup keeps the content" in back.differences[0]
+    assert back.files == (STATE_FILE,) and back.left == runs[:1]
+    assert "restored as the last run moved it, and the backup keeps the content" in back.differences[0]
     there = {STATE_FILE.path: files.Content(STATE_FILE.text, STATE_FILE.mode, STATE_FILE.owner)}
     plan, again = restored(runs=back.left, files=there)
     assert plan.steps == () and again.left == back.left and len(again.differences) == 1
-    assert restored(runs=(runs[0], runs[0]))[1].left == (), "the same content needs no other copy"
+    assert restored(runs=(*back.left, runs[1]))[1].files == (STATE_FILE,), "removed and restored once more"
+    assert restored(runs=(runs[1], runs[1]))[1].left == (), "the same content needs no other copy"
 
 
 def test_of_an_earlier_boot_the_configuration_alone_is_restored() -> None:
