@@ -179,20 +179,21 @@ class NodeService:
             self._await({pod["owner"] for pod in pods}, {pod["name"] for pod in pods}, timeout)
 
     def _await(self, owners: set[str], former: set[str], timeout: int) -> None:
+        """Wait until each controller has a ready pod besides the former ones. An API that does not answer is asked again."""
         end = time.monotonic() + timeout
-        while missing := sorted(owners - self._ready(former)):
-            awaited = f"a ready pod of the {', '.join(missing)} on {self._name}"
+        while True:
+            ready, trouble = set[str](), ""
+            try:
+                ready = {pod["owner"] for pod in parse(self._pods()) if pod["ready"] and pod["name"] not in former}
+            except Failure as failure:
+                trouble = f". The last answer was: {failure}"
+            if owners <= ready:
+                return
+            awaited = f"a ready pod of the {', '.join(sorted(owners - ready))} on {self._name}"
             if time.monotonic() > end:
-                raise Failure(f"within {timeout} s there was not {awaited}")
+                raise Failure(f"within {timeout} s there was not {awaited}{trouble}")
             self._waits.note(f"waits for {awaited}")
             time.sleep(PAUSE)
-
-    def _ready(self, former: t.Container[str]) -> set[str]:
-        """Return the controllers that have a ready pod besides the former ones. An API that does not answer is asked again."""
-        try:
-            return {pod["owner"] for pod in parse(self._pods()) if pod["ready"] and pod["name"] not in former}
-        except Failure:
-            return set()
 
     def _write(self, *words: str) -> None:
         self._outcome.changed = True

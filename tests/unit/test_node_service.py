@@ -124,6 +124,17 @@ def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypat
     assert cluster.notes[-1] == "waits for a ready pod of the DaemonSet default/web on node1"
 
 
+def test_an_api_that_refuses_until_the_end_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Cluster):
+        def _run(self, command: Any) -> Ended:
+            ended = super()._run(command)
+            return Ended(1, "", "Forbidden") if "delete" in "".join(self.calls) and command[1] == "get" else ended
+
+    monkeypatch.setattr(_node_service, "PAUSE", 0.0)
+    with pytest.raises(Failure, match="within 0 s there was not a ready pod of the DaemonSet default/web .* Forbidden"):
+        Refusing().service(Outcome()).take_out({**OPTIONS, "restart_timeout": 0}, CNI, is_due=False)
+
+
 def test_in_check_mode_each_write_is_a_dry_run_and_nothing_is_awaited() -> None:
     cluster, outcome = Cluster(), Outcome()
     cluster.service(outcome, is_check=True).take_out(OPTIONS, CNI, is_due=False)
