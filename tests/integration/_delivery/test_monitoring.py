@@ -10,19 +10,16 @@ import json
 import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from lab import apt, collection, host
+from lab import collection, host
+from lab import prometheus as prometheus_of_debian
+from lab.prometheus import Prometheus, free_port, running, serving
 from lab.waiting import until
 from unit.audits import audit, present, unclear
 
@@ -57,10 +54,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prometheus")
-    for package in ("prometheus", "promtool"):
-        apt.unpack("trixie", package, folder)
-    return folder / "usr/bin"
+    return prometheus_of_debian.programs(tmp_path_factory.mktemp("prometheus"))
 
 
 @pytest.fixture(scope="module")
@@ -79,40 +73,9 @@ def test_the_alerts_are_raised_in_their_cases_and_in_no_others(programs: Path, r
     assert tested == {rule["alert"] for group in RULE["spec"]["groups"] for rule in group["rules"]}
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def running(command: list[str | Path], log: Path, **options: Any) -> Iterator[None]:
-    with log.open("wb") as sink, subprocess.Popen(command, stdout=sink, stderr=sink, **options) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-
-
-class Prometheus:
-    """port: at which it answers."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def ask(self, path: str, **parameters: str) -> Any:
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with contextlib.suppress(ConnectionError, urllib.request.HTTPError), urllib.request.urlopen(url) as answer:
-            return json.loads(answer.read())["data"]
-        return None
-
-    def values(self, query: str) -> list[Any]:
-        return (self.ask("query", query=query) or {"result": []})["result"]
-
-
 @pytest.fixture(scope="module")
 def prometheus(programs: Path, rules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    folder, port = tmp_path_factory.mktemp("data"), free_port()
+    folder = tmp_path_factory.mktemp("data")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(collection.CHECKOUT / "deploy/image"), os.environ["PYTHONPATH"]]),
@@ -130,11 +93,7 @@ def prometheus(programs: Path, rules: Path, tmp_path_factory: pytest.TempPathFac
             "rule_files": [str(rules)],
             "scrape_configs": [{"job_name": "kubenode-agent", "static_configs": targets}],
         }
-        (folder / "prometheus.yml").write_text(json.dumps(configuration))
-        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"]
-        address = f"--web.listen-address=127.0.0.1:{port}"
-        afterwards.enter_context(running([programs / "prometheus", *options, address], folder / "prometheus.log"))
-        server = Prometheus(port)
+        server = afterwards.enter_context(serving(folder, programs / "prometheus", configuration))
         until("the rates of both agents are known", lambda: len(server.values(f"rate(kubenode_runs_total[{RANGE}])")) >= 5)
         yield server
 
