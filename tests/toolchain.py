@@ -278,6 +278,9 @@ def pictures() -> Iterator[Check]:
         return
     installation.install_packages(installation.PICTURES)
     yield Check("pictures", ["python", "-m", "generators.pictures"], environment(installation.main_venv(installation.SITE)))
+    yield Check(
+        "picture of the dashboard", ["python", "-m", "generators.dashboard_picture"], environment(installation.main_venv())
+    )
 
 
 def cli() -> Iterator[Check]:
