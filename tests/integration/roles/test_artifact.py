@@ -19,7 +19,17 @@ TOOLS = Path(sys.executable).parent
 MODULES = sorted(path.stem for path in (collection.CHECKOUT / "plugins/modules").glob("[!_]*.py"))
 # The contents of an installed collection; everything else stays in the repository.
 FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles"}
-FILES = {".ansible-lint", "CONTRIBUTING.md", "SECURITY.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md"}
+FILES = {
+    "CHANGELOG.md",
+    "CHANGELOG.rst",
+    ".ansible-lint",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "FILES.json",
+    "LICENSE",
+    "MANIFEST.json",
+    "README.md",
+}
 
 
 def ansible(tool: str, *arguments: str, **environment: str) -> str:
