@@ -2,12 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""node_service: takes a node out of service, or back into it, by kubectl on the host that the task is delegated to."""
+"""node_service: takes a node out of service, or back into it, by kubectl on the controller."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
+import subprocess
 import typing as t
 
 from ansible.plugins.action import ActionBase
@@ -41,7 +43,9 @@ class ActionModule(ActionBase):
         host = str((task_vars or {}).get("inventory_hostname"))
         fields = {field.name for field in dataclasses.fields(Outcome)} - {"changed"}
         outcome = Outcome(**{key: value for key, value in arguments["outcome"].items() if key in fields})
-        kubectl = Kubectl(arguments["options"]["kubectl"], self._run_command, self._task.check_mode)
+        # As ansible.builtin.command reads its words.
+        words = [os.path.expanduser(os.path.expandvars(word)) for word in arguments["options"]["kubectl"]]
+        kubectl = Kubectl(words, self._run_command, self._task.check_mode)
         pods = self._command([*kubectl.words, *_node_service.pods_command(arguments["name"])])
         waits = Waits(lambda text: _waits.note(host, text), _waits.Watch(self, host, pods, _node_service.evictions))
         service = NodeService(kubectl, arguments["name"], waits, outcome)
@@ -57,8 +61,23 @@ class ActionModule(ActionBase):
         return {**result, **dataclasses.asdict(outcome)}
 
     def _run_command(self, command: t.Sequence[str]) -> Ended:
-        ended = self._low_level_execute_command(self._command(command))
-        return Ended(ended["rc"], ended["stdout"], ended["stderr"])
+        """Run a command on the controller, as a child that ends with the task: at its timeout, too."""
+        environment: Result = {}
+        self._compute_environment_string(environment)
+        try:
+            ended = subprocess.run(
+                command,
+                cwd=self._loader.get_basedir(),  # where a task on the controller begins
+                env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            return Ended(127, "", f"{command[0]}: {error.strerror}")
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     def _command(self, words: t.Sequence[str]) -> str:
         """Return a command of a shell, with the task's environment, such as KUBECONFIG."""

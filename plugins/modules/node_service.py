@@ -19,10 +19,9 @@ description:
   - Refuses a node with the taint by which Cilium's operator says that the agent is not ready.
   - If the callback P(kubenode.datapath.report#callback) is enabled, it says every 10 seconds which pods a drain waits for, or of
     which DaemonSets.
-  - Runs kubectl on the host that the task is delegated to, with the task's environment. In check mode its writes have
-    C(--dry-run=client).
+  - Runs kubectl on the controller, with the task's environment. In check mode its writes have C(--dry-run=client).
 notes:
-  - This is an action only. Delegate it to C(localhost).
+  - This is an action only. Delegate it to C(localhost), by whose connection the pods are listed that a drain waits for.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.all_group
   - kubenode.datapath._attributes.action

@@ -90,6 +90,12 @@ class Pool:
         azure_vnet.attach(self.node, pod, self.lab.pod("pod1").pid)
         self.lab.pod("pod1").ip([f"address add {pod.address}/16 dev eth1"])
 
+    def replace_kubectl(self, first: str) -> None:
+        """Make kubectl do something before its work."""
+        real = self.kubectl.rename(self.folder / "kubectl-of-lab")
+        self.kubectl.write_text(f'#!/bin/sh\n{first}\nexec {real} "$@"\n')
+        self.kubectl.chmod(0o755)
+
     def ends(self, pod: AzurePod) -> str:
         """The command that ends the pod."""
         return shlex.join(self.node.command(["ip", "link", "delete", pod.host_link]))
@@ -169,11 +175,24 @@ def test_a_drain_says_which_pods_it_waits_for(pool: Pool) -> None:
     assert done.output.count(" s: waits for ") == 1
 
 
-def test_kubectl_has_the_environment_of_the_play(pool: Pool) -> None:
-    """KUBECONFIG, for example, which a play sets by environment."""
-    pool.kubectl.write_text(f'#!/bin/sh\ntest "$WHERE" = "a b" && exec {pool.kubectl}-of-lab "$@"\n')
-    (pool.folder / "kubectl-of-lab").write_text(KUBECTL)
-    (pool.folder / "kubectl-of-lab").chmod(0o755)
+def test_a_drain_ends_with_its_task(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible ends a task at its timeout by an exception in the process that waits for kubectl."""
+    pool.replace_kubectl(f'echo $$ > {pool.folder}/pid; test "$1" != drain || exec sleep 60')
+    monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "6")
+    failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
+    assert failed.failed and "drain node1" not in pool.calls()
+    assert not Path(f"/proc/{(pool.folder / 'pid').read_text().strip()}").exists()
+
+
+def test_a_kubectl_that_is_not_there_is_named(pool: Pool) -> None:
+    failed = pool.play(cordon=True, kubectl=["/no/kubectl"])
+    assert failed.failed and "/no/kubectl: No such file or directory" in failed.output
+
+
+def test_kubectl_has_the_environment_of_the_play(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KUBECONFIG, for example, which a play sets by environment. Its words have variables of the controller's environment."""
+    monkeypatch.setenv("FOLDER_OF_KUBECTL", str(pool.folder))
+    pool.replace_kubectl('test "$WHERE" = "a b" || exit 1')
     play = pool.folder / "play.yml"
     variables = {"cilium_migration_mode": "runtime", "cilium_migration_grace": 1, "cilium_migration_cordon": True}
     role = {
@@ -182,7 +201,7 @@ def test_kubectl_has_the_environment_of_the_play(pool: Pool) -> None:
         "environment": {"WHERE": "a b"},
         "roles": ["kubenode.datapath.cilium_migration"],
     }
-    play.write_text(json.dumps([{**role, "vars": {**variables, "cilium_migration_kubectl": [str(pool.kubectl)]}}]))
+    play.write_text(json.dumps([{**role, "vars": {**variables, "cilium_migration_kubectl": ["$FOLDER_OF_KUBECTL/kubectl"]}}]))
     assert playbook.play(pool.inventory, play).well().changed == 3
     assert [call.split()[0] for call in pool.calls()] == ["get", "annotate", "cordon", "uncordon", "annotate"]
 
