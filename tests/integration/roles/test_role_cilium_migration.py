@@ -177,8 +177,8 @@ def test_a_drain_says_which_pods_it_waits_for(pool: Pool) -> None:
 
 def test_a_drain_ends_with_its_task(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible ends a task at its timeout by an exception in the process that waits for kubectl."""
-    pool.replace_kubectl(f'echo $$ > {pool.folder}/pid; test "$1" != drain || exec sleep 60')
-    monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "6")
+    pool.replace_kubectl(f'echo $$ > {pool.folder}/pid; test "$1" != drain || exec sleep 90')
+    monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "15")
     failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
     assert failed.failed and "drain node1" not in pool.calls()
     assert not Path(f"/proc/{(pool.folder / 'pid').read_text().strip()}").exists()
