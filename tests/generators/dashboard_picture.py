@@ -9,7 +9,6 @@ here, so that the picture is the same each time. Grafana itself draws a panel in
 
 from __future__ import annotations
 
-import html
 import json
 import multiprocessing
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from generators.drawings import FOLDER, STYLE
+from generators.drawings import FOLDER, STYLE, text
 from lab import host, prometheus
 from unit.audits import audit, present, unclear
 
@@ -31,6 +30,7 @@ COLUMN, ROW, GAP, HEAD = 40, 33, 8, 28  # pixels of Grafana's grid of 24 columns
 COLOURS = ("#3274d9", "#e0752d", "#56a64b", "#b877d9", "#e02f44", "#8f8f8f")
 NO_LABELS = ("__name__", "instance", "job", "pod")  # of a table, which Prometheus adds
 MOST_ROWS, MOST_LETTERS = 6, 44
+MORE_STYLE = ".big { font-size: 30px; font-weight: bold } .bold { font-weight: bold } .axis { stroke: var(--link) }\n"
 
 
 class Agent(NamedTuple):
@@ -106,8 +106,8 @@ def openmetrics(histories: Sequence[Sequence[tuple[int, str]]]) -> str:
 
     families: dict[tuple[str, str], list[str]] = {}
     for agent, samples in zip(AGENTS, histories, strict=True):
-        for moment, text in samples:
-            for family in text_string_to_metric_families(text):
+        for moment, page in samples:
+            for family in text_string_to_metric_families(page):
                 if family.name.startswith("kubenode_") and not family.name.endswith("_created"):
                     lines = families.setdefault((family.name, family.type), [])
                     lines += [_sample(agent, sample, moment) for sample in family.samples]
@@ -130,7 +130,7 @@ def svg(server: prometheus.Prometheus) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
             f"<title>The dashboard: {', '.join(panel['title'] for panel in DASHBOARD['panels'])}</title>",
-            f"<style>{STYLE} .big {{ font-size: 30px; font-weight: bold }} .axis {{ stroke: var(--link) }}</style>",
+            f"<style>{STYLE}{MORE_STYLE}</style>",
             f'<rect class="card" width="{width}" height="{height}" rx="8"/>',
             *panels,
             "</svg>\n",
@@ -170,7 +170,7 @@ def table(answer: list[Any], width: int) -> Iterator[str]:
     names = sorted({name for row in rows for name in row})
     for at, name in enumerate(names):
         x = 10 + at * (width - 20) // len(names)
-        yield text(x, HEAD + 16, name, "small", "font-weight:bold")
+        yield text(x, HEAD + 16, name, "small bold")
         for number, row in enumerate(sorted(rows, key=lambda row: [row.get(name, "") for name in names])[:MOST_ROWS]):
             yield text(x, HEAD + 40 + 22 * number, row.get(name, "")[:MOST_LETTERS], "small")
 
@@ -205,11 +205,6 @@ def _named(legend: str, labels: dict[str, str]) -> str:
     for name, value in labels.items():
         legend = legend.replace(f"{{{{{name}}}}}", value)
     return legend
-
-
-def text(x: int, y: int, words: str, classes: str, style: str = "") -> str:
-    shown = f' style="{style}"' if style else ""
-    return f'<text class="{classes}" x="{x}" y="{y}"{shown}>{html.escape(words)}</text>'
 
 
 if __name__ == "__main__":

@@ -162,14 +162,14 @@ def svg(panel: Panel) -> str:
         f"<title>{html.escape(description(panel))}</title>",
         f"<style>{STYLE}</style>",
         f'<rect class="card" width="{WIDTH}" height="{HEIGHT}" rx="8"/>',
-        _text(20, 27, panel.title, "title"),
+        text(20, 27, panel.title, "title"),
         *_box(TOP_BOX, panel.sender),
         *_box(NODE),
         *_box(BOTTOM_BOX, panel.receiver),
         *_ways(panel),
         *_links(panel),
-        *(_text(34, NODE[0] + 34 + 19 * at, line) for at, line in enumerate(panel.left)),
-        *(_text(232, NODE[0] + 34 + 19 * at, line) for at, line in enumerate(panel.right)),
+        *(text(34, NODE[0] + 34 + 19 * at, line) for at, line in enumerate(panel.left)),
+        *(text(232, NODE[0] + 34 + 19 * at, line) for at, line in enumerate(panel.right)),
     ]
     return "\n".join([*parts, "</svg>\n"])
 
@@ -184,19 +184,19 @@ def description(panel: Panel) -> str:
 def _box(place: tuple[int, int], words: str = "") -> list[str]:
     top, height = place
     box = f'<rect class="box" x="20" y="{top}" width="{WIDTH - 40}" height="{height}" rx="6"/>'
-    return [box, _text(WIDTH // 2, top + height // 2 + 5, words, "middle")] if words else [box]
+    return [box, text(WIDTH // 2, top + height // 2 + 5, words, "middle")] if words else [box]
 
 
 def _ways(panel: Panel) -> list[str]:
     above, below = (sum(TOP_BOX), NODE[0]), (sum(NODE), BOTTOM_BOX[0])
     has_reply = panel.lost in (NOTHING, REPLY_IN_NODE, REPLY_ABOVE)
-    ways = [*_way(LEFT, *above), _text(LEFT + 12, above[0] + 27, panel.request, "small")]
+    ways = [*_way(LEFT, *above), text(LEFT + 12, above[0] + 27, panel.request, "small")]
     if panel.lost == REQUEST_IN_NODE:
         return [*ways, _cross(LEFT, NODE[0] + 112)]
     ways += _way(LEFT, *below, is_lost=panel.lost == REQUEST_BELOW)
     if has_reply:
         ways += _way(RIGHT, below[1], below[0])
-        ways += [_text(RIGHT - 12, below[0] + 28, "reply", "small end")]
+        ways += [text(RIGHT - 12, below[0] + 28, "reply", "small end")]
     if panel.lost == REPLY_IN_NODE:
         return [*ways, _cross(RIGHT, NODE[0] + 112)]
     return [*ways, *(_way(RIGHT, above[1], above[0], is_lost=panel.lost == REPLY_ABOVE) if has_reply else [])]
@@ -221,11 +221,12 @@ def _links(panel: Panel) -> list[str]:
     for x, name in zip((LEFT, RIGHT), panel.links):
         if name:
             parts.append(f'<rect class="pill" x="{x + 8}" y="{y - 10}" width="44" height="20" rx="10"/>')
-            parts.append(_text(x + 30, y + 4, name, "small middle"))
+            parts.append(text(x + 30, y + 4, name, "small middle"))
     return parts
 
 
-def _text(x: int, y: int, words: str, classes: str = "") -> str:
+def text(x: int, y: int, words: str, classes: str = "") -> str:
+    """Return an element with the words, escaped; empty without words. classes: of STYLE."""
     return f'<text class="{classes}" x="{x}" y="{y}">{html.escape(words)}</text>' if words else ""
 
 
