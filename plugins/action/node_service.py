@@ -16,14 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service, _waits
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service import (
-    Ended,
-    Failure,
-    Kubectl,
-    NodeService,
-    Outcome,
-    Waits,
-)
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service import Failure, Kubectl, NodeService, Outcome, Waits
 
 Result = dict[str, t.Any]
 SPEC = {
@@ -60,12 +53,12 @@ class ActionModule(ActionBase):
             _waits.note(host, "")
         return {**result, **dataclasses.asdict(outcome)}
 
-    def _run_command(self, command: t.Sequence[str]) -> Ended:
+    def _run_command(self, command: t.Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command on the controller, as a child that ends with the task: at its timeout, too."""
         environment: Result = {}
         self._compute_environment_string(environment)
         try:
-            ended = subprocess.run(
+            return subprocess.run(
                 command,
                 cwd=self._loader.get_basedir(),  # where a task on the controller begins
                 env={**os.environ, **{name: str(value) for name, value in environment.items()}},
@@ -76,8 +69,7 @@ class ActionModule(ActionBase):
                 check=False,
             )
         except OSError as error:
-            return Ended(127, "", f"{command[0]}: {error.strerror}")
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
+            return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: {error.strerror}")
 
     def _command(self, words: t.Sequence[str]) -> str:
         """Return a command of a shell, with the task's environment, such as KUBECONFIG."""

@@ -12,6 +12,7 @@ nothing once the node is uncordoned.
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import time
 import typing as t
 
@@ -41,20 +42,12 @@ class Failure(Exception):
     """The node's service could not be changed, or must not be. The text says why."""
 
 
-class Ended(t.NamedTuple):
-    """A command that has ended."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-
 @dataclasses.dataclass
 class Kubectl:
     """kubectl on the controller. words: its command. run: runs a command there. In check mode writes are dry runs."""
 
     words: t.Sequence[str]
-    run: t.Callable[[t.Sequence[str]], Ended]
+    run: t.Callable[[t.Sequence[str]], subprocess.CompletedProcess[str]]
     is_check: bool
 
     def read(self, *words: str) -> str:
@@ -65,9 +58,9 @@ class Kubectl:
 
     def _run(self, command: t.Sequence[str]) -> str:
         ended = self.run(command)
-        if ended.status:
+        if ended.returncode:
             complaint = ended.stderr.strip() or ended.stdout.strip() or "it printed nothing"
-            raise Failure(f"{' '.join(command)}: exit status {ended.status}: {complaint}")
+            raise Failure(f"{' '.join(command)}: exit status {ended.returncode}: {complaint}")
         return ended.stdout
 
 

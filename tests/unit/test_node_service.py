@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ pytest.importorskip("ansible")
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service import (
-    Ended,
     Failure,
     Kubectl,
     NodeService,
@@ -72,6 +72,10 @@ def test_a_drain_waits_for_pods_that_it_evicts(names: str, text: str) -> None:
     assert _node_service.evictions([*listing, "kubectl: no route to host"]) == ""
 
 
+def ended(status: int, stdout: str, stderr: str) -> CompletedProcess[str]:
+    return CompletedProcess([], status, stdout, stderr)
+
+
 class Cluster:
     """A node whose pods of a DaemonSet are replaced when they are deleted; answers as kubectl does, and has its calls."""
 
@@ -84,14 +88,14 @@ class Cluster:
         waits = Waits(self.notes.append, contextlib.nullcontext())
         return NodeService(Kubectl(["kubectl"], self._run, is_check), "node1", waits, outcome)
 
-    def _run(self, command: Any) -> Ended:
+    def _run(self, command: Any) -> CompletedProcess[str]:
         _kubectl, *words = command
         self.calls.append(" ".join(words[:3] if words[0] == "get" else words))
         if words[0] == self._fails:
-            return Ended(1, "", "refused\n")
+            return ended(1, "", "refused\n")
         if words[0] == "delete":
             self._listing = self._listing.replace("|b|", "|b2|")
-        return Ended(0, {"node": f"{self._node}\n", "pods": self._listing}.get(words[1], ""), "")
+        return ended(0, {"node": f"{self._node}\n", "pods": self._listing}.get(words[1], ""), "")
 
 
 GET = ["get node node1", "get pods --all-namespaces"]
@@ -113,9 +117,9 @@ def test_a_node_goes_out_of_service_and_back() -> None:
 
 def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Blinking(Cluster):
-        def _run(self, command: Any) -> Ended:
-            ended = super()._run(command)
-            return Ended(1, "", "refused") if self.calls[-2:] == RESTART else ended
+        def _run(self, command: Any) -> CompletedProcess[str]:
+            done = super()._run(command)
+            return ended(1, "", "refused") if self.calls[-2:] == RESTART else done
 
     monkeypatch.setattr(_node_service, "PAUSE", 0.0)
     cluster, outcome = Blinking(), Outcome()
@@ -126,9 +130,9 @@ def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypat
 
 def test_an_api_that_refuses_until_the_end_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(Cluster):
-        def _run(self, command: Any) -> Ended:
-            ended = super()._run(command)
-            return Ended(1, "", "Forbidden") if "delete" in "".join(self.calls) and command[1] == "get" else ended
+        def _run(self, command: Any) -> CompletedProcess[str]:
+            done = super()._run(command)
+            return ended(1, "", "Forbidden") if "delete" in "".join(self.calls) and command[1] == "get" else done
 
     monkeypatch.setattr(_node_service, "PAUSE", 0.0)
     with pytest.raises(Failure, match="within 0 s there was not a ready pod of the DaemonSet default/web .* Forbidden"):
