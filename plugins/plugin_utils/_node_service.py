@@ -16,6 +16,8 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
+
 ANNOTATION = "kubenode.datapath/cordoned"
 DRY_RUN = "--dry-run=client"
 # Only these fields are asked for: what a pod is told to run may be secret.
@@ -33,6 +35,7 @@ LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 STAYING = ("DaemonSet", "Node")  # the kinds of controllers whose pods a drain leaves; Node is that of static pods
 PAUSE = 2.0  # seconds between two looks at pods that are awaited
 MOST = 3  # pods that a sentence names
+LINKS = form.many(form.record({"link": form.LINE, "addresses": form.LINES}))  # of pods
 
 Pod = dict[str, t.Any]
 Pods = dict[str, t.Any]
@@ -200,7 +203,10 @@ def pods_command(node: str) -> list[str]:
 
 def parse(listing: str, links: t.Iterable[t.Mapping[str, t.Any]] = ()) -> list[Pod]:
     """Read the output of pods_command(). links: of pods, as cni_info has them. Raises Failure."""
-    link_of = {address: pod["link"] for pod in links for address in pod["addresses"]}
+    try:
+        link_of = {address: pod["link"] for pod in form.inside("links", LINKS, links) for address in pod["addresses"]}
+    except form.Refused as error:
+        raise Failure(f"{error.of('cni_info')}.") from None
     return [_pod(line, link_of) for line in listing.splitlines() if line.strip()]
 
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 HOSTILE = "</script>{{ x }}]]>|\n\x1b[2J\u202e\ud800"
-NESTED: t.Any = functools.reduce(lambda inner, _number: [inner], range(5000), [])
-WRONG = (*(None, 7, 10**5000, float("nan"), HOSTILE, [None], NESTED, {}, {7: 7}, object()),)
+NESTED: t.Any = []
+for _number in range(5000):
+    NESTED = [NESTED]
+WRONG: tuple[t.Any, ...] = (None, 7, 10**5000, float("nan"), HOSTILE, [None], NESTED, {}, {7: 7}, object())
 Path = tuple[t.Any, ...]
 
 
