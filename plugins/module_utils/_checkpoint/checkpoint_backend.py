@@ -79,8 +79,8 @@ def _why_not_rolled_back() -> str:
     end, mount = outcome(), files.Files().read_only_at(FOLDER)
     if mount:
         return (
-            f"whether it was rolled back is not recorded, because {mount} is read-only. See the watchdog's report:"
-            f" journalctl --identifier=kubenode-checkpoint. Make it writable: mount -o remount,rw {mount}. If the change was not rolled back"
+            f"whether it was rolled back is not recorded, because {mount} is read-only. See the watchdog's report (journalctl"
+            f" --identifier=kubenode-checkpoint) and make it writable (mount -o remount,rw {mount}). If it was not rolled back"
         )
     return str(end) if isinstance(end, FailedRollBack) else "nothing has rolled it back"
 

@@ -62,7 +62,7 @@ def wait_for(node: ClusterNode, path: str) -> None:
 
 def report(node: ClusterNode) -> dict[str, Any]:
     """Waits for a roll-back, and returns its report."""
-    wait_for(node, OUTCOME)
+    wait_until(lambda: is_there(node, OUTCOME) and "RolledBack" in node.read(OUTCOME), f"{node.name} is rolled back")
     wait_until(lambda: not is_there(node, ARMED), f"{node.name} is not armed")
     ((_kind, content),) = json.loads(node.read(OUTCOME).rstrip("\0")).items()
     return dict(content)
