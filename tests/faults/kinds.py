@@ -13,7 +13,7 @@ import typing as t
 from faults.points import Point
 
 KILL, KILL_MODULE = "killed", "module killed, its child goes on"
-DISK_FULL, DISK_STAYS_FULL = "disk full once", "disk full from here on"
+DISK_FULL, DISK_STAYS_FULL, READ_ONLY = "disk full once", "disk full from here on", "disk read-only from here on"
 
 # The shell commands that replace a child process; "$@" is its command line.
 CHILDREN = {
@@ -35,9 +35,11 @@ class Fault(t.NamedTuple):
     number: int
 
     def decide(self, number: int, point: Point) -> str:
-        """The fate of the process at this point: "go", "kill", "kill module", "no space"."""
+        """The fate of the process at this point: "go", "kill", "kill module", "no space", "read-only"."""
         if self.kind == DISK_STAYS_FULL and number >= self.number:
             return "no space" if point.needs_space else "go"
+        if self.kind == READ_ONLY and number >= self.number:
+            return "read-only" if point.is_file else "go"
         if number != self.number:
             return "go"
         return {KILL: "kill", KILL_MODULE: "kill module", DISK_FULL: "no space"}.get(self.kind, "go")
@@ -58,4 +60,6 @@ def possible(points: t.Sequence[Point], starts: int) -> list[Fault]:
             found.append(Fault(KILL_MODULE, number))
         if point.needs_space and point.by == "module":
             found += [Fault(DISK_FULL, number), Fault(DISK_STAYS_FULL, number)]
+        elif point.is_file and point.by == "module":  # a read-only disk refuses renames and removals too
+            found.append(Fault(READ_ONLY, number))
     return found + [Fault(kind, number) for number in range(1, starts + 1) for kind in CHILDREN]

@@ -85,12 +85,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Point(t.NamedTuple):
-    """call: the system call. what: its object. by: the program. needs_space: whether it fails if the disk is full."""
+    """call: the system call. what: its object. by: the program. needs_space: whether it fails if the disk is full.
+
+    is_file: whether it changes a file system, and so fails if that is read-only.
+    """
 
     call: str
     what: str
     by: str
     needs_space: bool = False
+    is_file: bool = False
 
     @property
     def is_change(self) -> bool:
@@ -213,8 +217,8 @@ def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point 
         path = os.readlink(f"/proc/{pid}/fd/{arguments[2 if call == 'copy_file_range' else 0]}")
     if not path.startswith("/") or path.startswith(("/dev/", "/memfd:")):
         return None
-    needs_space = call in _NEEDS_SPACE and not path.startswith("/proc/")
-    return Point(call, path, by, needs_space)
+    is_file = not path.startswith("/proc/")
+    return Point(call, path, by, is_file and call in _NEEDS_SPACE, is_file)
 
 
 def _comm(pid: int) -> str:

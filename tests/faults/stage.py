@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import json
@@ -108,7 +109,7 @@ class Run:
             self.survivor = stopped
             os.kill(self.pid, signal.SIGKILL)
         else:
-            self.supervisor.answer(stopped.number, 28 if verdict == "no space" else 0)  # ENOSPC
+            self.supervisor.answer(stopped.number, {"no space": errno.ENOSPC, "read-only": errno.EROFS}.get(verdict, 0))
 
     def end(self) -> None:
         """Kill the module, and all processes that it has started, in any session."""

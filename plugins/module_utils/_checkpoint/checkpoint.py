@@ -27,7 +27,7 @@ class Armed(t.NamedTuple):
     since: seconds since the epoch, for people. deadline: on this boot's monotonic clock, in seconds.
     run: the pid of the run that armed it and that process's start in clock ticks since boot.
     namespace: device and inode of the network namespace that was changed.
-    watchdog: the systemd timer that will roll back, or the process, as ``run``.
+    watchdog: the process that will roll back, as ``run``.
     """
 
     identity: str
@@ -37,7 +37,7 @@ class Armed(t.NamedTuple):
     deadline: float
     run: tuple[int, int]
     namespace: tuple[int, int]
-    watchdog: str | tuple[int, int]
+    watchdog: tuple[int, int]
 
     def __str__(self) -> str:
         return f"the checkpoint of {self.who}, armed at {clock(self.since)} for {self.seconds} s"
@@ -83,6 +83,26 @@ class RolledBack(t.NamedTuple):
         failed = f" Could not be undone: {'; '.join(self.failed)}." if self.failed else ""
         undone = f"{self.steps} step{'s' if self.steps != 1 else ''} undone"
         return f"the change of {self.who} was rolled back at {clock(self.at)}, as {self.reason}; {undone}.{left}{failed}"
+
+
+class FailedRollBack(t.NamedTuple):
+    """A try to roll back that ended before the first step was undone. at: seconds since the epoch. error: why."""
+
+    identity: str
+    at: float
+    error: str
+
+    def __str__(self) -> str:
+        return f"its roll-back failed at {clock(self.at)}: {self.error}"
+
+
+class Closed(t.NamedTuple):
+    """A checkpoint that needs no roll-back: it was confirmed, or the run has undone its changes itself."""
+
+    identity: str
+
+
+Outcome = t.Union[RolledBack, FailedRollBack, Closed]
 
 
 def clock(seconds: float) -> str:

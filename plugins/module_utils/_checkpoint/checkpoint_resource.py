@@ -15,6 +15,7 @@ import typing as t
 from .._core import codec
 from .._core.errors import Failure
 from .._core.plan import Plans, Resource, Step, UndoBackend, backend_of, changing
+from .._files import files
 from .._platform import kernel, library, processes
 from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, JournalEntry, vocabulary
@@ -45,9 +46,11 @@ class Checkpoint:
             type(backend) for resource, _plan in surveyed for backend in resource.backends if isinstance(backend, UndoBackend)
         }
         known = vocabulary(kinds)
+        steps = [step for _resource, plan in changing(surveyed) for step in plan.steps]
         record = self._arm(
             sorted({codec.name_of(kind).rpartition(".")[0] for kind in kinds}),
-            library.loaded(step.undo for _resource, plan in changing(surveyed) for step in plan.steps),
+            library.loaded(step.undo for step in steps),
+            [len(codec.encode(step.undo, known)) for step in steps if isinstance(step.undo, t.get_args(files.Operation))],
         )
 
         def note(resource: Resource, step: Step) -> None:
@@ -58,23 +61,26 @@ class Checkpoint:
         try:
             yield note
         except BaseException:
-            checkpoint_backend.clear()
-            watchdog_backend.stop(record.watchdog)
+            try:
+                checkpoint_backend.close(record)
+            finally:
+                watchdog_backend.stop(record.watchdog)
             raise
         self.waits = {"id": record.identity, "left": record.deadline - time.monotonic(), "life": kernel.boot_identity()}
 
-    def _arm(self, backends: t.Sequence[str], libraries: t.Sequence[str]) -> Armed:
+    def _arm(self, backends: t.Sequence[str], libraries: t.Sequence[str], reserve: t.Sequence[int]) -> Armed:
         """Arm the checkpoint.
 
         A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do.
 
-        backends: the modules of the backends, which the roll-back program needs.
+        backends: the modules of the backends, which the roll-back program needs. reserve: see checkpoint_backend.prepare().
         """
         from .._boot.program_archive import archive
 
-        identity = secrets.token_hex(4)
-        checkpoint_backend.prepare(archive("_checkpoint.rollback_program", backends))
+        identity, watchdog = secrets.token_hex(4), None
         try:
+            # A folder and a marker may have to be made anew for a file, so two inodes for each.
+            checkpoint_backend.prepare(archive("_checkpoint.rollback_program", backends), [*reserve, *reserve])
             watchdog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
             record = Armed(
                 identity,
@@ -87,11 +93,11 @@ class Checkpoint:
                 watchdog,
             )
             checkpoint_backend.arm(record)
-            if (
-                time.monotonic() > deadline - watchdog_backend.HEAD_START
-            ):  # the watchdog may have looked before the record was written
+            if time.monotonic() > deadline:  # the watchdog may have looked before the record was written
                 raise Failure(f"arming the checkpoint took longer than its {self._seconds} s")
         except BaseException:
             checkpoint_backend.clear()
+            if watchdog:
+                watchdog_backend.stop(watchdog)
             raise
         return record

@@ -7,9 +7,8 @@
 
 Started as ``rollback.pyz VERB ARGUMENT...``:
 
-ready LIBRARY...        says whether it can load these Python libraries, which a roll-back needs
-watch ID LIBRARY...     does ``ready``, reads the deadline from stdin, sleeps until then, and does ``expire``
-expire ID               rolls back if the change is not confirmed by the deadline
+watch ID LIBRARY...     loads these Python libraries, reads the deadline from stdin, and rolls back at that time if the change is
+                        not confirmed
 confirm [ID [COMMAND]]  confirms the change, if the shell command, where one is given, exits with status 0
 rollback [ID]           rolls back at once
 status [ID]             only reports
@@ -35,13 +34,19 @@ from .._core.errors import Failure, ForeignChange
 from .._core.plan import UndoBackend
 from .._platform import library, lock, process, processes
 from . import checkpoint_backend, watchdog_backend
-from .checkpoint import Armed, JournalEntry, RolledBack, vocabulary
+from .checkpoint import Armed, FailedRollBack, JournalEntry, RolledBack, vocabulary
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
 # How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
 # SIGTERM lets the run undo its changes itself.
 PATIENCE: tuple[tuple[float, int], ...] = ((0.3, signal.SIGTERM), (5.0, signal.SIGKILL), (lock.PATIENCE, 0))
+
+# Seconds between tries: of steps whose error may pass, before the controller gives up; and of a roll-back that could not begin.
+STEP_PAUSES = (0.25, 0.5, 1.0, 2.0)
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+PASSING = (OSError, MemoryError, Failure)
+NEVER_KILLED = "-1000"  # by the kernel for lack of memory: proc_pid_oom_score_adj(5)
 
 MARGIN = 0.5  # seconds before the deadline at which a command is given up: time to report that before the watchdog acts
 
@@ -59,32 +64,43 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         raise
 
 
-def ready(*names: str) -> int:
+def watch(identity: str, *names: str) -> int:
+    held = os.open(checkpoint_backend.OUTCOME, os.O_RDWR)
     for name in names:
         library.load(name)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as adjustment:
+        adjustment.write(NEVER_KILLED)
     sys.stdout.write(watchdog_backend.READY)
     sys.stdout.flush()
-    return 0
-
-
-def watch(identity: str, *names: str) -> int:
-    ready(*names)
     deadline = sys.stdin.readline()
     if not deadline:  # the run was killed before it changed anything
         return 1
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    for source, descriptor in ((held, checkpoint_backend.HELD), (nowhere, 1), (nowhere, 2)):
+        os.dup2(source, descriptor)
     time.sleep(max(0.0, float(deadline) - time.monotonic()))
-    return expire(identity)
+    for pause in PAUSES:
+        try:
+            return _expire(identity)
+        except Exception as error:  # also an unforeseen one: the change must be undone
+            _report_try(identity, error)
+        time.sleep(pause)
+    return _expire(identity)
 
 
-def expire(identity: str) -> int:
+def _expire(identity: str) -> int:
     armed = _armed(identity)
     if armed:
-        time.sleep(max(0.0, armed.deadline - time.monotonic()))
         _roll_back(identity, f"it was not confirmed over a new connection within {armed.seconds} s")
     return 0
+
+
+def _report_try(identity: str, error: Exception) -> None:
+    syslog.syslog(syslog.LOG_ERR, f"the roll-back failed, and is tried again: {error}")
+    with contextlib.suppress(Exception):  # the next try matters more
+        armed = _armed(identity)
+        if armed:
+            checkpoint_backend.record(FailedRollBack(identity, time.time(), str(error)), armed)
 
 
 def confirm(identity: str = "", command: str = "") -> int:
@@ -96,7 +112,7 @@ def confirm(identity: str = "", command: str = "") -> int:
         armed = _armed(identity)
         if armed is None:
             return status(identity)
-        checkpoint_backend.clear()
+        checkpoint_backend.close(armed)
     watchdog_backend.stop(armed.watchdog)
     sentence = f"the change of {armed.who} was confirmed"
     syslog.syslog(syslog.LOG_INFO, sentence)
@@ -104,20 +120,21 @@ def confirm(identity: str = "", command: str = "") -> int:
 
 
 def rollback(identity: str = "", reason: str = "a roll-back was requested") -> int:
-    _roll_back(identity, reason)
-    return status(identity)
+    sentence = _roll_back(identity, reason)
+    return _answer(ROLLED_BACK, sentence) if sentence else status(identity)
 
 
 def status(identity: str = "") -> int:
-    armed, report = _armed(identity), checkpoint_backend.rolled_back()
+    armed, report = _armed(identity), checkpoint_backend.outcome()
     if armed:
-        return _answer(ARMED, f"{armed}, is open", armed.seconds - (armed.deadline - time.monotonic()))
-    if report and identity in ("", report.identity):
+        last_try = f"; {report}" if isinstance(report, FailedRollBack) else ""
+        return _answer(ARMED, f"{armed}, is open{last_try}", armed.seconds - (armed.deadline - time.monotonic()))
+    if isinstance(report, RolledBack) and identity in ("", report.identity):
         return _answer(ROLLED_BACK, str(report), _uptime() - report.ended)
     return _answer(NONE, "nothing is armed, and nothing was rolled back since")
 
 
-VERBS: dict[str, t.Callable[..., int]] = {verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)}
+VERBS: dict[str, t.Callable[..., int]] = {verb.__name__: verb for verb in (watch, confirm, rollback, status)}
 
 
 def _answer(state: str, sentence: str, age: float = 0.0) -> int:
@@ -173,55 +190,88 @@ def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
         yield
 
 
-def _roll_back(identity: str, reason: str) -> None:
+def _roll_back(identity: str, reason: str) -> str:
+    """Roll back and return the report as a sentence; empty if nothing is armed, or if it was armed elsewhere."""
     armed = _armed(identity)
     if armed is None:
-        return
+        return ""
     if processes.network_namespace() != armed.namespace:
         syslog.syslog(
             syslog.LOG_ERR,
             f"{armed} cannot be rolled back from here: this is not the network namespace that was changed",
         )
-        return
+        return ""
     with _locked(armed.run):
         armed = _armed(identity)
         if armed is None:  # the run has undone its changes itself, or was confirmed
-            return
+            return ""
         report = replay(armed, reason)
-        checkpoint_backend.settle(report)
-    syslog.syslog(syslog.LOG_WARNING, str(report))
+        sentence = str(report)
+        try:
+            checkpoint_backend.settle(report, armed)
+        except Failure as error:
+            sentence += f" That could not be recorded: {error}."
+    syslog.syslog(syslog.LOG_WARNING, sentence)
     watchdog_backend.stop(armed.watchdog)
+    return sentence
+
+
+class _Undo(t.NamedTuple):
+    """The result of undoing a step. is_passing: whether it may succeed when it is tried again."""
+
+    left: str = ""
+    failed: str = ""
+    is_passing: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left and not self.failed
 
 
 def replay(armed: Armed, reason: str) -> RolledBack:
-    """Undo the steps in the journal, newest first. If one entry fails, the others are still undone.
+    """Undo the steps in the journal, newest first. If one entry fails, the others are still undone; then it is tried again.
 
     A step counts as undone if its object was read back and is as before. A backup stays if anything could not be undone.
     """
-    undone, left, failed = 0, list[str](), list[str]()
     # The program's archive loads the backends of its run, and no others.
     kinds = {codec.name_of(kind): kind for kind in UndoBackend.__subclasses__()}
     known = vocabulary(kinds.values())
-    for line in reversed(checkpoint_backend.entries()):
-        summary, count = line[:80], len(left)
+    lines = [*reversed(checkpoint_backend.entries())]
+    checkpoint_backend.spend_reserve()
+    results = [_Undo(is_passing=True)] * len(lines)
+    for pause in (0.0, *STEP_PAUSES):
+        time.sleep(pause)
+        for number, line in enumerate(lines):
+            if results[number].is_passing:
+                are_undone = all(result.is_complete for result in results[:number])
+                results[number] = _undo(line, known, kinds, are_undone)
+        if not any(result.failed and result.is_passing for result in results):
+            break
+    return RolledBack(
+        *(armed.identity, armed.who, armed.since, time.time(), _uptime(), reason),
+        sum(result.is_complete for result in results),
+        tuple(result.left for result in results if result.left),
+        tuple(result.failed for result in results if result.failed),
+    )
+
+
+def _undo(line: str, known: codec.Vocabulary, kinds: t.Mapping[str, type[UndoBackend]], are_undone: bool) -> _Undo:
+    """Undo the step of a line of the journal. are_undone: whether all later steps are undone."""
+    summary, left = line[:80], ""
+    try:
+        entry: JournalEntry = codec.decode(line, known)
+        summary = entry.summary
+        if entry.is_backup and not are_undone:
+            return _Undo(left=f"{summary}: it may have objects that could not be restored", is_passing=True)
+        backend = _backend(entry, kinds)
         try:
-            entry: JournalEntry = codec.decode(line, known)
-            summary = entry.summary
-            if entry.is_backup and (left or failed):
-                left.append(f"{summary}: it may have objects that could not be restored")
-                continue
-            backend = _backend(entry, kinds)
-            try:
-                backend.perform(entry.undo)
-            except ForeignChange as change:
-                left.append(str(change))
-            differences = backend.verify(entry.undo)
-            failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
-            undone += not differences and len(left) == count
-        except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
-            failed.append(f"{summary}: {error}")
-    origin = (armed.identity, armed.who, armed.since, time.time(), _uptime(), reason)
-    return RolledBack(*origin, undone, tuple(left), tuple(failed))
+            backend.perform(entry.undo)
+        except ForeignChange as change:
+            left = str(change)
+        differences = backend.verify(entry.undo)
+        return _Undo(left, f"{summary}: {'; '.join(differences)}" if differences else "")
+    except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
+        return _Undo(left, f"{summary}: {error}", isinstance(error, PASSING))
 
 
 def _backend(entry: JournalEntry, kinds: t.Mapping[str, type[UndoBackend]]) -> UndoBackend:

@@ -216,7 +216,21 @@ def answering(path: str, kind: type[Failure] = Failure) -> t.Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise kind(f"{path}: {error.strerror}") from error
+        raise kind(f"{path}: {reason(error, path)}") from error
+
+
+def reason(error: OSError, path: str) -> str:
+    """Return the error's text. If the file system takes no file, add the command that shows why."""
+    folder = os.path.dirname(path)
+    if error.errno == errno.EROFS:
+        return f"{error.strerror} (findmnt --target {folder})"
+    if error.errno != errno.ENOSPC:
+        return str(error.strerror)
+    with contextlib.suppress(OSError):
+        status = os.statvfs(folder)
+        if status.f_files and not status.f_favail:
+            return f"{error.strerror}, as no inode is free (df -i {folder})"
+    return f"{error.strerror} (df {folder})"
 
 
 def _content(path: str) -> Content:

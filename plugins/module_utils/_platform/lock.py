@@ -5,7 +5,9 @@
 
 """One run at a time on a node: a lock that the kernel releases with its last holder, and whose file the run removes at its end.
 
-The holders are a run and the programs that it starts. A killed run leaves an empty file, which the next run removes.
+The holders are a run and the programs that it starts. A killed run leaves an empty file, which the next run removes. While a
+checkpoint is armed, the file has a second name in the checkpoint's folder and stays: the roll-back takes the lock without
+creating a file, so it needs no inode, and a read-only file system does not hinder it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 import typing as t
 
 from .._core.errors import Failure
+from .._files import files
 
 # In /run, which a boot empties; mode 0600, as any user who may open a file may also lock it.
 PATH = "/run/kubenode.lock"
@@ -40,8 +43,9 @@ def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
         with _raising_signals():
             yield descriptor
     finally:
-        if _is_at(descriptor, path):
-            os.unlink(path)  # while the lock is still held, so that a waiting run sees that its file is gone
+        if _is_at(descriptor, path) and os.fstat(descriptor).st_nlink == 1:
+            with contextlib.suppress(OSError):  # on a read-only file system the empty file stays
+                os.unlink(path)  # while the lock is still held, so that a waiting run sees that its file is gone
         os.close(descriptor)
 
 
@@ -144,9 +148,10 @@ def _named(pid: int) -> str:
 
 def _open(path: str) -> int:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise Failure(f"{path}, the lock that keeps two runs apart: {error.strerror}; nothing was changed") from error
+        why = files.reason(error, path)
+        raise Failure(f"{path}, the lock that keeps two runs apart, cannot be made: {why}. Nothing was changed") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size:
         os.close(descriptor)

@@ -123,8 +123,11 @@ class LiveReversePath:
         announcing = self._record_file(difference.announced)
         settling = self._record_file(difference.record)
         writes = [self._write(change) for change in difference.changes]
+        # Without desired settings, a record that is not renewed names values that the links no longer have, which is harmless. So
+        # a full /run does not hinder absent.
+        announcements = (step._replace(is_optional=self._desired is None) for step in announcing.plan(observed.file).steps)
         steps = (
-            *announcing.plan(observed.file).steps,
+            *announcements,
             *writes,
             *managed_files.settling(announcing, settling, observed.file),
         )

@@ -27,7 +27,7 @@ from lab.node import ClusterNode, NamespaceNode
 
 FOLDER = "/run/kubenode-checkpoint"
 ONCE = "/run/once"
-COMMAND, ARMED, ROLLED_BACK = f"{FOLDER}/rollback", f"{FOLDER}/armed.json", f"{FOLDER}/rolled-back.json"
+COMMAND, ARMED, OUTCOME = f"{FOLDER}/rollback", f"{FOLDER}/armed.json", f"{FOLDER}/outcome.json"
 GATE, AT_GATE = "/run/lab/go", "/run/lab/waits"
 CONNECTED, CONFIRMED = "/run/lab/connected", "/run/lab/confirmed"
 WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
@@ -62,9 +62,9 @@ def wait_for(node: ClusterNode, path: str) -> None:
 
 def report(node: ClusterNode) -> dict[str, Any]:
     """Waits for a roll-back, and returns its report."""
-    wait_for(node, ROLLED_BACK)
+    wait_until(lambda: is_there(node, OUTCOME) and "RolledBack" in node.read(OUTCOME), f"{node.name} is rolled back")
     wait_until(lambda: not is_there(node, ARMED), f"{node.name} is not armed")
-    ((_kind, content),) = json.loads(node.read(ROLLED_BACK)).items()
+    ((_kind, content),) = json.loads(node.read(OUTCOME).rstrip("\0")).items()
     return dict(content)
 
 
@@ -289,25 +289,24 @@ def test_of_two_controllers_the_second_is_refused(controller: Controller) -> Non
 
 
 @pytest.mark.alone
-def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot(tmp_path: Path) -> None:
+def test_a_node_that_runs_systemd_has_a_scope_and_loses_the_change_with_a_reboot(tmp_path: Path) -> None:
     with Lab("checkpoint", nodes=[Node("node1", system="bookworm", besides=SSH_PACKAGES)]) as lab:
         node = lab.node("node1")
         controller = Controller(lab.load_balancer, tmp_path, lab.nodes)
-        timers = ["systemctl", "list-units", "--all", "--no-legend", "--plain", "kubenode-checkpoint-*"]
+        scopes = ["systemctl", "list-units", "--all", "--no-legend", "--plain", "kubenode-checkpoint-*"]
         before = state(node)
         play = controller.start(
             [task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=5, checkpoint_command="sleep 60")]
         )
         wait_for(node, ARMED)
-        unit = node.run(timers).stdout.splitlines()[-1]
-        assert re.match(r"kubenode-checkpoint-[0-9a-f]{8}\.timer +loaded +active +waiting", unit)
+        unit = node.run(scopes).stdout.splitlines()[-1]
+        assert re.match(r"kubenode-checkpoint-[0-9a-f]{8}\.scope +loaded +active +running", unit)
         told = report(node)
         assert told["at"] - told["since"] < 5 + LATE
         (result,) = controller.results(play).values()
         assert result["failed"] and "was rolled back at" in result["msg"], result
         assert state(node) == before
-        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
-        wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
+        wait_until(lambda: node.run(scopes).stdout == "", "the scope is gone", limit=10)
         assert "was rolled back at" in node.run(["journalctl", "--identifier=kubenode-checkpoint"]).stdout
 
         armed = task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=60, checkpoint_command="sleep 50")
@@ -317,15 +316,14 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         (result,) = controller.results(play).values()
         assert result["failed"] and "the node was restarted before the change was confirmed" in result["msg"], result
         assert state(node) == before
-        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
-        wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
+        wait_until(lambda: node.run(scopes).stdout == "", "the scope is gone", limit=10)
 
         lost_without_a_word(controller, node)
         assert state(node) == before
 
         (result,) = controller.play([task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=30)]).values()
         assert (result["failed"], result["changed"]) == (False, True), result
-        assert node.exists("/etc/sysctl.d/90-kubenode-rp-filter.conf") and node.run(timers).stdout == ""
+        assert node.exists("/etc/sysctl.d/90-kubenode-rp-filter.conf") and node.run(scopes).stdout == ""
 
 
 def lost_without_a_word(controller: Controller, node: ClusterNode) -> None:

@@ -279,7 +279,7 @@ def test_a_disk_that_gets_full_in_the_middle_undoes_all_of_a_profile(node: Names
     with small_disk(node) as leave:
         leave(pages)
         before = node.snapshot()
-        assert re.search(r"No space left on device\. All changes were undone", profile.refused(check_fails=False))
+        assert re.search(r"No space left on device \(df \S+\)\. All changes were undone", profile.refused(check_fails=False))
         assert node.snapshot() == before
 
 

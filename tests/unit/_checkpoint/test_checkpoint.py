@@ -402,7 +402,7 @@ ARMED_AT, BACK_AT = 1767323045.0, 1767323075.9  # 2026-01-02 03:04:05 UTC
 
 
 def test_an_armed_checkpoint_says_whose_it_is_since_when_and_for_how_long() -> None:
-    one = model.Armed("1f", "rp_filter, from 192.0.2.7", ARMED_AT, 30, 99.0, (1, 2), (3, 4), "timer")
+    one = model.Armed("1f", "rp_filter, from 192.0.2.7", ARMED_AT, 30, 99.0, (1, 2), (3, 4), (5, 6))
     assert str(one) == "the checkpoint of rp_filter, from 192.0.2.7, armed at 2026-01-02 03:04:05 UTC for 30 s"
 
 

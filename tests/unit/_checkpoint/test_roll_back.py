@@ -15,14 +15,14 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend, rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, RolledBack
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import ForeignChange
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, ForeignChange
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import UndoBackend
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process, sysctl
 from unit import journals
 
-ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
+ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), (1, 1))
 
 
 def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
@@ -50,7 +50,7 @@ def test_a_clock_that_jumps_changes_the_age_of_no_checkpoint(
     monkeypatch.setattr(time, "time", lambda: now + jump)
     records: t.Iterator[Armed | None] = iter([armed, None])
     monkeypatch.setattr(checkpoint_backend, "armed", lambda: next(records))
-    monkeypatch.setattr(checkpoint_backend, "rolled_back", lambda: told)
+    monkeypatch.setattr(checkpoint_backend, "outcome", lambda: told)
     for _record in range(2):
         rollback_program.status()
         assert 0 <= json.loads(capsys.readouterr().out)["age"] < 60
@@ -62,8 +62,44 @@ def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
     assert (told.steps, told.failed) == (1, (f"step 0: {tmp_path}/one is not there",))
 
 
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that a roll-back would wait."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
+
+
+@pytest.mark.parametrize("failures", [0, 1, 4])
+def test_a_step_whose_error_passes_is_tried_again_and_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pauses: list[float], failures: int
+) -> None:
+    perform, errors = files.Files.perform, iter(range(failures))
+
+    def flaky(self: files.Files, operation: files.Operation) -> None:
+        if operation.path.endswith("flaky") and next(errors, None) is not None:
+            raise Failure("Cannot allocate memory")
+        perform(self, operation)
+
+    monkeypatch.setattr(files.Files, "perform", flaky)
+    steady, flaky_step = (files.Put(f"{tmp_path}/{name}", files.Target("x")) for name in ("steady", "flaky"))
+    told = replay(monkeypatch, steady, flaky_step)
+    assert (told.steps, told.failed) == (2, ())
+    assert pauses == [0.0, *rollback_program.STEP_PAUSES[:failures]]
+
+
+def test_a_step_that_keeps_failing_is_given_up_before_the_controller_gives_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pauses: list[float]
+) -> None:
+    told = replay(monkeypatch, files.Put(f"{tmp_path}/missing folder/x", files.Target("x")))
+    assert told.steps == 0 and len(told.failed) == 1 and "No such file or directory" in told.failed[0]
+    assert sum(pauses) < 4  # of the 8 s in which the controller asks after the deadline
+
+
 @pytest.mark.parametrize("is_restored", [True, False])
-def test_a_backup_goes_only_if_all_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_restored: bool) -> None:
+def test_a_backup_goes_only_if_all_is_restored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pauses: list[float], is_restored: bool
+) -> None:
     kept, moved = tmp_path / "backup", tmp_path / "moved" if is_restored else tmp_path / "missing folder/moved"
     kept.write_text("kept")
     backup = journals.entry("write the backup", files.Remove(str(kept)), is_backup=True)

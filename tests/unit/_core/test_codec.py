@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 from unit import journals
 
-RUN = "import runpy, sys; program = sys.argv.pop(1); sys.argv.append('ready'); runpy.run_path(program, run_name='__main__')"
+RUN = "import runpy, sys; program = sys.argv.pop(1); sys.argv.append('status'); runpy.run_path(program, run_name='__main__')"
 
 _PLAIN = (
     st.none()
@@ -157,9 +158,9 @@ def test_the_program_has_the_backends_of_its_run_and_no_others(tmp_path: Path) -
     rooms = {name.split(".")[1] for name in few}
     assert rooms == {"_core", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
     for path in ("few", "every"):
-        command = [sys.executable, "-I", "-B", str(tmp_path / path), "ready"]
+        command = [sys.executable, "-I", "-B", str(tmp_path / path), "status"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+        assert (done.returncode, json.loads(done.stdout)["state"], done.stderr) == (0, "none", "")
 
 
 def test_the_program_loads_all_that_its_backends_need_before_it_starts(tmp_path: Path) -> None:

@@ -59,6 +59,16 @@ def test_a_lock_file_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_lock_file_that_has_a_second_name_stays(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with exclusive(str(path)):
+        os.link(path, tmp_path / "held")
+    assert path.exists()
+    with exclusive(str(path), patience=0.1):
+        (tmp_path / "held").unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_lock_file_that_is_gone_or_foreign_is_no_error_and_is_left(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with exclusive(str(path)):
