@@ -31,9 +31,9 @@ CONTROL_TEXT = "[Unit]\nDefaultDependencies=no\nAfter={}\n"
 # /run/systemd/generator has the mounts of fstab(5), for example.
 SCRIPT = """\
 program=$1; shift
-mount -t tmpfs -o mode=0755 kubenode /tmp
+mount -n -t tmpfs -o mode=0755 kubenode /tmp
 for folder in system generator; do if test -d /run/systemd/$folder; then cp -a /run/systemd/$folder /tmp/; fi; done
-mount -t tmpfs -o mode=0755 kubenode /run
+mount -n -t tmpfs -o mode=0755 kubenode /run
 mkdir -p /tmp/asked/multi-user.target.wants
 while test $# -gt 0; do
   test -z "$2" || printf %s "$2" > "/tmp/asked/$1"
