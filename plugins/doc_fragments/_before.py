@@ -18,7 +18,11 @@ options:
       - If kubelet runs in a service that is neither known nor named here, and that systemd does not order after the units of this
         module, the module warns and names the service. A kubelet outside of any service, as in a container, is not considered.
       - Each name ends with C(.service) or C(.target). Units that a boot starts earlier than this module's, such as
-        C(network-online.target), are refused.
+        C(network-online.target), are refused, and so are units of this collection.
+      - Before anything is changed, C(systemd-analyze verify) builds the next boot on the node, or in the image. A unit that would
+        be in an ordering cycle, or that C(basic.target) or C(network-pre.target) waits for, is refused, because systemd breaks a
+        cycle by leaving out any unit of it. Where C(systemd-analyze) does not answer, such as without C(/proc) and C(/sys),
+        each name is refused.
     type: list
     elements: str
     default: []

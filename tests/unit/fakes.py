@@ -15,6 +15,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl, sysctl_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_order import BootOrder
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState
 
 
@@ -194,7 +196,7 @@ class FakeSystemd:
 class FakeUnits(units.Units):
     """The real backend on a FakeSystemd, or on a root without systemd.
 
-    enabled, active: units of the node besides those below ``root``. warnings: for the operator.
+    enabled, active: units of the node besides those below ``root``. warnings: for the operator. order: of each boot.
     """
 
     def __init__(self, root: Path, is_running: bool = True) -> None:
@@ -205,6 +207,10 @@ class FakeUnits(units.Units):
         self._is_running = is_running
         self.enabled: set[str] = set()
         self.active: set[str] = set()
+        self.order = BootOrder(True)
+
+    def boot_order(self, unit: BootUnit, is_placed: bool = False) -> BootOrder:
+        return self.order
 
     @property
     def loaded(self) -> set[str]:
@@ -229,7 +235,9 @@ class FakeUnits(units.Units):
         return self._show(names, *unit)
 
     def perform(self, operation: units.Operation) -> None:
-        assert self._is_running or isinstance(operation, units.Rehearse), f"{operation} where systemd does not run"
+        assert self._is_running or isinstance(operation, (units.Rehearse, units.CheckOrder)), (
+            f"{operation} where systemd does not run"
+        )
         super().perform(operation)
 
 

@@ -76,8 +76,10 @@ class Request:
     params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
     unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator. checked: checks options by
     an argument spec, for a module that is made of others; returns them with their defaults. Raises Failure. earlier: the effects
-    of the modules before this one.
+    of the modules before this one. is_alone: False for a module that is a part of another run.
     """
+
+    is_alone = True
 
     def __init__(
         self,
@@ -127,7 +129,9 @@ def requested(part: t.Any, options: dict[str, t.Any], by: Request, earlier: Effe
     """
     long_lists = loaded(options, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
     spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
-    return Request(by.checked(spec, options), long_lists, by.run, by.warn, by.checked, earlier)
+    request = Request(by.checked(spec, options), long_lists, by.run, by.warn, by.checked, earlier)
+    request.is_alone = False
+    return request
 
 
 class Parts(t.NamedTuple):

@@ -52,7 +52,7 @@ RemainAfterExit=yes
 [Install]
 WantedBy={device}
 """
-    return BootUnit(name(link), text, wanted_by=device)
+    return BootUnit(name(link), text, wanted_by=device, before=tuple(before))
 
 
 def addresses(text: str) -> list[str]:

@@ -26,8 +26,7 @@ STARTERS = (
     "snap.k8s.kubelet.service",  # canonical/k8s-snap, snap/snapcraft.yaml
     "snap.kubelet-eks.daemon.service",  # Canonical's Ubuntu images for EKS
 )
-# What the units of this collection come after. A unit before one of these would be in an ordering cycle, and systemd breaks a
-# cycle by leaving out any unit of it.
+# What the units of this collection come after, on each node. _systemd/boot_order.py asks the node about all other units.
 EARLIER = frozenset(
     {
         "sysinit.target",
@@ -40,6 +39,8 @@ EARLIER = frozenset(
         "network-online.target",
     }
 )
+# Of this collection: they would wait for each other.
+OWN = re.compile("kubenode-(addresses|nft|policy-routes)-")
 LENGTH = 255  # systemd.unit(5)
 OPTIONS: dict[str, dict[str, t.Any]] = {"before": {"type": "list", "elements": "str", "default": []}}
 
@@ -60,6 +61,8 @@ def _checked(option: str, name: str) -> str:
         )
     if name in EARLIER:
         raise Invalid(option, name, f"a unit that starts later in the boot than {', '.join(sorted(EARLIER))}")
+    if OWN.match(name):
+        raise Invalid(option, name, "a unit that starts kubelet, and not one of this collection")
     return name
 
 

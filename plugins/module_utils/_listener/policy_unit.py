@@ -48,4 +48,5 @@ RestartSec=1
 [Install]
 WantedBy=multi-user.target
 """
-    return BootUnit(name(protocol), text, rehearsal=isolated(python, program, REHEARSE, str(protocol), path))
+    rehearsal = isolated(python, program, REHEARSE, str(protocol), path)
+    return BootUnit(name(protocol), text, rehearsal=rehearsal, before=tuple(before))

@@ -69,7 +69,8 @@ WantedBy=multi-user.target
     name = f"{_name(family, table)}.service"
     anew = f"-systemctl --no-block try-reload-or-restart {name}"
     drop_in = f"[Service]\nExecStartPost={anew}\nExecReload={anew}\nExecStopPost={anew}\n"
-    return BootUnit(name, text, drop_in, rehearsal=condition.command(REHEARSE) if condition else ())
+    rehearsal = condition.command(REHEARSE) if condition else ()
+    return BootUnit(name, text, drop_in, rehearsal=rehearsal, before=tuple(before))
 
 
 def timer(family: str, table: str) -> BootUnit:

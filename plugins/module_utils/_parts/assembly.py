@@ -17,12 +17,14 @@ from functools import partial
 from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
+from .._files.files import Files
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
 from .._profiles import composition, mode_backend, option
 from .._profiles.composition import Step
 from .._profiles.option import Options, Values
+from .._profiles.owned_objects_resource import OwnedObjects
 
 OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}}
 WITH_CHECKPOINT = {**OPTIONS, **CHECKPOINT}
@@ -32,13 +34,14 @@ class Transaction(t.NamedTuple):
     """steps: the modules in the order in which they are applied.
 
     verdict: whether the host is a running node or an image. node: facts of the node, for the result. accepts_later: whether an
-    interface that the node does not have yet is accepted.
+    interface that the node does not have yet is accepted. profile: its name; empty for modules in a playbook.
     """
 
     steps: t.Sequence[Step]
     verdict: ModeVerdict
     node: t.Mapping[str, t.Any]
     accepts_later: bool
+    profile: str = ""
 
 
 class Facts(t.Protocol):
@@ -84,7 +87,7 @@ class Profile(t.NamedTuple):
         for sentence in facts.warnings():
             request.warn(sentence)
         steps = [_without_none(step) for step in self.model.plan(values, facts)]
-        return Transaction(steps, verdict, facts.report(), bool(values.get("later_interfaces")))
+        return Transaction(steps, verdict, facts.report(), bool(values.get("later_interfaces")), self.name)
 
     def checked(self, options: Values) -> dict[str, t.Any]:
         """Return the values of the options with their types. Raises WrongVariables."""
@@ -123,10 +126,15 @@ def _without_none(step: Step) -> Step:
 
 def parts(request: Request, transaction: Transaction) -> Parts:
     """Return the parts of all modules as one. Raises DatapathError."""
+    owned = OwnedObjects(Files(), transaction.profile, transaction.steps)
+    for sentence in owned.kept():
+        request.warn(sentence)
+    transaction = transaction._replace(steps=owned.steps)
     built = list(_built(request, transaction))
-    stages = list(_stages(built))
+    stages = owned.around(list(_stages(built)))
     every = [resource for stage in stages for resource in stage]
     guards = [guard for _module, _request, contribution in built for guard in contribution.guards]
+    guards.insert(0, owned.guard)
     verdict = transaction.verdict
     if any(called.params.get("immediate") for _module, called, _parts in built):
         guards.insert(0, partial(require_own_root, verdict.reason.rstrip("."), "Set mode to image"))

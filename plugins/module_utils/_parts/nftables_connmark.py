@@ -28,6 +28,8 @@ from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration
+from .._profiles import ownership_backend
+from .._profiles.ownership_guards import unowned
 from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import (
     RECORDS,
@@ -85,6 +87,8 @@ def parts(request: Request) -> Parts:
     if kernel.is_own_root() and not request.params["immediate"]:
         resources.insert(0, BootRecord(valid, placed))
     guards: list[Guard] = [partial(unreadable_record, files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
+    if desired and request.is_alone:
+        guards.append(partial(unowned, ownership_backend.read(files), "nftables_connmark", request.params))
     if desired:
         guards += [partial(missing_links, desired), *(partial(mark_collisions, mark, mask) for mark, mask in desired.bits())]
     if desired and request.params["immediate"]:

@@ -23,6 +23,8 @@ from .._kubelet.kubelet_guards import kubelet_starters
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
+from .._profiles import ownership_backend
+from .._profiles.ownership_guards import unowned
 from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy, Query
@@ -157,6 +159,9 @@ def parts(request: Request) -> Parts:
 
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
     guards: list[Guard] = [partial(cni_layouts, listed)] if request.is_present else []
+    if request.is_present and request.is_alone:
+        owners = ownership_backend.read(Files())
+        guards.append(partial(unowned, owners, "policy_routes", request.params, listed.query.source if listed.query else "lists"))
     if is_permanent and not kept.is_empty:
         guards += [partial(roots_folders, path, path_of(boot.unit))] if request.is_present or is_moving else []
         guards.append(partial(kubelet_starters, systemd, [boot.unit], before))

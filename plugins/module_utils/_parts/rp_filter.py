@@ -19,6 +19,8 @@ from .._files.folder_guards import roots_folders
 from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration
+from .._profiles import ownership_backend
+from .._profiles.ownership_guards import unowned
 from .._rp_filter import boot_record, reverse_path_guards
 from .._rp_filter.live_reverse_path import (
     RECORDS,
@@ -66,6 +68,8 @@ def parts(request: Request) -> Parts:
     if links and not request.params["immediate"]:
         resources.insert(0, boot_record.BootRecord(live, placed))
     chosen: list[Guard] = [partial(reverse_path_guards.unreadable_record, files, RECORDS[RP_FILTER])] if links else []
+    if desired and request.is_alone:
+        chosen.append(partial(unowned, ownership_backend.read(files), "rp_filter", request.params))
     if desired and links:
         later = path if request.params["permanent"] else None
         chosen.append(partial(reverse_path_guards.missing_links, desired, links, later, request.params["immediate"]))

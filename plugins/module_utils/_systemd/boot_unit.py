@@ -20,6 +20,7 @@ class BootUnit(t.NamedTuple):
 
     drop_in: the text of a drop-in for the unit ``beside``; empty for none.
     rehearsal: the command that rehearses the unit's program; empty if it has none.
+    before: the units that the operator named, and that this one precedes at boot.
     """
 
     name: str
@@ -28,6 +29,7 @@ class BootUnit(t.NamedTuple):
     beside: str = "nftables.service"
     wanted_by: str = "multi-user.target"
     rehearsal: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
 
 # -I ignores the environment and the user's packages, -S the node's packages; -B writes no compiled files.

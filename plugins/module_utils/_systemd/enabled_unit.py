@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.errors import Refusal
 from .._core.plan import Backend, ObjectText, Plan, Plane, Step, objects
 from .._files import files, managed_files
 from . import unit_files, units
@@ -16,16 +17,21 @@ from .boot_unit import BootUnit
 from .daemon_reload import with_reload
 from .unit_state import UnitVerdict
 
+if t.TYPE_CHECKING:
+    from .boot_order import BootOrder
+
 
 class ObservedUnit(t.NamedTuple):
     """groups: what is at the path of the unit, of its drop-in and of its symbolic link.
 
     is_managed: whether systemd runs here. verdict: the unit's state in systemd; INACTIVE if systemd does not run here.
+    order: of a boot with the unit, if its files are to change; None otherwise.
     """
 
     groups: tuple[managed_files.ObservedFiles, ...]
     is_managed: bool
     verdict: UnitVerdict
+    order: BootOrder | None = None
 
 
 class EnabledUnit:
@@ -54,6 +60,8 @@ class EnabledUnit:
         self._backend = backend
         self._systemd = systemd
         self._unit = unit.name
+        self._boot_unit = unit
+        self._order: BootOrder | None = None
         self._desired = desired
         self._starts = starts
         self._is_resident = is_resident
@@ -69,7 +77,17 @@ class EnabledUnit:
     def observe(self) -> ObservedUnit:
         is_managed = self._systemd.is_running()
         verdict = self._verdict() if is_managed else UnitVerdict.INACTIVE
-        return ObservedUnit(tuple(group.observe() for group in self._groups), is_managed, verdict)
+        groups = tuple(group.observe() for group in self._groups)
+        return ObservedUnit(groups, is_managed, verdict, self._boot_order() if self._is_placing(groups) else None)
+
+    def _is_placing(self, groups: t.Sequence[managed_files.ObservedFiles]) -> bool:
+        return self._desired and any(group.plan(state).steps for group, state in zip(self._groups, groups))
+
+    def _boot_order(self) -> BootOrder:
+        """Return the order of a boot with the unit. Asks systemd once in a run."""
+        if self._order is None:
+            self._order = self._systemd.boot_order(self._boot_unit)
+        return self._order
 
     def _verdict(self) -> UnitVerdict:
         """Ask systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
@@ -80,6 +98,10 @@ class EnabledUnit:
     def plan(self, observed: ObservedUnit) -> Plan:
         plans = [group.plan(state) for group, state in zip(self._groups, observed.groups)]
         placing = with_reload([step for plan in plans for step in plan.steps], observed.is_managed)
+        if observed.order:
+            _refuse_cycle(self._boot_unit, observed.order)
+            check = units.CheckOrder(self._boot_unit)
+            placing += (Step(f"check the order of a boot with {self._unit}", check),) if observed.order.is_known else ()
         if not observed.is_managed:
             return Plan(placing, objects(plans))
         starting = tuple(self._afterwards(placing, observed))
@@ -119,3 +141,17 @@ class EnabledUnit:
     @property
     def backends(self) -> t.Sequence[Backend]:
         return (self._backend, self._systemd)
+
+
+def _refuse_cycle(unit: BootUnit, order: BootOrder) -> None:
+    """Raise Refusal if a boot would have an ordering cycle, or if systemd could not be asked and the operator named units."""
+    names = ", ".join(unit.before)
+    if order.cycle:
+        step = f"Name in the option before only units that start kubelet, not {names}" if names else "See their drop-ins"
+        raise Refusal(f"{unit.name} cannot be enabled, because {order.trouble}. Nothing was changed. {step}")
+    if unit.before and not order.is_known:
+        raise Refusal(
+            f"{unit.name} cannot be ordered before {names}, because systemd could not be asked whether the next boot would"
+            " have an ordering cycle: `systemd-analyze verify default.target` is missing or does not answer here. Nothing was"
+            " changed. Mount /proc and /sys if this is an image, or leave the option before out"
+        )

@@ -16,8 +16,11 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from . import unit_files
-from .boot_unit import LACKS_LIBRARY
+from .boot_unit import LACKS_LIBRARY, BootUnit
 from .unit_state import UnitState, UnitVerdict
+
+if t.TYPE_CHECKING:
+    from .boot_order import BootOrder
 
 
 class Reload(t.NamedTuple):
@@ -48,7 +51,13 @@ class Rehearse(t.NamedTuple):
     command: tuple[str, ...]
 
 
-Operation = t.Union[Reload, Start, Restart, Forget, Rehearse]
+class CheckOrder(t.NamedTuple):
+    """Check that no boot leaves out the placed unit, or a unit that it precedes. See BootUnit."""
+
+    unit: BootUnit
+
+
+Operation = t.Union[Reload, Start, Restart, Forget, Rehearse, CheckOrder]
 
 # Seconds that a unit may take to start. A unit of this collection takes up to 60 (the boot program's deadline) or 90
 # (TimeoutStartSec=), after it has waited for the network: systemd-networkd-wait-online(8) gives up after 120.
@@ -128,6 +137,12 @@ class Units(UndoBackend):
         """Return the units that systemd starts after ``unit``, by their own names and not by their aliases. Starts systemctl."""
         return self._show(("Before",), unit)[0].split()
 
+    def boot_order(self, unit: BootUnit, is_placed: bool = False) -> BootOrder:
+        """See boot_order.read()."""
+        from . import boot_order  # only for runs that place a unit
+
+        return boot_order.read(unit, is_placed)
+
     def state(self, unit: str) -> UnitState:
         return UnitState(*self._get(("ActiveState", "SubState", "Result", "Job"), unit))
 
@@ -164,6 +179,10 @@ class Units(UndoBackend):
             self.systemctl("daemon-reload")
         elif isinstance(operation, Rehearse):
             rehearse(operation)
+        elif isinstance(operation, CheckOrder):
+            trouble = self.boot_order(operation.unit, is_placed=True).trouble
+            if trouble:
+                raise Failure(f"{operation.unit.name} is placed, and {trouble}")
         else:
             raise TypeError(f"{operation!r} is no operation on units")
 

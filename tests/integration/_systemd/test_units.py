@@ -199,6 +199,76 @@ def test_a_run_during_the_boot_does_not_wait_for_what_may_wait_for_it(node: Syst
         node.remove("/etc/systemd/system/slow.service")
 
 
+# The order of the boot
+
+# By the name alone: the unit tests of _kubelet have the others.
+REFUSED_BY_NAME = ("sysinit.target", "dbus.socket", TABLE[1])
+REFUSED_BY_SYSTEMD = (
+    *("systemd-journald.service", "sockets.target", "systemd-sysctl.service", "systemd-tmpfiles-setup.service"),
+    *("systemd-udevd.service", "early.service"),
+)
+AFTER_THE_NETWORK = "systemd-networkd.service"  # a table comes before it, routes come after it
+ACCEPTED = ("kubelet.service", "containerd.service", "multi-user.target", "nowhere.service", "late.service")
+# A program of the operator that others wait for, which only its links and drop-ins show.
+EARLY = "[Unit]\nDefaultDependencies=no\nBefore=systemd-tmpfiles-setup.service\n[Service]\nExecStart=/bin/sleep inf\n"
+LATE = "[Service]\nExecStart=/bin/sleep inf\n[Install]\nWantedBy=multi-user.target\n"
+
+
+@pytest.fixture
+def operators_units(node: SystemdNode) -> Iterator[None]:
+    units = {"early.service": EARLY, "late.service": LATE}
+    for name, text in units.items():
+        node.write(f"/etc/systemd/system/{name}", text)
+    node.run(["systemctl", "enable", "--quiet", "late.service"])
+    yield
+    node.run(["systemctl", "disable", "--quiet", "late.service"])
+    for name in units:
+        node.remove(f"/etc/systemd/system/{name}")
+
+
+def test_a_unit_that_would_break_the_boot_is_refused_and_what_is_accepted_boots(node: SystemdNode, operators_units: None) -> None:
+    before = observed_state(node)
+    for module, unit, options in (ROUTES, TABLE):
+        for name in REFUSED_BY_NAME:
+            assert node.module(module, {**options, "before": [name]})["msg"].startswith(f"{module}: before[0] must be ")
+        for name in REFUSED_BY_SYSTEMD:
+            for check in (True, False):
+                result = node.module(module, {**options, "before": ["kubelet.service", name]}, check=check)
+                # systemd chooses any of several cycles.
+                assert result["failed"] and f"{unit} cannot be enabled, because the " in result["msg"], result
+                assert f" after {name}" in result["msg"] and result["msg"].endswith(f"start kubelet, not {name}"), result
+    assert node.module(ROUTES[0], {**ROUTES[2], "before": [AFTER_THE_NETWORK]}, check=True)["failed"]
+    assert well(node, TABLE[0], {**TABLE[2], "before": [AFTER_THE_NETWORK]}, check=True)
+    assert observed_state(node) == before
+    for module, _unit, options in (ROUTES, TABLE):
+        assert well(node, module, {**options, "before": [*ACCEPTED]})
+        assert not well(node, module, {**options, "before": [*ACCEPTED]})
+    node.reboot()
+    assert "ordering cycle" not in node.run(["journalctl", "--boot", "--no-pager"]).stdout
+    assert {state_of(node, unit) for _module, unit, _options in (ROUTES, TABLE)} == {"active"}
+
+
+@ON_ONE
+def test_a_cycle_of_a_drop_in_is_refused_without_the_option_too(node: SystemdNode) -> None:
+    module, unit, options = ROUTES
+    drop_in = f"/etc/systemd/system/{unit}.d/zz.conf"
+    node.write(drop_in, "[Unit]\nBefore=sockets.target\n")
+    result = node.module(module, options)
+    assert result["failed"] and "sockets.target" in result["msg"] and "See their drop-ins" in result["msg"], result
+    node.write(drop_in, "[Unit]\nBefore=multi-user.target\n")
+    assert well(node, module, options)
+
+
+@ON_ONE
+@pytest.mark.parametrize("module", [ROUTES, TABLE], ids=["routes", "table"])
+def test_where_systemd_cannot_be_asked_no_unit_may_be_named(node: SystemdNode, module: tuple[str, str, dict[str, Any]]) -> None:
+    name, _unit, options = module
+    with Replacement(node, {"/usr/bin/systemd-analyze": "#!/bin/sh\nexit 0\n"}):
+        result = node.module(name, {**options, "before": ["late.service"]})
+        assert result["failed"] and "systemd could not be asked" in result["msg"], result
+        assert well(node, name, options)
+
+
 # The interpreter
 
 

@@ -122,3 +122,15 @@ def test_an_image_has_the_profiles_that_are_selected_and_needs_no_variables_of_o
     assert "1200:" not in site.node.run(["ip", "rule"]).stdout
     other = {"aks_dual_stack_mode": "image", "aks_dual_stack_ipv6": "always"}
     assert not playbook.play(site.inventory, template, "--check", "--tags", "aks_dual_stack", variables=other).failed
+
+
+def test_absent_beside_the_other_profile_reports_what_stays(site: Site) -> None:
+    enis = [{"name": "eth0", "primary": True}, {"name": "eth1", "gateway": {"ipv4": V4.gateway(1)}, "table": 1101}]
+    options = {"mode": "runtime", "layout": "custom", "connmark": "never", "enis": enis}
+    assert not site.node.module("profile_eni_policy_routing", {"options": options})["failed"]
+    before = site.node.snapshot()
+    undone = site.play(state="absent").well()
+    assert undone.changed == 0 and site.node.snapshot() == before
+    assert "protocol 75 stays, because it belongs to the profile eni_policy_routing on this node" in " ".join(
+        undone.output.split()
+    )

@@ -67,6 +67,12 @@ def test_what_is_no_name_of_a_service_or_target_is_refused(name: str) -> None:
         others(["my.service", name])
 
 
+@each_unit
+def test_a_unit_of_this_collection_is_refused_in_before(unit: BootUnit) -> None:
+    with pytest.raises(Invalid, match=r"^before\[0\] must be a unit that starts kubelet, and not one of this collection"):
+        others([unit.name])
+
+
 @pytest.mark.parametrize("given", [None, [], ["kubelet.service"], ["k3s.service", "rke2-agent.service"]])
 def test_a_unit_that_is_known_adds_nothing(given: list[str] | None) -> None:
     assert others(given) == ()

@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The profile that owns a routing protocol, a table or a file which several profiles and modules can set."""
+
+from __future__ import annotations
+
+import typing as t
+
+FOLDER = "/etc/kubenode"
+BEGINS = "owned-by-"
+TABLE = "kubenodeReturnPath"
+FILTERS = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
+DAEMONS = "settings of network daemons"  # the same for each profile: several may own them, and the last one removes them
+# By module: the option that names the object, its default, and the object's name in a record.
+OBJECTS: dict[str, tuple[str, t.Any, str]] = {
+    "network_daemons": ("", None, DAEMONS),
+    "rp_filter": ("path", FILTERS, "{}"),
+    "policy_routes": ("protocol", 75, "protocol {}"),
+    "nftables_connmark": ("table", TABLE, "table inet {}"),
+}
+
+
+def claim(module: str, options: t.Mapping[str, t.Any]) -> str:
+    """Return the name of the object that the module sets; empty for a module whose object only one profile sets."""
+    option, default, name = OBJECTS.get(module, ("", None, ""))
+    return name.format(options.get(option, default))
+
+
+def record(profile: str) -> str:
+    """Return the path of the file that lists the objects of a profile, one a line."""
+    return f"{FOLDER}/{BEGINS}{profile}"
+
+
+class Owners(t.NamedTuple):
+    """recorded: the objects of each profile with a record.
+
+    former: by object, the profile that set it by a version without records, and the option of policy_routes from which the set
+    follows, if it does. Such a set may also be that of a module that was used alone.
+    """
+
+    recorded: t.Mapping[str, frozenset[str]]
+    former: t.Mapping[str, tuple[str, str]]
+
+    def other(self, name: str, profile: str, source: str = "") -> str:
+        """Return another profile that owns an object; empty for none.
+
+        profile: the one that asks; empty for modules in a playbook. source: of their rules and routes, as in ``former``.
+        """
+        owners = [owner for owner, names in self.recorded.items() if name in names]
+        former, its_source = self.former.get(name, ("", ""))
+        is_former = bool(profile) or (its_source and its_source != source)
+        if former and former not in self.recorded and is_former and (not owners or name == DAEMONS):
+            owners.append(former)
+        return next((owner for owner in owners if owner != profile), "")
+
+
+def refusal(names: t.Sequence[str], owner: str, user: str, instead: str) -> str:
+    """Return the error of a run that would replace objects of another profile. user: the profile or module that would."""
+    return (
+        f"{' and '.join(names)} belong{'' if len(names) > 1 else 's'} to the profile {owner} on this node, and {user} would"
+        f" replace what that profile has set. Nothing was changed. Apply {owner} with state absent first, or {instead}"
+    )
