@@ -19,6 +19,7 @@ import os
 import posixpath
 import stat
 import struct
+import sys
 import tarfile
 import typing as t
 import zipfile
@@ -147,8 +148,9 @@ class _Reader:
                 self._visit(name, Member(member.name, _kind(member), partial(archive.extractfile, member), member.linkname))
 
     def _zip(self, file: t.BinaryIO, name: str) -> None:
-        _check_directory(file, name)
-        with zipfile.ZipFile(file) as archive:
+        listing = _Listing(file, name)
+        with zipfile.ZipFile(t.cast("t.IO[bytes]", listing)) as archive:
+            listing.largest_read = sys.maxsize  # members have bounds of their own
             for member in archive.infolist():
                 self._visit(name, Member(member.filename, _kind_in_zip(member), partial(self._unpack, archive, member)))
 
@@ -279,6 +281,27 @@ class _Counted(io.RawIOBase):
         return len(content)
 
 
+class _Listing(io.RawIOBase):
+    """A zip whose list of members zipfile reads in one piece of bounded size.
+
+    zipfile finds the size of the list in one of several records: the last one of the file, one before a comment, or that of
+    zip64. The bound is on the read itself, so it holds for each of them.
+    """
+
+    def __init__(self, file: t.BinaryIO, name: str) -> None:
+        self._file = file
+        self._name = name
+        self.largest_read = LARGEST_DIRECTORY
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def read(self, size: int = -1) -> bytes:
+        if size > self.largest_read:
+            raise Invalid("dump", self._name, f"a zip whose list of members has at most {LARGEST_DIRECTORY} bytes")
+        return self._file.read(size)
+
+
 class _Xz:
     """A stream of xz with a bound on memory, which that of the standard library does not have."""
 
@@ -357,15 +380,3 @@ def _kind_in_zip(member: zipfile.ZipInfo) -> str:
     if member.compress_type not in METHODS:
         return "compressed by another method than deflate"
     return "" if mode in (0, stat.S_IFREG) else SYMBOLIC_LINK if mode == stat.S_IFLNK else "a device or a FIFO"
-
-
-def _check_directory(file: t.BinaryIO, name: str) -> None:
-    """Raises Invalid if the list of a zip's members, which zipfile reads into memory, is too large."""
-    length = file.seek(0, os.SEEK_END)
-    file.seek(max(0, length - (1 << 16) - 42))
-    tail = file.read()
-    file.seek(0)
-    place = tail.rfind(_EMPTY_ZIP)
-    size = struct.unpack_from("<I", tail, place + 12)[0] if 0 <= place <= len(tail) - 16 else 0
-    if size > LARGEST_DIRECTORY or tail[max(0, place - 20) : max(0, place)].startswith(b"PK\x06\x07"):
-        raise Invalid("dump", name, f"a zip whose list of members has at most {LARGEST_DIRECTORY} bytes, without zip64")

@@ -24,6 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import a
 RULE = "0:\tfrom all lookup local\n"
 NAME = "top/iprule.txt"
 MOST = 1 << 16
+RECORD = b"PK\x05\x06"  # at the end of a zip
 Make = Callable[[], bytes]
 Members = dict[str, "bytes | tarfile.TarInfo"]
 
@@ -101,10 +102,24 @@ def compressed(method: int) -> bytes:
     return file.getvalue()
 
 
-def with_large_list() -> bytes:
-    content = bytearray(zipped({NAME: RULE.encode()}))
-    struct.pack_into("<I", content, content.rindex(b"PK\x05\x06") + 12, 1 << 30)
+def with_record_in_record() -> bytes:
+    """A list of 50 members, whose record has the signature of a second record in its field for the list's place."""
+    content = bytearray(of_many())
+    content[-6:-2] = RECORD
     return bytes(content)
+
+
+def with_zip64() -> bytes:
+    """A list of 50 members, whose size is in a record of zip64. The other record has an empty list."""
+    content = of_many()
+    record, count, size, place = len(content) - 22, *struct.unpack_from("<HII", content, len(content) - 12)
+    zip64 = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, place)
+    locator = struct.pack("<4sIQI", b"PK\x06\x07", 0, record, 1)
+    return content[:record] + zip64 + locator + RECORD + bytes(18)
+
+
+def of_many() -> bytes:
+    return zipped({NAME: RULE.encode(), **{f"file{number}": b"" for number in range(49)}})
 
 
 def read(folder: Path, content: bytes) -> archive_backend.Files:
@@ -160,7 +175,6 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (b"no archive", "bundle", "whole archive"),
         (b"", "bundle", "whole archive"),
         (with_long_name(), "LongLink", f"at most {archive_backend.LARGEST_NAME} bytes"),
-        (with_large_list(), "bundle", f"at most {archive_backend.LARGEST_DIRECTORY} bytes"),
     ],
 )
 def test_a_hostile_archive_is_refused_by_the_name_of_its_member(tmp_path: Path, content: bytes, member: str, reason: str) -> None:
@@ -260,6 +274,19 @@ def test_an_archive_has_bounds_that_an_error_names(tmp_path: Path, content: Make
     with pytest.raises(Invalid, match=bound) as error:
         read(tmp_path, content())
     assert error.match(member)
+
+
+@pytest.mark.parametrize("made", [of_many, with_record_in_record, with_zip64])
+def test_the_list_of_a_zip_has_a_bound_by_whichever_record_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[], bytes]
+) -> None:
+    monkeypatch.setattr(archive_backend, "LARGEST_DIRECTORY", 1000)
+    with pytest.raises(Invalid, match="a zip whose list of members has at most 1000 bytes"):
+        read(tmp_path, made())
+
+
+def test_the_list_of_a_zip_is_read_by_its_record_of_zip64(tmp_path: Path) -> None:
+    assert read(tmp_path, with_zip64()).texts == {f"bundle/{NAME}": RULE}
 
 
 @pytest.mark.usefixtures("small")
