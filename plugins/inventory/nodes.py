@@ -144,12 +144,15 @@ import json
 import os
 import re
 import shlex
+import socket
 import sys
 import typing as t
 
 from ansible import constants as C
+from ansible import template
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils import unsafe_proxy
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
@@ -165,6 +168,7 @@ ALL = "nodes"
 PAGE = 500  # Node objects per request: one is about 10 KB
 # Kubernetes: a name of a Node object is a subdomain of RFC 1123.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_PLAIN = re.compile(r"[\w.:/-]*", re.ASCII)
 _JUMP = re.compile(r"[A-Za-z0-9_@.:,\[\]%-]+")
 
 
@@ -179,8 +183,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         self._check_options()
         self.inventory.add_group(ALL)
-        for node in self._nodes(path, cache):
-            self._add(node)
+        nodes = [self._screened(node) for node in self._nodes(path, cache)]
+        for sentence in _cluster_nodes.clones(nodes):
+            self._warn(sentence)
+        ambiguous = self._ambiguous(nodes)
+        for node in nodes:
+            if node["name"] not in ambiguous:
+                self._add(node)
 
     def _check_options(self) -> None:
         jump_host, connection = self.get_option("jump_host"), self.get_option("connection")
@@ -196,7 +205,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if not self.get_option("cache"):
             return self._listed()
         options = [self.get_option(name) for name in ("kubeconfig", "context", "label_selector")]
-        request = json.dumps([*options, os.environ.get("KUBECONFIG")])
+        # With the keys of a node, because another version of the collection may have written the cache.
+        request = json.dumps([*options, os.environ.get("KUBECONFIG"), *_cluster_nodes.reduced({"metadata": {"name": ""}})])
         key = f"{self.get_cache_key(path)}_{hashlib.sha256(request.encode()).hexdigest()[:12]}"
         if cache:
             with contextlib.suppress(KeyError):  # it is not there, or too old
@@ -252,6 +262,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"The credentials for the cluster could not be read from {source}: {trouble}") from trouble
         return configuration
 
+    def _screened(self, node: _cluster_nodes.Json) -> _cluster_nodes.Json:
+        screened, sentences = _cluster_nodes.screened(node, socket.gethostname())
+        for sentence in sentences:
+            self._warn(sentence)
+        return {key: _untrusted(value) for key, value in screened.items()}
+
+    def _ambiguous(self, nodes: list[_cluster_nodes.Json]) -> set[str]:
+        """Return the names of nodes that share an address or an instance id: nothing tells whose it is."""
+        is_ssh = self.get_option("connection") == "ssh"
+        doubles = _cluster_nodes.doubles(nodes, self.get_option("address_types") if is_ssh else ())
+        for claim, names in doubles.items():
+            self._leave_out(f"Nodes {' and '.join(names)} have {claim} in common, so that one Node object is stale or wrong")
+        return {name for names in doubles.values() for name in names}
+
+    def _leave_out(self, reason: str) -> None:
+        """Warn that a node is not in the inventory. Raises AnsibleParserError with the option strict."""
+        if self.get_option("strict"):
+            raise AnsibleParserError(printable(f"{reason}; exclude the node by label_selector, or set strict to false"))
+        self._warn(f"{reason}; it is not in the inventory")
+
+    def _warn(self, sentence: str) -> None:
+        self.display.warning(printable(sentence))
+
     def _add(self, node: _cluster_nodes.Json) -> None:
         name, strict = node["name"], self.get_option("strict")
         if not _NAME.fullmatch(name) or name in C.LOCALHOST:  # tasks for the controller itself would go to a node of that name
@@ -261,14 +294,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(f"Node {name} has the name of a group; it is not in the inventory")
             return
         connection = self._connection(node)
-        if not connection:
-            lacks = "address of " + ", ".join(self.get_option("address_types"))
-            if self.get_option("connection") != "ssh":
-                lacks = f"instance id of AWS in its provider id {node['provider_id']!r}"
-            lack = f"Node {name} has no {lacks}"
-            if strict:
-                raise AnsibleParserError(f"{lack}; exclude the node by label_selector, or set strict to false")
-            self.display.warning(f"{lack}; it is not in the inventory")
+        lack = self._lack(node, connection)
+        if lack:
+            self._leave_out(f"Node {name} has no {lack}")
             return
         self.inventory.add_host(name, group=ALL)
         for group in _cluster_nodes.groups(node):
@@ -279,6 +307,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._set_composite_vars(self.get_option("compose"), variables, name, strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict)
+
+    def _lack(self, node: _cluster_nodes.Json, connection: dict[str, str]) -> str:
+        """Return what a node lacks without which it is not in the inventory; empty if it lacks nothing."""
+        if not connection and self.get_option("connection") != "ssh":
+            return f"instance id of AWS in its provider id {node['provider_id']!r}"
+        if not connection:
+            return "address of " + ", ".join(self.get_option("address_types"))
+        if not node["machine_id"] and not node["system_uuid"]:
+            # Otherwise a node could lead a run to another machine, if it only removed both.
+            return "machine id and no system UUID in its nodeInfo, which tell it from another machine"
+        return ""
 
     def _connection(self, node: _cluster_nodes.Json) -> dict[str, str]:
         """Return the variables by which Ansible reaches a node; none if it cannot."""
@@ -297,6 +336,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             "ansible_ssh_common_args": f"-o {shlex.quote(f'ProxyJump={jump_host}')}" if jump_host else "",
         }
         return {key: value for key, value in variables.items() if value} if address else {}
+
+
+def _untrusted(value: t.Any) -> t.Any:
+    """Mark a value of the API, so that ansible-core before 2.19 evaluates no template in it; newer ones trust no such text.
+
+    A value that cannot be a template stays as it is: ansible-inventory would print it as a dictionary, which AWX does not read.
+    """
+    return value if hasattr(template, "trust_as_template") or _is_plain(value) else unsafe_proxy.wrap_var(value)
+
+
+def _is_plain(value: t.Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value, *value.values())))
+    return all(map(_is_plain, value)) if isinstance(value, list) else bool(_PLAIN.fullmatch(str(value)))
 
 
 def _message(refusal: t.Any) -> str:
