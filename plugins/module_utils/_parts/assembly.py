@@ -17,6 +17,7 @@ from functools import partial
 from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
+from .._platform import machine_guards
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
@@ -24,7 +25,7 @@ from .._profiles import composition, mode_backend, option
 from .._profiles.composition import Step
 from .._profiles.option import Options, Values
 
-OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}}
+OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}, **machine_guards.OPTION}
 WITH_CHECKPOINT = {**OPTIONS, **CHECKPOINT}
 
 
@@ -95,6 +96,7 @@ class Profile(t.NamedTuple):
         return values
 
     def parts(self, request: Request) -> Parts:
+        machine_guards.require_node(request.params["identity"])
         return parts(request, self.transaction(request, request.params["options"]))
 
     @contextlib.contextmanager
