@@ -15,8 +15,8 @@ options:
         before anything is changed, in check mode as well. An SSH host key proves that an address leads to a machine, and not that
         the machine is this node.
       - By default the variables C(kubenode_name), C(kubenode_machine_id) and C(kubenode_system_uuid) of the host, which the
-        inventory plugin P(kubenode.datapath.nodes#inventory) sets. Nothing is compared without both ids.
-      - An id that the node does not have is not compared, but one of them must be there. Only root can read the system UUID.
+        inventory plugin P(kubenode.datapath.nodes#inventory) sets. Nothing is compared if neither id is set.
+      - An id whose file the machine lacks is not compared. If that leaves nothing to compare, the machine is refused.
       - Nodes cloned from an image that keeps its machine id have one machine id, and only their system UUIDs differ.
     version_added: 1.1.0
     type: dict

@@ -22,17 +22,30 @@ description:
   - C(cni_NAME) is derived from labels, annotations, taints, resources and conditions of the Node object. Not every CNI sets any
     of these, and a node may be in several of these groups. M(kubenode.datapath.cni_info) reads the node itself.
   - Each host has the variables C(kubenode_name), C(kubenode_ipv4) and C(kubenode_ipv6) (lists of addresses, internal ones first),
-    C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
-    C(kubenode_pod_cidrs).
+    C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_machine_id), C(kubenode_system_uuid),
+    C(kubenode_labels), C(kubenode_taints) and C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
     does not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
     V(localhost), or with a name that Kubernetes does not permit is left out with a warning.
+  - With ansible-core 2.17 and 2.18, values that could be templates are marked as unsafe. C(ansible-inventory --list) prints these as
+    dictionaries with the key C(__ansible_unsafe).
+  - An address is not used, with a warning, if it is loopback, unspecified, link-local, multicast or reserved, an IPv4 address in the
+    form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name of the
+    controller.
+  - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose it is;
+    with O(strict) they are an error. One of their Node objects is stale or wrong.
+  - M(kubenode.datapath.profile), and with it each role and playbook of this collection, compares C(kubenode_machine_id) and
+    C(kubenode_system_uuid) with the machine that answers, before it changes anything. A node that has neither is left out with
+    a warning; with O(strict) it is an error. Clones of an image that keeps its machine id have one machine id, of which a warning says
+    whether their system UUIDs differ. If kubelet runs in a container with a machine id of its own, set both variables to an empty
+    text by O(compose), so that nothing is compared.
 requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
 notes:
   - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
-    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to the node.
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to a machine, and the machine's ids that
+    this machine is the node.
 options:
   plugin:
     description: The name of this plugin.
@@ -149,13 +162,12 @@ import sys
 import typing as t
 
 from ansible import constants as C
-from ansible import template
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
-from ansible.utils import unsafe_proxy
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 try:
     import kubernetes
@@ -168,7 +180,6 @@ ALL = "nodes"
 PAGE = 500  # Node objects per request: one is about 10 KB
 # Kubernetes: a name of a Node object is a subdomain of RFC 1123.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_PLAIN = re.compile(r"[\w.:/-]*", re.ASCII)
 _JUMP = re.compile(r"[A-Za-z0-9_@.:,\[\]%-]+")
 
 
@@ -266,7 +277,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         screened, sentences = _cluster_nodes.screened(node, socket.gethostname())
         for sentence in sentences:
             self._warn(sentence)
-        return {key: _untrusted(value) for key, value in screened.items()}
+        return {key: untrusted(value) for key, value in screened.items()}
 
     def _ambiguous(self, nodes: list[_cluster_nodes.Json]) -> set[str]:
         """Return the names of nodes that share an address or an instance id: nothing tells whose it is."""
@@ -336,20 +347,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             "ansible_ssh_common_args": f"-o {shlex.quote(f'ProxyJump={jump_host}')}" if jump_host else "",
         }
         return {key: value for key, value in variables.items() if value} if address else {}
-
-
-def _untrusted(value: t.Any) -> t.Any:
-    """Mark a value of the API, so that ansible-core before 2.19 evaluates no template in it; newer ones trust no such text.
-
-    A value that cannot be a template stays as it is: ansible-inventory would print it as a dictionary, which AWX does not read.
-    """
-    return value if hasattr(template, "trust_as_template") or _is_plain(value) else unsafe_proxy.wrap_var(value)
-
-
-def _is_plain(value: t.Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_plain, (*value, *value.values())))
-    return all(map(_is_plain, value)) if isinstance(value, list) else bool(_PLAIN.fullmatch(str(value)))
 
 
 def _message(refusal: t.Any) -> str:

@@ -32,7 +32,8 @@ def require_node(identity: t.Mapping[str, str | None] | None) -> None:
             f"this machine, which calls itself {os.uname().nodename}, is not known to be the node"
             f" {(identity or {}).get('name') or 'of the inventory'}: {reason}. Nothing was changed. Correct the addresses of the"
             " Node object; if the machine was replaced, list the nodes again with --flush-cache; if its kubelet runs in a"
-            " container with a machine id of its own, set kubenode_machine_id to '' by compose in the inventory's file"
+            " container with a machine id of its own, set kubenode_machine_id and kubenode_system_uuid to '' by compose in the"
+            " file of the inventory"
         )
 
 
