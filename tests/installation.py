@@ -76,7 +76,9 @@ TOOLS = [
 ]
 
 # Requirements of tests of roles on each ansible-core.
-CONTROLLER = [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest", "pytest-xdist")]
+CONTROLLER = [
+    pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "kubernetes", "pyroute2", "pytest", "pytest-xdist")
+]
 
 # Requirements of `make demo`.
 CONTROL = [pin for pin in CONTROLLER if pin.startswith("pyroute2==")]

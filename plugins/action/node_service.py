@@ -33,16 +33,19 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
         _validated, arguments = self.validate_argument_spec(argument_spec=SPEC, required_if=[("state", "out", ("cni",))])
-        host = str((task_vars or {}).get("inventory_hostname"))
+        variables, name = task_vars or {}, arguments["name"]
+        host, node = str(variables.get("inventory_hostname")), variables.get("kubenode_name", name)
         fields = {field.name for field in dataclasses.fields(Outcome)} - {"changed"}
         outcome = Outcome(**{key: value for key, value in arguments["outcome"].items() if key in fields})
         # As ansible.builtin.command reads its words.
         words = [os.path.expanduser(os.path.expandvars(word)) for word in arguments["options"]["kubectl"]]
         kubectl = Kubectl(words, self._run_command, self._task.check_mode)
-        pods = self._command([*kubectl.words, *_node_service.pods_command(arguments["name"])])
+        pods = self._command([*kubectl.words, *_node_service.pods_command(name)])
         waits = Waits(lambda text: _waits.note(host, text), _waits.Watch(self, host, pods, _node_service.evictions))
-        service = NodeService(kubectl, arguments["name"], waits, outcome)
+        service = NodeService(kubectl, name, waits, outcome)
         try:
+            if node != name:  # by the inventory plugin nodes
+                raise Failure(f"cilium_migration_node_name is {name}, and this host is the node {node}. Nothing was changed.")
             if arguments["state"] == "in":
                 service.take_in()
             else:

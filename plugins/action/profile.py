@@ -28,11 +28,14 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _profiles,
     _report_callback,
     _stdout,
+    _vault,
     _waits,
 )
 
 Result = dict[str, t.Any]
-NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
+NAMED = ("name", "options", "rehearse_packets", "rehearse_checks", "identity")
+# The option identity by the variables of the inventory plugin nodes.
+IDENTITY = {"name": "kubenode_name", "machine_id": "kubenode_machine_id", "system_uuid": "kubenode_system_uuid"}
 
 
 class Call(t.NamedTuple):
@@ -92,7 +95,7 @@ class ActionModule(ActionBase):
         options = {option: value for option, value in values.items() if option not in _profiles.CONTROLLER and value is not None}
         options["mode"] = verdict.mode if verdict else "auto"
         change = {"name": name, "options": options}
-        module_arguments: dict[str, t.Any] = {"options": options}
+        module_arguments: dict[str, t.Any] = {"options": options, **self._identity(variables)}
         seconds, command = _profiles.PROFILES[name].checkpoint_of(values)
         if seconds:
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
@@ -102,7 +105,7 @@ class ActionModule(ActionBase):
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
         """Return the module for a list of modules."""
-        arguments = dict(self._task.args)
+        arguments = {**self._task.args, **self._identity(variables)}
         verdict = self._verdict(str(arguments.get("mode", "auto")), variables)
         if verdict:
             arguments["mode"] = verdict.mode
@@ -110,7 +113,14 @@ class ActionModule(ActionBase):
         for option in ("rehearse_packets", "rehearse_checks"):
             arguments.pop(option, None)
         is_rehearsed = _changes.is_true(arguments.pop("rehearse", False))
-        return Call("kubenode.datapath.profile", arguments, arguments, packets if is_rehearsed else None, verdict)
+        change = {option: value for option, value in arguments.items() if option != "identity"}
+        return Call("kubenode.datapath.profile", arguments, change, packets if is_rehearsed else None, verdict)
+
+    def _identity(self, variables: t.Mapping[str, t.Any]) -> Result:
+        """Return the option identity of the task, or the one that the inventory knows; empty without both."""
+        named = {option: variables[name] for option, name in IDENTITY.items() if name in variables}
+        identity = self._task.args.get("identity") or _vault.templated(self._templar, named)
+        return {"identity": identity} if identity else {}
 
     def _packets(self, variables: t.Mapping[str, t.Any]) -> list[t.Any]:
         try:

@@ -160,13 +160,14 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def eni_policy(
     enis: t.Any, layout: t.Any, mark: t.Any = None, priorities: t.Any = None, interface_marks: t.Any = None
 ) -> dict[str, t.Any]:
     try:
-        return eni_layout.desired(layout, enis, mark, priorities, interface_marks=interface_marks)._asdict()
+        return untrusted(eni_layout.desired(layout, enis, mark, priorities, interface_marks=interface_marks)._asdict())
     except Invalid as error:
         raise AnsibleFilterError(f"eni_policy: {error}") from error
 

@@ -66,11 +66,12 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def node_pods(listing: str, links: t.Sequence[t.Mapping[str, t.Any]] = ()) -> list[dict[str, t.Any]]:
     try:
-        return _node_service.parse(listing, links)
+        return untrusted(_node_service.parse(listing, links))
     except _node_service.Failure as failure:
         raise AnsibleFilterError(str(failure)) from None
 

@@ -48,11 +48,12 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def trace_mermaid(answer: t.Any) -> str:
     try:
-        return mermaid.diagram(answer)
+        return untrusted(mermaid.diagram(answer))
     except Refused as error:
         raise AnsibleFilterError(f"trace_mermaid: {error}.") from None
 

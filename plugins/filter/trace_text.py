@@ -54,11 +54,12 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def trace_text(answer: t.Any, colors: bool = False) -> str:
     try:
-        return terminal.text(answer, colours=colors)
+        return untrusted(terminal.text(answer, colours=colors))
     except Refused as error:
         raise AnsibleFilterError(f"trace_text: {error}.") from None
 

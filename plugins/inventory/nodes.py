@@ -22,17 +22,30 @@ description:
   - C(cni_NAME) is derived from labels, annotations, taints, resources and conditions of the Node object. Not every CNI sets any
     of these, and a node may be in several of these groups. M(kubenode.datapath.cni_info) reads the node itself.
   - Each host has the variables C(kubenode_name), C(kubenode_ipv4) and C(kubenode_ipv6) (lists of addresses, internal ones first),
-    C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
-    C(kubenode_pod_cidrs).
+    C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_machine_id), C(kubenode_system_uuid),
+    C(kubenode_labels), C(kubenode_taints) and C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
     does not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
     V(localhost), or with a name that Kubernetes does not permit is left out with a warning.
+  - With ansible-core 2.17 and 2.18, values that could be templates are marked as unsafe. C(ansible-inventory --list) prints these as
+    dictionaries with the key C(__ansible_unsafe).
+  - An address is not used, with a warning, if it is loopback, unspecified, link-local, multicast or reserved, an IPv4 address in the
+    form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name of the
+    controller.
+  - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose it is;
+    with O(strict) they are an error. One of their Node objects is stale or wrong.
+  - M(kubenode.datapath.profile), and with it each role and playbook of this collection, compares C(kubenode_machine_id) and
+    C(kubenode_system_uuid) with the machine that answers, before it changes anything. A node that has neither is left out with
+    a warning; with O(strict) it is an error. Clones of an image that keeps its machine id have one machine id, of which a warning says
+    whether their system UUIDs differ. If kubelet runs in a container with a machine id of its own, set both variables to an empty
+    text by O(compose), so that nothing is compared.
 requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
 notes:
   - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
-    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to the node.
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to a machine, and the machine's ids that
+    this machine is the node.
 options:
   plugin:
     description: The name of this plugin.
@@ -144,6 +157,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import sys
 import typing as t
 
@@ -153,6 +167,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 try:
     import kubernetes
@@ -179,8 +194,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         self._check_options()
         self.inventory.add_group(ALL)
-        for node in self._nodes(path, cache):
-            self._add(node)
+        nodes = [self._screened(node) for node in self._nodes(path, cache)]
+        for sentence in _cluster_nodes.clones(nodes):
+            self._warn(sentence)
+        ambiguous = self._ambiguous(nodes)
+        for node in nodes:
+            if node["name"] not in ambiguous:
+                self._add(node)
 
     def _check_options(self) -> None:
         jump_host, connection = self.get_option("jump_host"), self.get_option("connection")
@@ -196,7 +216,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if not self.get_option("cache"):
             return self._listed()
         options = [self.get_option(name) for name in ("kubeconfig", "context", "label_selector")]
-        request = json.dumps([*options, os.environ.get("KUBECONFIG")])
+        # With the keys of a node, because another version of the collection may have written the cache.
+        request = json.dumps([*options, os.environ.get("KUBECONFIG"), *_cluster_nodes.reduced({"metadata": {"name": ""}})])
         key = f"{self.get_cache_key(path)}_{hashlib.sha256(request.encode()).hexdigest()[:12]}"
         if cache:
             with contextlib.suppress(KeyError):  # it is not there, or too old
@@ -252,6 +273,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"The credentials for the cluster could not be read from {source}: {trouble}") from trouble
         return configuration
 
+    def _screened(self, node: _cluster_nodes.Json) -> _cluster_nodes.Json:
+        screened, sentences = _cluster_nodes.screened(node, socket.gethostname())
+        for sentence in sentences:
+            self._warn(sentence)
+        return {key: untrusted(value) for key, value in screened.items()}
+
+    def _ambiguous(self, nodes: list[_cluster_nodes.Json]) -> set[str]:
+        """Return the names of nodes that share an address or an instance id: nothing tells whose it is."""
+        is_ssh = self.get_option("connection") == "ssh"
+        doubles = _cluster_nodes.doubles(nodes, self.get_option("address_types") if is_ssh else ())
+        for claim, names in doubles.items():
+            self._leave_out(f"Nodes {' and '.join(names)} have {claim} in common, so that one Node object is stale or wrong")
+        return {name for names in doubles.values() for name in names}
+
+    def _leave_out(self, reason: str) -> None:
+        """Warn that a node is not in the inventory. Raises AnsibleParserError with the option strict."""
+        if self.get_option("strict"):
+            raise AnsibleParserError(printable(f"{reason}; exclude the node by label_selector, or set strict to false"))
+        self._warn(f"{reason}; it is not in the inventory")
+
+    def _warn(self, sentence: str) -> None:
+        self.display.warning(printable(sentence))
+
     def _add(self, node: _cluster_nodes.Json) -> None:
         name, strict = node["name"], self.get_option("strict")
         if not _NAME.fullmatch(name) or name in C.LOCALHOST:  # tasks for the controller itself would go to a node of that name
@@ -261,14 +305,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(f"Node {name} has the name of a group; it is not in the inventory")
             return
         connection = self._connection(node)
-        if not connection:
-            lacks = "address of " + ", ".join(self.get_option("address_types"))
-            if self.get_option("connection") != "ssh":
-                lacks = f"instance id of AWS in its provider id {node['provider_id']!r}"
-            lack = f"Node {name} has no {lacks}"
-            if strict:
-                raise AnsibleParserError(f"{lack}; exclude the node by label_selector, or set strict to false")
-            self.display.warning(f"{lack}; it is not in the inventory")
+        lack = self._lack(node, connection)
+        if lack:
+            self._leave_out(f"Node {name} has no {lack}")
             return
         self.inventory.add_host(name, group=ALL)
         for group in _cluster_nodes.groups(node):
@@ -279,6 +318,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._set_composite_vars(self.get_option("compose"), variables, name, strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict)
+
+    def _lack(self, node: _cluster_nodes.Json, connection: dict[str, str]) -> str:
+        """Return what a node lacks without which it is not in the inventory; empty if it lacks nothing."""
+        if not connection and self.get_option("connection") != "ssh":
+            return f"instance id of AWS in its provider id {node['provider_id']!r}"
+        if not connection:
+            return "address of " + ", ".join(self.get_option("address_types"))
+        if not node["machine_id"] and not node["system_uuid"]:
+            # Otherwise a node could lead a run to another machine, if it only removed both.
+            return "machine id and no system UUID in its nodeInfo, which tell it from another machine"
+        return ""
 
     def _connection(self, node: _cluster_nodes.Json) -> dict[str, str]:
         """Return the variables by which Ansible reaches a node; none if it cannot."""

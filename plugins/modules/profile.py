@@ -27,6 +27,7 @@ notes:
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
+  - kubenode.datapath._identity
   - kubenode.datapath._checkpoint
 attributes:
   action:
@@ -39,8 +40,8 @@ attributes:
 options:
   name:
     description:
-      - The role whose profile is applied. All other options but O(options), O(rehearse_packets) and O(rehearse_checks) must then
-        be omitted, because the profile has options of its own.
+      - The role whose profile is applied. All other options but O(options), O(identity), O(rehearse_packets) and
+        O(rehearse_checks) must then be omitted, because the profile has options of its own.
       - One of O(name) and O(modules) is required.
     version_added: 1.0.0
     type: str

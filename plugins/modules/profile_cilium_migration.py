@@ -16,6 +16,7 @@ description:
     controller has checked the options. It is a module of its own so that the node gets only the code of this profile.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
+  - kubenode.datapath._identity
   - kubenode.datapath._checkpoint
 options:
   options:

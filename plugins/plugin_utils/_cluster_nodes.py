@@ -5,8 +5,8 @@
 
 """The facts in a cluster's Node objects that an inventory needs. Pure; Node objects are JSON, as the API has them.
 
-A kubelet writes most of its own Node object, so an address or an instance id is used only if it has the form of one:
-Ansible puts both into command lines.
+A kubelet writes most of its own Node object, so an address or an instance id is used only if it has the form of one: Ansible puts
+both into command lines. An address that leads to the controller, or to no single machine, is not used either.
 
 Sources of the names: AKS (Azure/AgentBaker, Azure/karpenter-provider-azure), EKS and Karpenter (aws/amazon-vpc-cni-k8s,
 awslabs/amazon-eks-ami, aws/karpenter-provider-aws), Alibaba Cloud (kubernetes/cloud-provider-alibaba-cloud,
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 import typing as t
 
 Json = dict[str, t.Any]
@@ -50,9 +51,19 @@ CNI_NAMES = {
     "aliyun/eni": "terway",
     "aliyun/member-eni": "terway",
 }
+TAINT = ("key", "value", "effect", "timeAdded")
+MOST = 3  # nodes that a sentence names
 DATAPLANE = "kubernetes.azure.com/ebpf-dataplane"
 
+IP_TYPES = ("InternalIP", "ExternalIP")
+# Addresses that are not one other machine's, by the properties of ipaddress. A link-local address needs a zone, which is a text
+# that the node chooses (RFC 4007).
+_NOT_A_MACHINE = ("loopback", "unspecified", "link_local", "multicast", "reserved")
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")  # RFC 791; Linux takes some of it for itself
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.IGNORECASE)
+# The names of Debian's and Red Hat's /etc/hosts, and of RFC 6761.
+_LOCALHOST = re.compile(r"(.*\.)?localhost[46]?(\.localdomain[46]?)?|ip6-(localhost|loopback)")
+_MACHINE = re.compile(r"[\w,.-]{1,64}", re.ASCII)
 # EC2 instances, and machines that AWS Systems Manager manages outside of EC2.
 _INSTANCE = re.compile(r"m?i-[0-9a-f]+")
 _ALIBABA = re.compile(r"[a-z0-9-]+\.[a-z]+-[a-z0-9]+")  # REGION.INSTANCE
@@ -61,22 +72,69 @@ _ALIBABA = re.compile(r"[a-z0-9-]+\.[a-z]+-[a-z0-9]+")  # REGION.INSTANCE
 def reduced(node: Json) -> Json:
     """Return the parts that an inventory needs: a Node also lists every image and every manager of its fields."""
     metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
+    info = status.get("nodeInfo") or {}
     conditions = [
         {key: condition.get(key, "") for key in ("type", "status", "reason")} for condition in status.get("conditions") or ()
     ]
     return {
         "name": metadata["name"],
-        "labels": metadata.get("labels") or {},
+        "labels": {key: str(value) for key, value in (metadata.get("labels") or {}).items()},
         "annotations": sorted(metadata.get("annotations") or ()),
         "provider_id": spec.get("providerID") or "",
-        "taints": spec.get("taints") or [],
+        "taints": [{key: str(taint[key]) for key in TAINT if key in taint} for taint in spec.get("taints") or ()],
         "pod_cidrs": spec.get("podCIDRs") or [spec[key] for key in ("podCIDR",) if spec.get(key)],
         "addresses": status.get("addresses") or [],
         "conditions": conditions,
         "resources": sorted(status.get("allocatable") or ()),
-        "os": (status.get("nodeInfo") or {}).get("operatingSystem") or "",
-        "arch": (status.get("nodeInfo") or {}).get("architecture") or "",
+        "os": info.get("operatingSystem") or "",
+        "arch": info.get("architecture") or "",
+        "machine_id": _machine(info.get("machineID")),
+        "system_uuid": _machine(info.get("systemUUID")),
     }
+
+
+def screened(node: Json, controller: str) -> tuple[Json, list[str]]:
+    """Return a reduced node with its usable addresses alone, and a sentence about each other one.
+
+    controller: the controller's name for itself.
+    """
+    reasons = [(address, _unusable(address["type"], address["address"], controller)) for address in node["addresses"]]
+    usable = [address for address, reason in reasons if not reason]
+    sentences = [
+        f"Node {node['name']}: its {address['type']} {address['address']!r} is not used, because it is {reason}"
+        for address, reason in reasons
+        if reason
+    ]
+    return {**node, "addresses": usable}, sentences
+
+
+def doubles(nodes: t.Iterable[Json], types: t.Container[str]) -> dict[str, list[str]]:
+    """Return the names of the nodes that share an address of these types, or an instance id, by what they share."""
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        shared = {f"the address {_canonical(text)}" for kind, text in _addresses(node) if kind in types}
+        for claim in sorted(shared | {f"the instance id {text}" for text in (instance_id(node),) if text}):
+            names.setdefault(claim, []).append(node["name"])
+    return {claim: claimants for claim, claimants in names.items() if len(claimants) > 1}
+
+
+def clones(nodes: t.Iterable[Json]) -> list[str]:
+    """Return a sentence about each machine id that several nodes have, as clones of an image that keeps its id."""
+    by_id: dict[str, list[Json]] = {}
+    for node in nodes:
+        if node["machine_id"]:
+            by_id.setdefault(node["machine_id"], []).append(node)
+    return [_clones(machine_id, same) for machine_id, same in by_id.items() if len(same) > 1]
+
+
+def _clones(machine_id: str, nodes: t.Sequence[Json]) -> str:
+    uuids = {node["system_uuid"] for node in nodes}
+    differ = len(uuids) == len(nodes) and "" not in uuids
+    names = ", ".join(node["name"] for node in nodes[:MOST]) + (f" and {len(nodes) - MOST} more" if len(nodes) > MOST else "")
+    return (
+        f"Nodes {names} have one machine id, {machine_id}, so that it does not tell one from another before a change;"
+        f" their system UUIDs {'do' if differ else 'do not either'}. Empty /etc/machine-id in the image that they were made of"
+    )
 
 
 def groups(node: Json) -> list[str]:
@@ -102,6 +160,8 @@ def variables(node: Json) -> Json:
         "kubenode_ipv6": _of_family(node, 6),
         "kubenode_provider_id": node["provider_id"],
         "kubenode_instance_id": instance_id(node),
+        "kubenode_machine_id": node["machine_id"],
+        "kubenode_system_uuid": node["system_uuid"],
         "kubenode_labels": node["labels"],
         "kubenode_taints": node["taints"],
         "kubenode_pod_cidrs": node["pod_cidrs"],
@@ -109,9 +169,8 @@ def variables(node: Json) -> Json:
 
 
 def address(node: Json, types: t.Iterable[str]) -> str:
-    """Return the first valid address of the first of these types that the node has; empty without one."""
-    valid = (text for wanted in types for kind, text in _addresses(node) if kind == wanted and _is_address(text, wanted))
-    return next(valid, "")
+    """Return the first address of the first of these types that a screened node has; empty without one."""
+    return next((text for wanted in types for kind, text in _addresses(node) if kind == wanted), "")
 
 
 def region(node: Json) -> str:
@@ -157,13 +216,50 @@ def _addresses(node: Json) -> list[tuple[str, str]]:
     return [(address["type"], address["address"]) for address in node["addresses"]]
 
 
-def _is_address(text: str, kind: str) -> bool:
-    return bool(_HOST_NAME.fullmatch(text)) if kind == "Hostname" or kind.endswith("DNS") else _family(text) != 0
+def _unusable(kind: str, text: str, controller: str) -> str:
+    """Return what an address is, if it cannot be the address of a node; else empty."""
+    if kind in IP_TYPES or _is_ipv4(text):  # a kubelet's --hostname-override may be an address
+        return _unusable_address(text)
+    if not _HOST_NAME.fullmatch(text):
+        return "no host name"
+    name = text.lower()
+    own = {controller.lower(), controller.lower().partition(".")[0]}
+    return "a name of the controller itself" if name in own or _LOCALHOST.fullmatch(name) else ""
+
+
+def _unusable_address(text: str) -> str:
+    family = _family(text)
+    if not family:
+        return "no IP address in the usual form"
+    address = ipaddress.ip_address(text)
+    if family == 6 and t.cast("ipaddress.IPv6Address", address).ipv4_mapped:
+        return "an IPv4 address in the form of IPv6"
+    if address in _THIS_NETWORK:
+        return f"in {_THIS_NETWORK}"
+    kind = next((kind for kind in _NOT_A_MACHINE if getattr(address, f"is_{kind}")), "")
+    return f"{kind.replace('_', '-')}, and so is no other machine's" if kind else ""
+
+
+def _is_ipv4(text: str) -> bool:
+    """Return whether the C library reads the text as an IPv4 address, such as 127.1, 0x7f.1 or 2130706433."""
+    try:
+        return bool(socket.inet_aton(text))
+    except (OSError, ValueError):
+        return False
+
+
+def _canonical(text: str) -> str:
+    return str(ipaddress.ip_address(text)) if _family(text) else text.lower()
+
+
+def _machine(text: t.Any) -> str:
+    """Return a machine id or a system UUID; empty for a text that is none."""
+    return text.lower() if isinstance(text, str) and _MACHINE.fullmatch(text) else ""
 
 
 def _of_family(node: Json, family: int) -> list[str]:
-    """Return internal before external addresses, each in the order of the Node object."""
-    texts = [text for wanted in ("InternalIP", "ExternalIP") for kind, text in _addresses(node) if kind == wanted]
+    """Return internal before external addresses of a screened node, each in the order of the Node object."""
+    texts = [text for wanted in IP_TYPES for kind, text in _addresses(node) if kind == wanted]
     return [text for text in texts if _family(text) == family]
 
 

@@ -35,9 +35,9 @@ LEFT_OUT = {
         "uplinks",
     },  # enis, uplinks: their results are rules and routes as in the lists; enis needs a metadata service
     "rp_filter": {"path"},
-    # name, options: what follows from them are options of modules. rehearse and what it sends: the controller's, and a rehearsal
-    # changes nothing.
-    "profile": {"later_interfaces", "mode", "name", "options", "rehearse", "rehearse_checks", "rehearse_packets"},
+    # name, options: what follows from them are options of modules. identity: another machine is refused. rehearse and what it
+    # sends: the controller's, and a rehearsal changes nothing.
+    "profile": {"identity", "later_interfaces", "mode", "name", "options", "rehearse", "rehearse_checks", "rehearse_packets"},
     # There is one bridge and one interface, which the module finds without the options.
     "azure_vnet_bridge": {"bridge", "interface"},
 }

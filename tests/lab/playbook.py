@@ -92,6 +92,13 @@ def write(path: Path, tasks: Sequence[Mapping[str, Any]], hosts: str = "node1") 
     return path
 
 
+def tell(hosts: Path, node: str, **variables: str) -> None:
+    """Set variables of a node in an inventory of the lab."""
+    text = json.loads(hosts.read_text())
+    text["all"]["children"]["nodes"]["hosts"][node].update(variables)
+    hosts.write_text(json.dumps(text))
+
+
 def without_library(folder: Path, name: str) -> dict[str, str]:
     """The environment of an ansible-playbook whose Python does not find the library. ``folder``: for the files that hide it."""
     (folder / "sitecustomize.py").write_text(

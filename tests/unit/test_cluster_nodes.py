@@ -127,33 +127,120 @@ def test_the_first_address_of_the_first_type_that_the_node_has(types: list[str],
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    ("kind", "text", "reason"),
     [
-        ("InternalIP", "-oProxyCommand=reboot"),
-        ("InternalIP", "10.0.0.4 -v"),
-        ("InternalIP", "fe80::1%-oProxyCommand=reboot"),
-        ("InternalIP", "{{ lookup('pipe', 'reboot') }}"),
-        ("Hostname", "-oProxyCommand=reboot"),
-        ("Hostname", "node;reboot"),
-        ("InternalDNS", "node\nreboot"),
-        ("Hostname", ""),
+        ("InternalIP", "-oProxyCommand=reboot", "no IP address in the usual form"),
+        ("InternalIP", "10.0.0.4 -v", "no IP address in the usual form"),
+        ("InternalIP", "fe80::1%-oProxyCommand=reboot", "no IP address in the usual form"),
+        ("InternalIP", "{{ lookup('pipe', 'reboot') }}", "no IP address in the usual form"),
+        ("InternalIP", "node-2", "no IP address in the usual form"),
+        ("ExternalIP", "localhost", "no IP address in the usual form"),
+        ("InternalIP", "127.1", "no IP address in the usual form"),
+        ("InternalIP", "127.0.0.1", "loopback"),
+        ("InternalIP", "127.8.9.10", "loopback"),
+        ("InternalIP", "::1", "loopback"),
+        ("InternalIP", "0:0:0:0:0:0:0:1", "loopback"),
+        ("InternalIP", "0.0.0.0", "in 0.0.0.0/8"),
+        ("InternalIP", "0.0.0.1", "in 0.0.0.0/8"),
+        ("InternalIP", "::", "unspecified"),
+        ("InternalIP", "224.0.0.1", "multicast"),
+        ("InternalIP", "ff02::1", "multicast"),
+        ("InternalIP", "255.255.255.255", "reserved"),
+        ("InternalIP", "169.254.169.254", "link-local"),
+        ("InternalIP", "fe80::1", "link-local"),
+        ("InternalIP", "::ffff:127.0.0.1", "an IPv4 address in the form of IPv6"),
+        ("InternalIP", "::ffff:10.0.0.4", "an IPv4 address in the form of IPv6"),
+        ("InternalIP", "::127.0.0.1", "reserved"),
+        ("InternalIP", "64:ff9b::127.0.0.1", "reserved"),
+        ("Hostname", "127.0.0.1", "loopback"),
+        *((kind, "127.1", "no IP address in the usual form") for kind in ("Hostname", "InternalDNS", "ExternalDNS")),
+        ("Hostname", "0x7f.1", "no IP address in the usual form"),
+        ("Hostname", "0177.0.0.1", "no IP address in the usual form"),
+        ("Hostname", "2130706433", "no IP address in the usual form"),
+        ("Hostname", "0", "no IP address in the usual form"),
+        ("Hostname", "-oProxyCommand=reboot", "no host name"),
+        ("Hostname", "node;reboot", "no host name"),
+        ("InternalDNS", "node\nreboot", "no host name"),
+        ("Hostname", "", "no host name"),
+        *(
+            ("Hostname", name, "a name of the controller itself")
+            for name in (
+                *("localhost", "LocalHost", "localhost.localdomain", "localhost4", "localhost6.localdomain6", "ip6-loopback"),
+                *("a.localhost", "jump", "JUMP.example.com"),
+            )
+        ),
     ],
 )
-def test_text_that_is_no_address_is_not_used(kind: str, text: str) -> None:
-    wrong = reduced(addresses=[{"type": kind, "address": text}])
-    assert _cluster_nodes.address(wrong, [kind]) == ""
-    assert _cluster_nodes.variables(wrong)["kubenode_ipv4"] == _cluster_nodes.variables(wrong)["kubenode_ipv6"] == []
+def test_an_address_that_is_not_one_other_machines_is_refused_by_its_name(kind: str, text: str, reason: str) -> None:
+    addresses = [{"type": kind, "address": text}, {"type": kind, "address": "10.0.0.4"}]
+    node, sentences = _cluster_nodes.screened(reduced(addresses=addresses), "jump.example.com")
+    assert node["addresses"] == addresses[1:]
+    assert [
+        sentence.startswith(f"Node n: its {kind} {text!r} is not used, because it is {reason}") for sentence in sentences
+    ] == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("InternalIP", "100.64.0.9"),
+        ("InternalIP", "fd00::4"),
+        ("InternalIP", "2001:db8::4"),
+        ("Hostname", "10.0.0.4"),
+        ("Hostname", "cn-hangzhou.172.16.0.4"),
+        ("Hostname", "localhost.example.com"),
+        ("InternalDNS", "ip-10-0-0-4.ec2.internal"),
+        ("Hostname", "jump2"),
+    ],
+)
+def test_an_address_of_a_node_is_used(kind: str, text: str) -> None:
+    parts = reduced(addresses=[{"type": kind, "address": text}])
+    assert _cluster_nodes.screened(parts, "jump.example.com") == (parts, [])
+
+
+def test_nodes_that_share_an_address_or_an_instance_are_named_with_it() -> None:
+    addresses = [["10.0.0.4", "2001:db8::4"], ["10.0.0.5", "2001:DB8:0::4"], ["10.0.0.6"], ["10.0.0.7"]]
+    nodes = [
+        {**reduced(addresses=[{"type": "InternalIP", "address": text} for text in texts], **parts), "name": name}
+        for name, texts, parts in zip(
+            "abcd", addresses, [{}, {}, {"providerID": "aws:///z1/i-0a"}, {"providerID": "aws:///z2/i-0a"}], strict=True
+        )
+    ]
+    assert _cluster_nodes.doubles(nodes, ["InternalIP"]) == {
+        "the address 2001:db8::4": ["a", "b"],
+        "the instance id i-0a": ["c", "d"],
+    }
+    assert "the address 2001:db8::4" not in _cluster_nodes.doubles(nodes, ["Hostname"])
+
+
+@pytest.mark.parametrize(
+    ("uuids", "end"), [("12345", "UUIDs do."), ("11111", "UUIDs do not either."), (["", *"1234"], "UUIDs do not either.")]
+)
+def test_clones_are_named_with_what_tells_them_apart(uuids: t.Sequence[str], end: str) -> None:
+    infos = [{"machineID": "AB" * 16, "systemUUID": uuid} for uuid in uuids]
+    nodes = [{**reduced(nodeInfo=info), "name": name} for name, info in zip("abcde", infos, strict=True)]
+    (sentence,) = _cluster_nodes.clones([*nodes, reduced(nodeInfo={"machineID": "cd" * 16}), reduced()])
+    assert sentence.startswith(f"Nodes a, b, c and 2 more have one machine id, {'ab' * 16}, ") and end in sentence, sentence
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a" * 65, "{{ 1 }}", None, 7])
+def test_a_text_that_is_no_machine_id_is_none(text: t.Any) -> None:
+    node = reduced(nodeInfo={"machineID": text, "systemUUID": text})
+    assert (node["machine_id"], node["system_uuid"]) == ("", "")
 
 
 def test_variables() -> None:
     taint = {"key": "a", "effect": "NoSchedule"}
     parts = {"labels": {"a": "b"}, "taints": [taint], "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "2001:db8:1::/64"]}
-    assert _cluster_nodes.variables(reduced(addresses=ADDRESSES, providerID="aws:///z/i-0a", **parts)) == {
+    info = {"machineID": "0A" * 16, "systemUUID": "4C4C4544-0042"}
+    assert _cluster_nodes.variables(reduced(addresses=ADDRESSES, providerID="aws:///z/i-0a", nodeInfo=info, **parts)) == {
         "kubenode_name": "n",
         "kubenode_ipv4": ["10.0.0.4", "192.0.2.7"],
         "kubenode_ipv6": ["2001:db8::4"],
         "kubenode_provider_id": "aws:///z/i-0a",
         "kubenode_instance_id": "i-0a",
+        "kubenode_machine_id": "0a" * 16,
+        "kubenode_system_uuid": "4c4c4544-0042",
         "kubenode_labels": {"a": "b"},
         "kubenode_taints": [taint],
         "kubenode_pod_cidrs": ["10.1.0.0/24", "2001:db8:1::/64"],

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import socketserver
 import subprocess
 import sys
-import threading
 import typing as t
-import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -26,69 +22,14 @@ from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.doc_fragments import constructed, inventory_cache
-from ansible.template import Templar, trust_as_template
 
 from ansible_collections.kubenode.datapath.plugins.inventory import nodes as plugin_file
 from ansible_collections.kubenode.datapath.plugins.inventory.nodes import InventoryModule
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
+from lab import node_api
+from lab.node_api import Api, kubeconfig, node
 
 NAME = InventoryModule.NAME
-READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": "2026-11-20T10:00:00Z"}
-
-
-def node(name: str, address: str, provider_id: str = "", **labels: str) -> dict[str, t.Any]:
-    named = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
-    return {
-        "metadata": {"name": name, "labels": named, "creationTimestamp": "2026-11-20T10:00:00Z"},
-        "spec": {"providerID": provider_id, "podCIDRs": ["10.244.0.0/24"]},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-            "conditions": [READY],
-            # A kubelet may list an image without names, and nodeInfo may lack fields; both stop some versions of the client.
-            "images": [{"names": None, "sizeBytes": 1}],
-            "nodeInfo": {"operatingSystem": "linux", "architecture": "arm64"},
-        },
-    }
-
-
-class Api(http.server.ThreadingHTTPServer):
-    """Serves Node objects, ``page`` at a time, to requests with the token, and records the requests."""
-
-    def __init__(self, nodes: list[dict[str, t.Any]], page: int = 100) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.nodes, self.page, self.asked = nodes, page, list[dict[str, list[str]]]()
-
-    def server_bind(self) -> None:  # without a look-up of the host's name, which may take long
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Api
-
-    def do_GET(self) -> None:
-        url = urllib.parse.urlsplit(self.path)
-        query = urllib.parse.parse_qs(url.query)
-        self.server.asked.append(query)
-        begin = int(query.get("continue", ["0"])[0])
-        end = begin + self.server.page
-        left = {"continue": str(end)} if end < len(self.server.nodes) else {}
-        answer: dict[str, t.Any] = {"kind": "NodeList", "metadata": left, "items": self.server.nodes[begin:end]}
-        status = 200
-        if self.headers["Authorization"] != "Bearer secret":
-            status, answer = 403, {"kind": "Status", "message": "nodes is forbidden: User cannot list resource"}
-        if url.path == "/strange/api/v1/nodes":
-            answer = {"metadata": {}, "items": "none"}
-        elif url.path != "/api/v1/nodes":
-            status, answer = 404, {}
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: t.Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -104,21 +45,10 @@ def api() -> t.Iterator[Api]:
         node("b", "2001:db8::5", "aws:///eu-west-1b/i-0b"),
         node("fargate", "-oProxyCommand=reboot", "aws:///eu-west-1b/1/fargate-1"),
     ]
-    with Api(nodes, page=2) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    for served in nodes[:2]:
+        served["status"]["addresses"].append({"type": "InternalDNS", "address": "same"})
+    with node_api.serving(nodes, page=2) as server:
         yield server
-        server.shutdown()
-
-
-def kubeconfig(folder: Path, port: int, token: str = "secret") -> str:
-    """A kubeconfig with two clusters; the other one does not exist."""
-    path = folder / "config"
-    clusters = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{to}"}} for name, to in (("here", port), ("gone", 1))]
-    contexts = [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("here", "gone")]
-    users = [{"name": "me", "user": {"token": token}}]
-    kinds = {"apiVersion": "v1", "kind": "Config", "current-context": "here"}
-    path.write_text(json.dumps({**kinds, "clusters": clusters, "contexts": contexts, "users": users}))
-    return str(path)
 
 
 def plugin() -> InventoryModule:
@@ -199,14 +129,60 @@ def test_variables_and_groups_of_the_user(api: Api, tmp_path: Path) -> None:
     assert "six" not in members(found)  # a list is no condition
 
 
-def test_what_a_node_says_of_itself_is_no_template(api: Api, tmp_path: Path) -> None:
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join("".join(capsys.readouterr()).split())
+
+
+def test_a_node_takes_no_place_of_another_machine(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubeconfig(tmp_path, api.server_port)
-    api.nodes = [node("a", "10.0.0.4", x="{{ 1 + 1 }}")]
-    found = listed(tmp_path, compose={"composed": "kubenode_labels.x"})
-    templar = Templar(DataLoader(), variables=found.hosts["a"].vars)
-    assert [templar.evaluate_expression(name) for name in map(trust_as_template, ("kubenode_labels.x", "composed"))] == [
-        "{{ 1 + 1 }}"
-    ] * 2
+    names = {"loopback": "127.0.0.1", "name": "b", "first": "10.0.0.4", "second": "10.0.0.4", "whole": "10.0.0.5"}
+    api.nodes = [node(name, address) for name, address in names.items()]
+    api.nodes[0]["status"]["addresses"][1]["address"] = "localhost"
+    found = listed(tmp_path)
+    assert {name: host.vars["ansible_host"] for name, host in found.hosts.items()} == {"name": "name", "whole": "10.0.0.5"}
+    warnings = said(capsys)
+    for warning in (
+        "Node loopback: its InternalIP '127.0.0.1' is not used, because it is loopback",
+        "Node loopback: its Hostname 'localhost' is not used, because it is a name of the controller itself",
+        "Node loopback has no address of InternalIP, ExternalIP, Hostname; it is not in the inventory",
+        "Node name: its InternalIP 'b' is not used, because it is no IP address in the usual form",
+        "Nodes first and second have the address 10.0.0.4 in common, so that one Node object is stale or wrong",
+    ):
+        assert warning in warnings, warnings
+
+
+def test_the_host_name_of_the_controller_is_no_address(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    monkeypatch.setattr(plugin_file.socket, "gethostname", lambda: "a")
+    assert "a" not in listed(tmp_path, address_types=["Hostname"]).hosts
+
+
+@pytest.mark.parametrize(("connection", "instance"), [("ssh", "i-0a"), ("amazon.aws.aws_ssm", "i-0b")])
+def test_two_nodes_of_one_instance_are_both_left_out(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], connection: str, instance: str
+) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    api.nodes = [node(name, f"10.0.0.{number}", f"aws:///zone/{instance}") for number, name in enumerate("ab", 1)]
+    assert not listed(tmp_path, connection=connection).hosts
+    assert f"Nodes a and b have the instance id {instance} in common" in said(capsys)
+
+
+def test_a_node_that_nothing_tells_from_another_machine_is_left_out(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    del api.nodes[0]["status"]["nodeInfo"]["machineID"]
+    api.nodes[1]["status"]["nodeInfo"].update(machineID="", systemUUID="{{ 1 }}")
+    assert [*listed(tmp_path).hosts] == ["a", "fargate"]
+    assert "Node b has no machine id and no system UUID in its nodeInfo" in said(capsys)
+
+
+def test_clones_of_an_image_are_named(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    for served in api.nodes:
+        served["status"]["nodeInfo"]["machineID"] = "0a" * 16
+    assert listed(tmp_path).hosts["a"].vars["kubenode_machine_id"] == "0a" * 16
+    assert "Nodes a, b, fargate have one machine id" in said(capsys)
 
 
 @pytest.mark.parametrize("name", ["nodes", "all", "ungrouped"])
@@ -254,6 +230,7 @@ def test_a_label_moves_its_own_node_only_and_into_a_group_with_a_prefix(api: Api
     ("options", "token", "said"),
     [
         ({"strict": True, "address_types": ["ExternalIP"]}, "secret", "Node a has no address of ExternalIP"),
+        ({"strict": True, "address_types": ["InternalDNS"]}, "secret", "Nodes a and b have the address same in common"),
         (
             {"strict": True, "connection": "community.aws.aws_ssm"},
             "secret",
@@ -314,6 +291,10 @@ def test_the_cache_spares_the_api_and_depends_on_what_was_asked(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     listed(tmp_path, **cache)
     assert len(api.asked) == 8
+    reduced = _cluster_nodes.reduced
+    monkeypatch.setattr(_cluster_nodes, "reduced", lambda served: {**reduced(served), "of_the_next_version": ""})
+    listed(tmp_path, **cache)
+    assert len(api.asked) == 10
 
 
 def test_ansible_finds_the_plugin_by_the_name_in_the_file(api: Api, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
 from .._files.files import Files
+from .._platform import machine_guards
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
@@ -26,7 +27,7 @@ from .._profiles.composition import Step
 from .._profiles.option import Options, Values
 from .._profiles.owned_objects_resource import OwnedObjects
 
-OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}}
+OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}, **machine_guards.OPTION}
 WITH_CHECKPOINT = {**OPTIONS, **CHECKPOINT}
 
 
@@ -98,6 +99,7 @@ class Profile(t.NamedTuple):
         return values
 
     def parts(self, request: Request) -> Parts:
+        machine_guards.require_node(request.params["identity"])
         return parts(request, self.transaction(request, request.params["options"]))
 
     @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.parts import CHECKPOINT, Parts, Request
-from .._platform import node_mode
+from .._platform import machine_guards, node_mode
 from .._profiles import composition, mode_backend
 from . import assembly
 from .assembly import Transaction
@@ -39,11 +39,13 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "rehearse": {"type": "bool", "default": False},  # by the controller, with datapath_rehearsal
     "rehearse_packets": {"type": "list", "elements": "raw", "default": []},
     "rehearse_checks": {"type": "list", "elements": "dict", "default": []},
+    **machine_guards.OPTION,
     **CHECKPOINT,
 }
 
 
 def parts(request: Request) -> Parts:
+    machine_guards.require_node(request.params["identity"])
     return assembly.parts(request, transaction(request))
 
 

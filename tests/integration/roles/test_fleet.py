@@ -65,9 +65,7 @@ class Fleet:
 
     def _tell(self, number: int, **variables: str) -> None:
         """Set variables of the node in the inventory."""
-        inventory = json.loads(self._inventory.read_text())
-        inventory["all"]["children"]["nodes"]["hosts"][f"node{number}"].update(variables)
-        self._inventory.write_text(json.dumps(inventory))
+        playbook.tell(self._inventory, f"node{number}", **variables)
 
     def is_changed(self, number: int) -> bool:
         return self.node(number).exists(TABLE_FILE)

@@ -29,11 +29,11 @@ class Site:
         self.lab = lab
         self.node: NamespaceNode = lab.node("node1")
         self.metadata = metadata
-        self._inventory = inventory
+        self.inventory = inventory
 
     def play(self, *arguments: str, **variables: str) -> Played:
         """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
-        return playbook.play(self._inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables})
+        return playbook.play(self.inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables})
 
     def is_answered(self) -> bool:
         return self.lab.load_balancer.probe_tcp(self.lab.pod("pod1").address, 8080)
@@ -76,6 +76,21 @@ def test_create_modify_delete_delete_again(site: Site) -> None:
     four_steps(site, changed=1, aks_dual_stack_state="absent")
     assert site.node.snapshot() == clean
     assert site.play(aks_dual_stack_state="absent").changed == 0
+
+
+@pytest.mark.each_core
+def test_a_machine_that_is_not_the_node_is_refused_before_a_change(site: Site) -> None:
+    """The inventory has the ids of the Node object. They cost no task and no module."""
+    site.node.write("/etc/machine-id", f"{1:032x}\n")
+    before = site.node.snapshot()
+    for number, is_node in ((2, False), (1, True)):
+        site.lab.write_inventory(site.inventory)
+        playbook.tell(site.inventory, "node1", kubenode_name="node1", kubenode_machine_id=f"{number:032x}")
+        for arguments in (["--check"], ["-vvv"]):
+            done = site.play(*arguments)
+            assert done.failed is not is_node
+            assert is_node or f"its machine id is {1:032x}, and that of the Node object is {2:032x}" in done.output, done.output
+        assert done.modules == ["profile_aks_dual_stack"] and (site.node.snapshot() == before) is not is_node
 
 
 @pytest.mark.each_core

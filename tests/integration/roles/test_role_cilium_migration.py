@@ -184,6 +184,24 @@ def test_a_drain_ends_with_its_task(pool: Pool, monkeypatch: pytest.MonkeyPatch)
     assert not Path(f"/proc/{(pool.folder / 'pid').read_text().strip()}").exists()
 
 
+@pytest.mark.parametrize("variables", [{"drain": True}, {"state": "restored"}])
+def test_no_node_is_drained_or_restored_if_another_machine_answers(pool: Pool, variables: dict[str, Any]) -> None:
+    pool.node.write("/etc/machine-id", f"{1:032x}\n")
+    pool.node.write("/etc/cni/net.d/10-azure.conflist.kubenode_bak", '{"plugins": [{"type": "azure-vnet"}]}')
+    playbook.tell(pool.inventory, "node1", kubenode_name="node1", kubenode_machine_id=f"{2:032x}")
+    before = pool.node.snapshot()
+    failed = pool.play(kubectl=[str(pool.kubectl)], **variables)
+    assert failed.failed and f"its machine id is {1:032x}" in failed.output, failed.output
+    assert pool.node.snapshot() == before and pool.calls() == []
+
+
+def test_no_node_is_drained_under_the_name_of_another_one(pool: Pool) -> None:
+    playbook.tell(pool.inventory, "node1", kubenode_name="node1")
+    failed = pool.play(kubectl=[str(pool.kubectl)], drain=True, node_name="node2")
+    assert failed.failed and "cilium_migration_node_name is node2, and this host is the node node1" in failed.output
+    assert pool.calls() == []
+
+
 def test_a_kubectl_that_is_not_there_is_named(pool: Pool) -> None:
     failed = pool.play(cordon=True, kubectl=["/no/kubectl"])
     assert failed.failed and "/no/kubectl: No such file or directory" in failed.output
