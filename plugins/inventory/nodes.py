@@ -24,28 +24,28 @@ description:
   - Each host has the variables C(kubenode_name), C(kubenode_ipv4) and C(kubenode_ipv6) (lists of addresses, internal ones first),
     C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_machine_id), C(kubenode_system_uuid),
     C(kubenode_labels), C(kubenode_taints) and C(kubenode_pod_cidrs).
-  - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
-    does not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
+  - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that does
+    not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
     V(localhost), or with a name that Kubernetes does not permit is left out with a warning.
-  - With ansible-core 2.17 and 2.18, values that could be templates are marked as unsafe. C(ansible-inventory --list) prints these as
-    dictionaries with the key C(__ansible_unsafe).
-  - An address is not used, with a warning, if it is loopback, unspecified, link-local, multicast or reserved, an IPv4 address in the
-    form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name of the
-    controller.
-  - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose it is;
-    with O(strict) they are an error. One of their Node objects is stale or wrong.
+  - With ansible-core 2.17 and 2.18, values that could be templates are marked as unsafe. C(ansible-inventory --list) prints
+    these as dictionaries with the key C(__ansible_unsafe).
+  - An address is not used, with a warning, if it is loopback, unspecified, link-local, multicast or reserved, an IPv4 address
+    in the form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name
+    of the controller.
+  - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose
+    it is; with O(strict) they are an error. One of their Node objects is stale or wrong.
   - M(kubenode.datapath.profile), and with it each role and playbook of this collection, compares C(kubenode_machine_id) and
-    C(kubenode_system_uuid) with the machine that answers, before it changes anything. A node that has neither is left out with
-    a warning; with O(strict) it is an error. Clones of an image that keeps its machine id have one machine id, of which a warning says
-    whether their system UUIDs differ. If kubelet runs in a container with a machine id of its own, set both variables to an empty
-    text by O(compose), so that nothing is compared.
+    C(kubenode_system_uuid) with the machine that answers, before it changes anything. A node that has neither is left out
+    with a warning; with O(strict) it is an error. Clones of an image that keeps its machine id have one machine id, of which
+    a warning says whether their system UUIDs differ. If kubelet runs in a container with a machine id of its own, set both
+    variables to an empty text by O(compose), so that nothing is compared.
 requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
 notes:
   - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
-    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to a machine, and the machine's ids that
-    this machine is the node.
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to a machine, and the
+    machine's ids prove that it is the node.
 options:
   plugin:
     description: The name of this plugin.
