@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
-
 from lab import collection, entering, module_process, programs, snapshot
 from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
