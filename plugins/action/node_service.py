@@ -40,8 +40,8 @@ class ActionModule(NodeAction):
         kubectl = Kubectl(words, self._run_command, self._task.check_mode)
         pods = self._command([*kubectl.words, *_node_service.pods_command(arguments["name"])])
         waits = Waits(lambda text: _waits.note(host, text), _waits.Watch(self, host, pods, _node_service.evictions))
-        service = NodeService(kubectl, arguments["name"], waits, outcome)
         try:
+            service = NodeService(kubectl, arguments["name"], waits, outcome)
             if arguments["state"] == "in":
                 service.take_in()
             else:

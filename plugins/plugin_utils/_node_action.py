@@ -18,10 +18,11 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_answer import MODULES, PART
 
 Result = dict[str, t.Any]
 # Those of the roles, which each have a module, and of the playbooks. Without _profiles, whose import takes a tenth of a second.
-OWNERS = (*sorted(name[8:] for name in _node_answer.MODULES if name.startswith("profile_")), "audit", "kubenode", "trace")
+OWNERS = (*sorted(name[len(PART) :] for name in MODULES if name.startswith(PART)), "audit", "kubenode", "trace")
 PREFIXES = tuple(f"{marks}{owner}_" for owner in OWNERS for marks in ("", "__"))
 FORMER = ("batches", "checks", "checks_timeout", "max_failed_percentage", "report", "target")  # see _playbook_variables
 MOST = 3  # variables that the error names

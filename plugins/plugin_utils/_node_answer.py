@@ -32,6 +32,7 @@ Documents = t.Mapping[str, Document]  # by key
 
 FOLDER = Path(__file__).parents[1] / "modules"
 MODULES = frozenset(path.stem for path in FOLDER.glob("*.py"))
+PART = "profile_"  # of the module profile, with the name of a role
 RETURN = re.compile(r'^RETURN = r"""(.*?)^"""', re.MULTILINE | re.DOTALL)
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
@@ -145,26 +146,24 @@ def _short(module: str) -> str:
 
 
 def _documents(module: str) -> Documents:
-    """Return the documentation of a module's results. That of profile holds for its parts, one for each role."""
+    """Return the documentation of a module's results. That of profile holds for its parts, one for each role, as well."""
     if module in BUILTIN:
         return BUILTIN[module]
     name = _short(module)
-    source = (FOLDER / f"{'profile' if name.startswith('profile_') else name}.py").read_text()
-    literal = RETURN.search(source)
+    literal = RETURN.search((FOLDER / f"{name}.py").read_text())
     if literal is None:
         raise AssertionError(f"{name} has no RETURN")
-    return t.cast("Documents", yaml.load(literal[1], Loader=_Loader))
+    documents: Documents = yaml.load(literal[1], Loader=_Loader)
+    return {**_documents("profile"), **documents} if name.startswith(PART) else documents
 
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # takes a millisecond for a large RETURN, and the other one ten
 
 
 def _document(key: str, documents: Documents) -> Document | None:
-    if key in documents:
-        return documents[key]
     if "MODULE" in documents and key in MODULES:
         return {"type": "dict", "contains": {"changed": {"type": "bool"}, **_documents(key)}}
-    return documents.get("NAME")
+    return documents.get(key) or documents.get("NAME")
 
 
 def _is_promised(key: str, document: Document) -> bool:
