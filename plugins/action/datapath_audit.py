@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import is_true

@@ -80,16 +80,13 @@ COMMON: Documents = {
     "missing_library": _optional("str", choices=[PYROUTE2]),
 }
 WAIT_FOR = "ansible.builtin.wait_for"
+# Only what the collection uses of the results of these. Their other keys, diffs included, are left out without a warning.
 BUILTIN: dict[str, Documents] = {
-    WAIT_FOR: {
-        "elapsed": {"type": "int", "returned": "success"},
-        "port": _optional("int"),
-        "path": _optional("str"),
-        "search_regex": _optional("str"),
-        "state": _optional("str"),
-        "match_groups": _optional("list"),
-        "match_groupdict": _optional("dict"),
-    }
+    WAIT_FOR: {"elapsed": {"type": "int", "returned": "success"}},
+    "ansible.builtin.command": {"stdout": _TEXT, "stderr": _optional("str")},
+    "ansible.builtin.copy": {},
+    "ansible.builtin.file": {},
+    "ansible.builtin.find": {"files": {"type": "list", "elements": "dict", "returned": "success", "contains": {"path": _TEXT}}},
 }
 
 _brief = reprlib.Repr()
@@ -120,6 +117,8 @@ def run(action: ActionBase, task_vars: Result, arguments: Result | None = None, 
 
 def permitted(answer: Result, module: str, node: str) -> Result:
     """Return what of an answer is permitted, or a failed result that names the value that must not be there, or is missing."""
+    if module in BUILTIN:
+        answer = {key: value for key, value in answer.items() if key != "diff"}
     reader = _Reader(is_complete=not answer.get("failed"))
     try:
         for key, value in answer.items():
@@ -127,7 +126,7 @@ def permitted(answer: Result, module: str, node: str) -> Result:
         result = reader.fields(answer, {**_documents(module), **COMMON}, "")
     except Misfit as misfit:
         return _refused(module, node, str(misfit), answer)
-    if reader.dropped:
+    if reader.dropped and module not in BUILTIN:
         more = f" and {len(reader.dropped) - MOST} more" if len(reader.dropped) > MOST else ""
         names = ", ".join(reader.dropped[:MOST])
         Display().warning(
