@@ -13,6 +13,13 @@ kubenode.datapath/profile: {{ .Release.Name | quote }}
 {{ .Values.metrics.port | default (get $ports .Values.profile) }}
 {{- end }}
 
+{{/* A digest names one image for ever; a tag may be moved. */}}
+{{- define "kubenode.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Changed variables are a ConfigMap of another name, so that the DaemonSet rolls out, node by node. */}}
 {{- define "kubenode.variables" -}}
 kubenode-variables-{{ .Release.Name }}-{{ .Values.variables | toYaml | sha256sum | trunc 10 }}
