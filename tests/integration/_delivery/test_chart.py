@@ -78,6 +78,23 @@ def test_values_stand_for_the_components_that_an_overlay_names(kustomize: Kustom
     assert comparable(older) == comparable(kustomize.build(kustomize.with_component(overlay, "apparmor-annotation")))
 
 
+def test_a_profile_that_builds_a_twin_may_call_pivot_root(kustomize: Kustomize) -> None:
+    """As with the component for it; without a twin the pod has the default profile of the runtime."""
+    plain = values(kustomize, "eni-policy-routing")
+    for name, value, profile in (
+        ("audit", True, "Unconfined"),
+        ("rehearse", True, "Unconfined"),
+        ("rehearse", False, "RuntimeDefault"),
+    ):
+        chosen = {**plain, "variables": {**plain["variables"], f"eni_policy_routing_{name}": value}}
+        built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("eni-policy-routing", chosen))}
+        security = built["DaemonSet"]["spec"]["template"]["spec"]["securityContext"]
+        assert security == {"seccompProfile": {"type": profile}}
+    unconfined = kustomize.build(kustomize.with_component("overlays/eni-policy-routing", "seccomp-unconfined"))
+    (daemonset,) = (entry for entry in unconfined if entry["kind"] == "DaemonSet")
+    assert daemonset["spec"]["template"]["spec"]["securityContext"] == {"seccompProfile": {"type": "Unconfined"}}
+
+
 MONITORING = ("podMonitor", "alerts", "dashboard", "networkPolicy")
 
 
