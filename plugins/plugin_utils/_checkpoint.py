@@ -161,11 +161,12 @@ class _Controller:
     def _confirm(self, armed: t.Mapping[str, t.Any]) -> str:
         """Return why the change was not confirmed; empty if it was."""
         end = time.monotonic() + armed["left"]
-        trouble = self._prove(end)
+        is_proved = self._prove(end)
+        trouble = self._trouble
         confirmation = ("confirm", armed["id"], *([self._command] if self._command else []))
-        answer = self._ask(end, *(("status", armed["id"]) if trouble else confirmation))
+        answer = self._ask(end, *(confirmation if is_proved else ("status", armed["id"])))
         if answer.state == "rolled back":
-            trouble = trouble or self._trouble
+            trouble = self._trouble if is_proved else trouble
             met = f" The last try to connect before that: {trouble}" if trouble else ""
             return f"{answer.told}{met}"
         if answer.state == SILENT:
@@ -178,13 +179,18 @@ class _Controller:
         # Or nothing is armed, because the answer to an earlier confirmation was lost. The next run observes the node anyway.
         return ""
 
-    def _prove(self, end: float) -> str:
-        """Try the connection's proof until it succeeds or the time has come. Return why it failed; empty if it did not."""
+    def _prove(self, end: float) -> bool:
+        """Try the connection's proof until it succeeds or the time has come. Return whether it succeeded; True without a proof.
+
+        The last try may succeed because the node has rolled back meanwhile, which the node's answer says then.
+        """
         connection = self._action._connection
-        trouble = ""
-        while _has_proof(connection) and (trouble := connection.prove(PROOF_LIMIT)) and time.monotonic() < end:
+        while _has_proof(connection) and (trouble := connection.prove(PROOF_LIMIT)):
+            self._trouble = trouble
+            if time.monotonic() >= end:
+                return False
             time.sleep(PAUSE)
-        return trouble
+        return True
 
     def _module(self) -> Result:
         """Run the module and return its result. Raises AnsibleConnectionFailure.

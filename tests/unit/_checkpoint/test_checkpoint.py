@@ -241,6 +241,12 @@ def test_a_proof_that_never_succeeds_leaves_the_change_to_the_nodes_watchdog() -
     assert len(host.commands) == 2 and all("/rollback status 1f;" in command for command in host.commands)
 
 
+def test_a_proof_that_succeeds_because_the_node_has_rolled_back_is_no_confirmation() -> None:
+    answer = {"state": "rolled back", "told": "Back.", "age": 1}
+    host = Host([armed()], [answer], checkpoint=30, transport=NSENTER, proofs=["timed out", ""])
+    assert host.execute()["msg"] == "rp_filter: Back. The last try to connect before that: timed out"
+
+
 # A connection of ssh, which is monitored
 
 
