@@ -32,6 +32,17 @@ options:
     default: root
     vars:
       - name: ansible_user
+  checkpoint_proof:
+    description:
+      - A program in the pod, with its arguments, that succeeds only if the node's network works. It proves a change under
+        O(kubenode.datapath.profile#module:checkpoint), which this connection cannot, because it does not use that network.
+      - The program starts in the pod's namespaces after the change, again and again until it ends with status 0 or the
+        checkpoint's time is over.
+      - Only the environment of Ansible sets it. No variable does, because a node may set variables.
+    type: str
+    env:
+      - name: KUBENODE_CHECKPOINT_PROOF
+    version_added: 1.1.0
 extends_documentation_fragment:
   - connection_pipelining
 """
@@ -51,6 +62,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 # process that a module starts is the node's, and outlives the pod. cgroup: systemd's view of the units.
 NAMESPACES = ("mount", "uts", "ipc", "net", "pid", "cgroup")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LAST_WORDS = 500  # characters of a proof that failed
 ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
 
@@ -87,6 +99,18 @@ class Connection(ConnectionBase):
         argv = ["nsenter", f"--target={self.get_option('pid')}", *entered, "--", "/bin/sh", "-c", cmd]
         done = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=ENVIRONMENT)
         return done.returncode, done.stdout, done.stderr
+
+    def prove(self, patience: float) -> str:
+        """Try O(checkpoint_proof) for so many seconds. Return why it failed; empty if it succeeded."""
+        argv = shlex.split(self.get_option("checkpoint_proof"))
+        try:
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=patience)
+        except subprocess.TimeoutExpired:
+            return f"{argv[0]} did not end within {patience:g} s"
+        except OSError as error:
+            return f"{argv[0]}: {error.strerror}"
+        answer = printable(done.stderr.decode(errors="replace").strip()[-LAST_WORDS:])
+        return "" if done.returncode == 0 else answer or f"{argv[0]} ended with {done.returncode}"
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file to the node."""

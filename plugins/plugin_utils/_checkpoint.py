@@ -31,13 +31,15 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action imp
 Result = dict[str, t.Any]
 Run = t.Callable[[dict[str, t.Any]], Result]  # the module, with these arguments
 
-# Connections through the node's network. Other connections work whatever becomes of that network.
+# Connections through the node's network. Other connections work whatever becomes of that network, and need a proof of their own.
 PROVING = ("libssh", "paramiko", "paramiko_ssh", "ssh")
 GRACE = 8.0  # seconds after the deadline, in which the node rolls back and can report it
 PAUSE = 0.5  # seconds between two tries to connect
 TRIES = 3  # runs of the module, if another program keeps undoing the immediate plane
 
 RETRIES = "reconnection_retries"  # an option of ssh
+PROOF = "checkpoint_proof"  # an option of kubenode.datapath.nsenter
+PROOF_LIMIT = 15.0  # seconds for one try of a proof
 
 RESTARTED = (
     "the node was restarted while the module ran, so that a change of its running kernel is gone. The files for the next boot"
@@ -64,7 +66,7 @@ def execute(action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = N
         return run(arguments)
     transport = action._connection.transport
     proves = transport.rpartition(".")[2] in PROVING
-    if not proves and not arguments.get("checkpoint_command"):
+    if not (proves or _has_proof(action._connection) or arguments.get("checkpoint_command")):
         result = run({**arguments, "checkpoint": 0})
         if result.get("changed") and not result.get("failed"):
             Display().warning(UNPROTECTED.format(name=_name(action), transport=transport))
@@ -122,6 +124,10 @@ def _name(action: ActionBase) -> str:
     return str(action._task.action.rpartition(".")[2])
 
 
+def _has_proof(connection: t.Any) -> bool:
+    return bool(connection.has_option(PROOF) and connection.get_option(PROOF))
+
+
 class _Controller:
     """One task on one host. Its times are of the controller's clock, but the node's clock decides."""
 
@@ -156,9 +162,13 @@ class _Controller:
     def _confirm(self, armed: t.Mapping[str, t.Any]) -> str:
         """Return why the change was not confirmed; empty if it was."""
         end = time.monotonic() + min(armed["left"], self._seconds)
-        answer = self._ask(end, "confirm", armed["id"], *([self._command] if self._command else []))
+        is_proved = self._prove(end)
+        trouble = self._trouble
+        confirmation = ("confirm", armed["id"], *([self._command] if self._command else []))
+        answer = self._ask(end, *(confirmation if is_proved else ("status", armed["id"])))
         if answer.state == "rolled back":
-            met = f" The last try to connect before that: {self._trouble}" if self._trouble else ""
+            trouble = self._trouble if is_proved else trouble
+            met = f" The last try to connect before that: {trouble}" if trouble else ""
             return f"{answer.told}{met}"
         if answer.state == SILENT:
             return (
@@ -169,6 +179,19 @@ class _Controller:
             return "the node was restarted before the change was confirmed, and so has lost the change"
         # Or nothing is armed, because the answer to an earlier confirmation was lost. The next run observes the node anyway.
         return ""
+
+    def _prove(self, end: float) -> bool:
+        """Try the connection's proof until it succeeds or the time has come. Return whether it succeeded; True without a proof.
+
+        The last try may succeed because the node has rolled back meanwhile, which the node's answer says then.
+        """
+        connection = self._action._connection
+        while _has_proof(connection) and (trouble := connection.prove(PROOF_LIMIT)):
+            self._trouble = trouble
+            if time.monotonic() >= end:
+                return False
+            time.sleep(PAUSE)
+        return True
 
     def _module(self) -> Result:
         """Run the module and return its result. Raises AnsibleConnectionFailure.

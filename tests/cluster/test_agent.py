@@ -21,8 +21,9 @@ import yaml
 
 from lab import collection, snapshot
 from lab.container import SystemdNode
+from lab.delivered import TAINT
 from lab.kubernetes import Cluster, agent_image, manifests
-from lab.kubernetes.delivery import TAINT, Delivery
+from lab.kubernetes.delivery import Delivery
 from lab.probing import Probing
 
 PROBES = 5000

@@ -21,6 +21,8 @@ TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
 MAPPINGS: Schema = {"type": "array", "items": MAPPING}
 REPOSITORY = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"}
 TAG = {"type": "string", "pattern": r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
+DIGEST = {"type": "string", "pattern": r"^(sha256:[0-9a-f]{64})?$"}
+PULL_POLICIES = ["Always", "IfNotPresent", "Never"]
 SET_BY_THE_CHART = [f"KUBENODE_{name}" for name in ("NODE", "PROFILE", "STATE", "INTERVAL", "METRICS_PORT")]
 # --set of Helm makes a text of a number with a fraction. The agent checks the bounds of that.
 MINUTES = {"type": ["number", "string"], "minimum": 0.1, "maximum": 1440, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
@@ -35,7 +37,7 @@ def schema() -> Schema:
             "variables": MAPPING,
             "state": {"enum": ["present", "absent"]},
             "interval": MINUTES,
-            "image": _strict({"repository": REPOSITORY, "tag": TAG, "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}}),
+            "image": _strict({"repository": REPOSITORY, "tag": TAG, "digest": DIGEST, "pullPolicy": {"enum": PULL_POLICIES}}),
             "imagePullSecrets": MAPPINGS,
             "nodeSelector": TEXTS,
             "affinity": MAPPING,

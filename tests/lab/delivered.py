@@ -18,6 +18,7 @@ from lab import apt, collection, host
 
 CHART = collection.CHECKOUT / "deploy/chart"
 NAMESPACE = "kubenode-datapath"
+TAINT = "kubenode.datapath/not-ready"
 Object = dict[str, Any]
 
 

@@ -6,6 +6,7 @@
 settings, variables   the pod's configuration: environment and ConfigMap
 playbook              one run of a profile on this node, or an audit of it
 api                   requests to the API of Kubernetes
+reachability          whether the API answers in the node's network, which confirms a checkpoint
 node                  the node's object in Kubernetes: label, taint, events
 metrics               the metrics for Prometheus
 loop                  turns, and the wait between two of them

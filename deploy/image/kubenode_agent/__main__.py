@@ -13,7 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-from . import playbook, settings
+from . import playbook, reachability, settings
 from .agent import Agent
 from .auditor import Auditor
 from .loop import Loop
@@ -41,7 +41,7 @@ def main() -> int:
         worker = Auditor(options, node, metrics, playbook.audit, version, ended)
     else:
         metrics = ProfileMetrics()
-        worker = Agent(options, node, metrics, playbook.run, version, ended)
+        worker = Agent(options, node, metrics, playbook.run, reachability.trouble, version, ended)
     metrics.identify(version, _ansible_core(), options.profile, options.interval)
     try:
         if options.port:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -19,16 +20,29 @@ from .settings import Refused, Settings
 
 log = logging.getLogger(__name__)
 Run = Callable[[str, Mapping[str, Any]], Outcome]
+UNPROTECTED = (
+    "the node was changed without a checkpoint, because the API did not answer before the change either, so that its silence"
+    " afterwards would prove nothing: {trouble}. The variables are those by which the node converged before"
+)
 
 
 class Agent(Loop):
-    """run: playbook.run()."""
+    """run: playbook.run(). reach: reachability.trouble()."""
+
+    _metrics: ProfileMetrics
 
     def __init__(
-        self, settings: Settings, node: Node, metrics: ProfileMetrics, run: Run, version: str, ended: threading.Event
+        self,
+        settings: Settings,
+        node: Node,
+        metrics: ProfileMetrics,
+        run: Run,
+        reach: Callable[[], str],
+        version: str,
+        ended: threading.Event,
     ) -> None:
-        super().__init__(settings, node, version, ended)
-        self._metrics, self._run = metrics, run
+        super().__init__(settings, node, metrics, version, ended)
+        self._run, self._reach = run, reach
         self._text: str | None = None  # of the ConfigMap in the last turn; None if that could not be read
         self._converged: str | None = None  # the text by which the node was last converged
         self._is_undone = False  # whether the last run removed the profile, by the overlay or by a variable
@@ -43,17 +57,40 @@ class Agent(Loop):
             if self._settings.undoes:  # before the check, which requires less of a run that undoes the profile
                 values[state] = self._settings.desired_state
             values = variables.accepted(values, self._settings.profile)
+            self._is_undone = values.get(state) == self._settings.desired_state
+            values = variables.with_checkpoints(values, self._settings.profile, self._settings.checkpoint, self._is_undone)
         except Refused as refused:
             self._metrics.refused()
             self._fail("VariablesRefused", str(refused))
             return
-        self._is_undone = values.get(state) == self._settings.desired_state
-        outcome = self._run(self._settings.profile, values)
+        outcome = self._protected(values)
         self._metrics.converged(outcome, self._text != self._converged)
+        self._warn(outcome.warnings)
         if outcome.is_well:
             self._succeed(outcome)
         else:
             self._fail("Failed", outcome.sentence)
+
+    def _protected(self, values: dict[str, Any]) -> Outcome:
+        """Apply the profile. The API that answers before a change must answer after it, or the node rolls the change back.
+
+        If it does not answer before, its silence proves nothing. Variables by which the node converged before are then applied
+        without a checkpoint, so that the node heals while the API is down. Other variables stay only if the API answers after
+        the change: the node is cut off now and they heal it, or they are tried again when the API is back.
+        """
+        profile = self._settings.profile
+        names = [name for name in variables.checkpoints(profile) if values.get(name)]
+        trouble = self._reach() if names else ""
+        if not trouble:
+            return self._run(profile, values)
+        if self._text != self._converged:
+            outcome = self._run(profile, values)
+            before = f"{outcome.sentence.rstrip('.')}. Before the run, the API did not answer either: {trouble}"
+            return outcome if outcome.is_well else dataclasses.replace(outcome, sentence=before)
+        outcome = self._run(profile, {**values, **dict.fromkeys(names, 0)})
+        if outcome.state != "changed":
+            return outcome
+        return dataclasses.replace(outcome, warnings=(*outcome.warnings, UNPROTECTED.format(trouble=trouble)))
 
     def _succeed(self, outcome: Outcome) -> None:
         is_new, self._converged = self._text != self._converged, self._text

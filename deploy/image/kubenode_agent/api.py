@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Requests to the API of Kubernetes, with the service account of the pod.
 
-The agent sends three kinds of requests. The official client loads a class for each kind of object in Kubernetes: 70 MiB.
+The agent sends four kinds of requests. The official client loads a class for each kind of object in Kubernetes: 70 MiB.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT, PART = 3.0, 10.0  # seconds to connect, and between two parts of an answer
 LARGEST = 1 << 22  # bytes of an answer; etcd holds no object of more than 1.5 MiB
+NODES = "/api/v1/nodes"
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/strategic-merge-patch+json"
 
 

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 class Auditor(Loop):
     """audit: playbook.audit()."""
 
+    _metrics: AuditMetrics
+
     def __init__(
         self,
         settings: Settings,
@@ -38,12 +40,13 @@ class Auditor(Loop):
         version: str,
         ended: threading.Event,
     ) -> None:
-        super().__init__(settings, node, version, ended)
-        self._metrics, self._audit = metrics, audit
+        super().__init__(settings, node, metrics, version, ended)
+        self._audit = audit
 
     def _turn(self) -> None:
         audit = self._audit()
         self._metrics.audited(audit)
+        self._warn(audit.warnings)
         if audit.sentence:
             self._fail("AuditFailed", audit.sentence)
             return

@@ -9,8 +9,10 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from .metrics import Metrics
 from .node import Node
 from .settings import Settings
 
@@ -20,14 +22,18 @@ AGAIN = 60.0  # seconds after which a failed turn is repeated; doubled each time
 TROUBLE, READY = "trouble", "ready"  # files that the readiness probe reads
 ALIVE = "alive"  # a file whose time the liveness probe reads
 
+MOST_WARNINGS = 20  # of a run, in the log
+LONGEST_WARNING = 1000  # characters
+
 log = logging.getLogger(__name__)
 
 
 class Loop:
     """ended: is set when the pod is asked to end."""
 
-    def __init__(self, settings: Settings, node: Node, version: str, ended: threading.Event) -> None:
+    def __init__(self, settings: Settings, node: Node, metrics: Metrics, version: str, ended: threading.Event) -> None:
         self._settings, self._node, self._version, self._ended = settings, node, version, ended
+        self._metrics = metrics
         self._failures = 0
 
     def work(self) -> None:
@@ -63,6 +69,18 @@ class Loop:
         self._failures = 0
         self._say(READY, "")
         self._say(TROUBLE, None)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        """Report the warnings of a run: each in the log, all of them in one event and in the metric."""
+        if not warnings:
+            return
+        sentences = [printable(text[:LONGEST_WARNING]) for text in warnings[:MOST_WARNINGS]]
+        if len(warnings) > MOST_WARNINGS:
+            sentences.append(f"{len(warnings) - MOST_WARNINGS} further warnings are not shown")
+        for sentence in sentences:
+            log.warning("%s", sentence)
+        self._metrics.warned(len(warnings))
+        self._node.event("Warning", "Warned", f"{self._settings.profile} {self._version}: {' '.join(sentences)}")
 
     def _fail(self, reason: str, sentence: str) -> None:
         sentence = printable(sentence)

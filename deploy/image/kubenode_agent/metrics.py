@@ -28,6 +28,7 @@ class Metrics:
         self._runs = Counter("kubenode_runs", "Runs, by result.", ["result"])
         self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
         self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
+        self._warnings = Counter("kubenode_warnings", "Warnings of runs.")
         self._interval = Gauge("kubenode_interval_seconds", "Time between two runs that succeed.")
         self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
         for result in results:
@@ -41,6 +42,9 @@ class Metrics:
         """Set what stays the same as long as the agent runs. interval: minutes between two runs."""
         self._build.labels(version, ansible_core, profile).set(1)
         self._interval.set(interval * 60)
+
+    def warned(self, count: int) -> None:
+        self._warnings.inc(count)
 
     def _ran(self, result: str, seconds: float, is_well: bool) -> None:
         self._runs.labels(result).inc()

@@ -24,7 +24,7 @@ MOST_EVENTS = 10  # that wait for the API
 RENEWED = 1800.0  # seconds after which the same event is sent again: the API forgets events after an hour
 LONGEST = 1000  # characters of an event's message (the API takes 1,024)
 NAMESPACE = "default"  # of events of objects without a namespace
-NODES, EVENTS = "/api/v1/nodes", f"/api/v1/namespaces/{NAMESPACE}/events"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 WRONG = (400, 413, 422)  # statuses by which the API refuses an object for its content
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Node:
             raise ValueError("it answered with a node that has another one")
 
     def _remove_taint(self, key: str) -> None:
-        taints = _taints(api.request("GET", f"{NODES}/{self._name}"))
+        taints = _taints(api.request("GET", f"{api.NODES}/{self._name}"))
         for number in reversed(range(len(taints))):
             if taints[number]["key"] == key:
                 place = f"/spec/taints/{number}"
@@ -119,7 +119,7 @@ class Node:
             raise ValueError("it answered with a node that still has it")
 
     def _patched(self, kind: str, patch: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
-        return api.request("PATCH", f"{NODES}/{self._name}", patch, kind)
+        return api.request("PATCH", f"{api.NODES}/{self._name}", patch, kind)
 
     def _event(self, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
         # kubelet's events of a node have the node's name as the uid, by which kubectl describe finds them.

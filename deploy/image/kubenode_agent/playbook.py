@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -15,21 +17,26 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
 
+from . import reachability
+
 COLLECTION = "kubenode.datapath"
 NODE = "this-node"
 LIMIT = 1800.0  # seconds for a run; a package manager's lock is waited for within it
+WARNING = "[WARNING]: "
 LAST_WORDS = 600  # characters of the output of a run that wrote no report
 ENVIRONMENT = {
     "ANSIBLE_CALLBACKS_ENABLED": f"{COLLECTION}.report",
     "ANSIBLE_NOCOLOR": "true",
     "ANSIBLE_RETRY_FILES_ENABLED": "false",
     "ANSIBLE_PIPELINING": "true",
+    "ANSIBLE_DEPRECATION_WARNINGS": "false",  # they are for the developers of the image
+    "KUBENODE_CHECKPOINT_PROOF": shlex.join(reachability.COMMAND),
 }
 
 
@@ -50,7 +57,7 @@ _Dumper.add_representer(_Data, lambda dumper, text: dumper.represent_scalar("!un
 class Outcome:
     """state: ok, changed or failed. sentence: of a failure. modules: those that changed something, or that failed.
 
-    audit: what the audits around a change say, in lines.
+    audit: what the audits around a change say, in lines. warnings: that Ansible printed.
     """
 
     state: str
@@ -58,6 +65,7 @@ class Outcome:
     modules: tuple[str, ...] = ()
     seconds: float = 0.0
     audit: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_well(self) -> bool:
@@ -71,20 +79,38 @@ class Audit:
     result: Mapping[str, Any]
     sentence: str = ""
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class Ending(NamedTuple):
+    """How ansible-playbook ended."""
+
+    status: int
+    printed: str
+    warnings: tuple[str, ...] = ()
+
+
+def warnings_in(stderr: str) -> tuple[str, ...]:
+    """Return the warnings in what ansible-playbook printed to stderr, each of which ends at an empty line or the next message."""
+    messages = re.split(r"^(?=\[[A-Z ]+\]: )", stderr, flags=re.MULTILINE)
+    texts = (text.removeprefix(WARNING).partition("\n\n")[0] for text in messages if text.startswith(WARNING))
+    return tuple(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     """Apply the profile with these variables."""
     began = time.monotonic()
-    outcome = outcome_of(*_played(profile, variables))
-    return dataclasses.replace(outcome, seconds=time.monotonic() - began)
+    report, ending = _played(profile, variables)
+    outcome = outcome_of(report, ending.status, ending.printed)
+    return dataclasses.replace(outcome, seconds=time.monotonic() - began, warnings=ending.warnings)
 
 
 def audit() -> Audit:
     """Audit the node."""
     began = time.monotonic()
-    result = audit_of(*_played("audit", {"audit_print": False}))
-    return dataclasses.replace(result, seconds=time.monotonic() - began)
+    report, ending = _played("audit", {"audit_print": False})
+    result = audit_of(report, ending.status, ending.printed)
+    return dataclasses.replace(result, seconds=time.monotonic() - began, warnings=ending.warnings)
 
 
 def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Audit:
@@ -124,20 +150,22 @@ def _modules(change: Mapping[str, Any]) -> list[str]:
     return of_profile or [change["action"].rpartition(".")[2]]
 
 
-def _played(playbook: str, variables: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int, str]:
-    """Run a playbook of the collection on this node. Return its report, its exit status, and what it printed."""
+def _played(playbook: str, variables: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Ending]:
+    """Run a playbook of the collection on this node. Return its report and its ending."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
         inventory = _written(Path(folder, "inventory.yaml"), {"nodes": {"hosts": {NODE: _connection()}}})
         files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
         environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
-        status, printed = _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
-        return _read(report), status, printed
+        ending = _ran(["ansible-playbook", *files, f"{COLLECTION}.{playbook}"], environment)
+        return _read(report), ending
 
 
 def _connection() -> dict[str, Any]:
-    return {"ansible_connection": f"{COLLECTION}.nsenter", "ansible_user": "root", "ansible_become": False}
+    # Python is the node's own: that another one may be installed later is no warning for the operator.
+    interpreter = {"ansible_python_interpreter": "auto_silent"}
+    return {"ansible_connection": f"{COLLECTION}.nsenter", "ansible_user": "root", "ansible_become": False, **interpreter}
 
 
 def _data(value: Any) -> Any:
@@ -155,23 +183,22 @@ def _written(path: Path, content: Mapping[str, Any]) -> Path:
     return path
 
 
-def _ran(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command. Return its exit status and what it printed."""
+def _ran(command: list[str], environment: Mapping[str, str]) -> Ending:
     with subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
     ) as process:
         try:
-            printed, _none = process.communicate(timeout=LIMIT)
+            stdout, stderr = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             _kill(process.pid)
-            return -signal.SIGKILL, f"the run did not end within {LIMIT:g} s and was killed"
-        return process.returncode, printed
+            return Ending(-signal.SIGKILL, f"the run did not end within {LIMIT:g} s and was killed")
+        return Ending(process.returncode, f"{stdout}{stderr}", warnings_in(stderr))
 
 
 def _kill(pid: int) -> None:

@@ -9,10 +9,13 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import SHORTEST
+
 PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration", "symmetric_routing")
 AUDIT = "audit"  # in place of a profile: the node is audited, and not changed
 UNDO = {"cilium_migration": "restored"}  # the state that undoes a profile, if it is not absent
 LOW, HIGH = 0.1, 1440.0  # minutes between two runs
+LONGEST = 600  # seconds of a checkpoint: a node that is cut off waits for its end, and a run is killed after half an hour
 
 
 class Refused(ValueError):
@@ -24,6 +27,7 @@ class Settings:
     """profile: the role, or AUDIT. undoes: whether the profile is removed instead of applied. node: the name of this pod's node.
 
     folder: where the ConfigMap is mounted. state: the folder of the readiness files. interval: minutes between two runs.
+    checkpoint: seconds within which the API must answer after a change; 0 for no checkpoint unless the ConfigMap sets one.
     taint: key of the taint that is removed from a converged node; empty for none. address, port: of the metrics; port 0 for none.
     """
 
@@ -36,6 +40,7 @@ class Settings:
     taint: str = "kubenode.datapath/not-ready"
     address: str = ""
     port: int = 9463
+    checkpoint: int = 60
 
     @property
     def desired_state(self) -> str:
@@ -67,10 +72,12 @@ def from_environment(variables: Mapping[str, str]) -> Settings:
         variables.get("KUBENODE_TAINT", usual.taint),
         variables.get("KUBENODE_METRICS_ADDRESS", usual.address),
         int(_number(variables, "KUBENODE_METRICS_PORT", usual.port, 0, 65535)),
+        int(_number(variables, "KUBENODE_CHECKPOINT", usual.checkpoint, SHORTEST, LONGEST, zero=True)),
     )
 
 
-def _number(variables: Mapping[str, str], name: str, usual: float, low: float, high: float) -> float:
+def _number(variables: Mapping[str, str], name: str, usual: float, low: float, high: float, zero: bool = False) -> float:
+    """Return a number within the bounds, or 0 if zero says that it may be."""
     text = variables.get(name)
     if not text:
         return usual
@@ -78,6 +85,6 @@ def _number(variables: Mapping[str, str], name: str, usual: float, low: float, h
         value = float(text)
     except ValueError:
         value = low - 1
-    if not low <= value <= high:
-        raise Refused(f"{name} must be a number from {low:g} to {high:g}; {text!r} was given")
+    if not (low <= value <= high or (zero and value == 0)):
+        raise Refused(f"{name} must be {'0 or ' if zero else ''}a number from {low:g} to {high:g}; {text!r} was given")
     return value

@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import OPTION, SHORTEST
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap, _profiles
 
-from .settings import Refused
+from .settings import LONGEST, Refused
 
 FILE = "variables.yaml"
 MARKS = ("{{", "{%", "{#", "#jinja2:")  # of Jinja2; the last one begins a text that names marks of its own
@@ -80,6 +81,29 @@ def accepted(variables: dict[str, Any], profile: str) -> dict[str, Any]:
     for name, value in values.items():
         _require_bounds(name, value)
     return values
+
+
+def with_checkpoints(variables: dict[str, Any], profile: str, seconds: int, is_undone: bool) -> dict[str, Any]:
+    """Return the variables with these seconds for each checkpoint that they do not set.
+
+    Raises Refused if a checkpoint is too long, or is switched off: an account that writes the ConfigMap must not be able to cut
+    the node off. is_undone: whether the run removes the profile, which nothing may refuse; it then has these seconds, too.
+    """
+    values = dict(variables)
+    for name in checkpoints(profile) if seconds else ():
+        value = variables.get(name)
+        if value is not None and not SHORTEST <= value <= LONGEST and not is_undone:
+            raise Refused(
+                f"{name} must be from {SHORTEST} to {LONGEST} seconds in a ConfigMap; {value} was given. Without it,"
+                f" {seconds} s are used. Only KUBENODE_CHECKPOINT=0 of the DaemonSet permits a change without a checkpoint"
+            )
+        values[name] = value if value and SHORTEST <= value <= LONGEST else seconds
+    return values
+
+
+def checkpoints(profile: str) -> list[str]:
+    """Return the profile's variables that are the seconds of a checkpoint."""
+    return [f"{profile}_{name}" for name in _profiles.options_of(profile) if name.endswith(OPTION)]
 
 
 def _require_data(variables: dict[str, Any]) -> None:

@@ -78,6 +78,23 @@ def test_values_stand_for_the_components_that_an_overlay_names(kustomize: Kustom
     assert comparable(older) == comparable(kustomize.build(kustomize.with_component(overlay, "apparmor-annotation")))
 
 
+def test_a_profile_that_builds_a_twin_may_call_pivot_root(kustomize: Kustomize) -> None:
+    """As with the component for it; without a twin the pod has the default profile of the runtime."""
+    plain = values(kustomize, "eni-policy-routing")
+    for name, value, profile in (
+        ("audit", True, "Unconfined"),
+        ("rehearse", True, "Unconfined"),
+        ("rehearse", False, "RuntimeDefault"),
+    ):
+        chosen = {**plain, "variables": {**plain["variables"], f"eni_policy_routing_{name}": value}}
+        built = {entry["kind"]: entry for entry in delivered.objects(delivered.rendered("eni-policy-routing", chosen))}
+        security = built["DaemonSet"]["spec"]["template"]["spec"]["securityContext"]
+        assert security == {"seccompProfile": {"type": profile}}
+    unconfined = kustomize.build(kustomize.with_component("overlays/eni-policy-routing", "seccomp-unconfined"))
+    (daemonset,) = (entry for entry in unconfined if entry["kind"] == "DaemonSet")
+    assert daemonset["spec"]["template"]["spec"]["securityContext"] == {"seccompProfile": {"type": "Unconfined"}}
+
+
 MONITORING = ("podMonitor", "alerts", "dashboard", "networkPolicy")
 
 
@@ -135,6 +152,15 @@ def test_values_reach_the_pod() -> None:
     assert pod["imagePullSecrets"] == [{"name": "account"}]
 
 
+def test_a_digest_counts_instead_of_the_tag() -> None:
+    image = {"repository": "registry.test:5000/agent", "tag": "9", "digest": DIGEST}
+    (daemonset,) = (
+        entry for entry in delivered.objects(delivered.rendered("x", {"image": image})) if entry["kind"] == "DaemonSet"
+    )
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry.test:5000/agent@{DIGEST}"
+
+
 def test_a_name_or_a_class_of_digits_stays_a_text() -> None:
     (daemonset,) = (
         entry
@@ -145,6 +171,7 @@ def test_a_name_or_a_class_of_digits_stays_a_text() -> None:
     assert daemonset["spec"]["template"]["spec"]["priorityClassName"] == "7"
 
 
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 REFUSED = [
     ({"profile": "eni"}, "/profile"),
     ({"interval": 0}, "/interval"),
@@ -160,6 +187,10 @@ REFUSED = [
     ({"metrics": {"port": 70000}}, "/metrics/port"),
     ({"image": {"repository": "registry.test/agent\n          command: [sh]"}}, "/image/repository"),
     ({"image": {"tag": "1 # \n"}}, "/image/tag"),
+    ({"image": {"digest": "sha256:0123"}}, "/image/digest"),
+    ({"image": {"digest": DIGEST.upper()}}, "/image/digest"),
+    ({"image": {"digest": f"{DIGEST}\n"}}, "/image/digest"),
+    ({"image": {"digest": DIGEST.replace("sha256", "md5")}}, "/image/digest"),
     ({"env": [{"name": "KUBENODE_PROFILE", "value": "aks_dual_stack"}]}, "/env/0/name"),
     ({"env": [{"value": "1"}]}, "/env/0"),
 ]  # fmt: skip

@@ -19,7 +19,6 @@ from lab.kubernetes.cluster import Cluster
 from lab.machine import Machine
 from lab.waiting import until
 
-TAINT = "kubenode.datapath/not-ready"
 _PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 _NAMESPACE_FOLDER = "namespace"
 _FOR_OLDER = "../../components/apparmor-annotation"  # which do not know the field appArmorProfile

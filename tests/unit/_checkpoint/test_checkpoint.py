@@ -37,7 +37,8 @@ PERMANENT = {"before_header": "permanent: y"}
 class Host:
     """An action on a node with given answers.
 
-    results: of the module. answers: of the node; None for no answer, as also after the last one.
+    results: of the module. answers: of the node; None for no answer, as also after the last one. proofs: what each try of the
+    connection's own proof says, the last one again and again; None for a connection without a proof.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Host:
         answers: t.Sequence[Result | str | None] = (),
         transport: str = "ssh",
         check: bool = False,
+        proofs: t.Sequence[str] | None = None,
         **options: t.Any,
     ) -> None:
         self._task = types.SimpleNamespace(args=options, check_mode=check, action="kubenode.datapath.rp_filter")
         self._results = list(results)
         self._answers = list(answers)
+        self._proofs = list(proofs or ())
         self.runs: list[Result] = []
         self.commands: list[str] = []
         self.resets = 0
@@ -58,8 +61,9 @@ class Host:
         self._connection = types.SimpleNamespace(
             transport=transport,
             reset=self._reset,
-            has_option=lambda name: name == "timeout",
+            has_option=lambda name: name == "timeout" or (name == _checkpoint.PROOF and proofs is not None),
             get_option=lambda name: 10,
+            prove=lambda _patience: self._proofs.pop(0) if len(self._proofs) > 1 else self._proofs[0],
             set_option=lambda name, value: self.timeouts.append(value),
             _shell=types.SimpleNamespace(tmpdir="/tmp/x"),
         )
@@ -218,6 +222,29 @@ def test_a_connection_that_proves_nothing_goes_unprotected_or_asks_a_command(tra
 def test_a_connection_through_the_network_needs_no_command(transport: str) -> None:
     host = Host([armed(), {"changed": False}], [CONFIRMED], checkpoint=30, transport=transport)
     assert host.execute()["changed"] and host.resets == 1
+
+
+NSENTER = "kubenode.datapath.nsenter"
+
+
+def test_a_connection_with_a_proof_of_its_own_confirms_as_soon_as_the_proof_succeeds() -> None:
+    host = Host([armed(), {"changed": False}], [CONFIRMED], checkpoint=30, transport=NSENTER, proofs=["timed out", ""])
+    assert host.execute() == {"changed": True, "diff": [IMMEDIATE]}
+    (confirmation,) = host.commands
+    assert "/rollback confirm 1f;" in confirmation and host.runs[0]["checkpoint"] == 30
+
+
+def test_a_proof_that_never_succeeds_leaves_the_change_to_the_nodes_watchdog() -> None:
+    answers = [{"state": "armed", "told": "Open.", "age": 1}, {"state": "rolled back", "told": "Back.", "age": 1}]
+    host = Host([armed()], answers, checkpoint=30, transport=NSENTER, proofs=["timed out"])
+    assert host.execute()["msg"] == "rp_filter: Back. The last try to connect before that: timed out"
+    assert len(host.commands) == 2 and all("/rollback status 1f;" in command for command in host.commands)
+
+
+def test_a_proof_that_succeeds_because_the_node_has_rolled_back_is_no_confirmation() -> None:
+    answer = {"state": "rolled back", "told": "Back.", "age": 1}
+    host = Host([armed()], [answer], checkpoint=30, transport=NSENTER, proofs=["timed out", ""])
+    assert host.execute()["msg"] == "rp_filter: Back. The last try to connect before that: timed out"
 
 
 # A connection of ssh, which is monitored

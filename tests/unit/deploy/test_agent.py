@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +51,8 @@ GIVEN = {"KUBENODE_PROFILE": PROFILE, "KUBENODE_NODE": "node1"}
         ({"KUBENODE_INTERVAL": "0"}, "KUBENODE_INTERVAL must be a number from 0.1 to 1440; '0' was given"),
         ({"KUBENODE_INTERVAL": "nan"}, "KUBENODE_INTERVAL must be "),
         ({"KUBENODE_METRICS_PORT": "ten"}, "KUBENODE_METRICS_PORT must be "),
+        ({"KUBENODE_CHECKPOINT": "4"}, "KUBENODE_CHECKPOINT must be 0 or a number from 5 to 600; '4' was given"),
+        ({"KUBENODE_CHECKPOINT": "601"}, "KUBENODE_CHECKPOINT must be 0 or "),
     ],
 )
 def test_wrong_settings_are_named(more: dict[str, str], said: str) -> None:
@@ -418,13 +420,18 @@ class Recorder:
 class Stage:
     """An agent whose runs have given results, and that ends after the last run."""
 
-    def __init__(self, folder: Path, *outcomes: Outcome, takes: bool = True, **options: Any) -> None:
+    def __init__(self, folder: Path, *outcomes: Outcome, takes: bool = True, silence: Sequence[str] = (), **options: Any) -> None:
+        """silence: why the API does not answer before each run; it answers before all others."""
         self.api, self.metrics = Recorder(takes), Recorder()
         self.runs: list[tuple[str, dict[str, Any]]] = []
-        self._outcomes = list(outcomes)
+        self._outcomes, self._silence = list(outcomes), list(silence)
         self._ended = threading.Event()
-        told = Settings(PROFILE, "node1", folder=folder, state=folder, **options)
-        self.agent = agent.Agent(told, cast(Any, self.api), cast(Any, self.metrics), self._run, "1.0", self._ended)
+        told = Settings(**{"profile": PROFILE, "node": "node1", "folder": folder, "state": folder, **options})
+        parts = (cast(Any, self.api), cast(Any, self.metrics), self._run, self._reach)
+        self.agent = agent.Agent(told, *parts, "1.0", self._ended)
+
+    def _reach(self) -> str:
+        return self._silence.pop(0) if self._silence else ""
 
     def _run(self, profile: str, given: Mapping[str, Any]) -> Outcome:
         self.runs.append((profile, dict(given)))
@@ -451,6 +458,106 @@ def test_a_converged_node_is_ready_labelled_and_free_of_its_taint(folder: Path) 
         ("label", PROFILE, "1.0"),
         ("remove_taint", "kubenode.datapath/not-ready"),
     ]
+
+
+CHECKPOINTS = {
+    "aks_dual_stack": {},
+    "eni_policy_routing": {"eni_policy_routing_checkpoint": 60},
+    "cilium_migration": {"cilium_migration_checkpoint": 60, "cilium_migration_bridge_checkpoint": 60},
+    "symmetric_routing": {"symmetric_routing_checkpoint": 60},
+}
+
+
+@pytest.mark.parametrize("profile", _profiles.PROFILES)
+def test_each_change_of_a_profile_that_can_cut_the_node_off_has_a_checkpoint_by_default(folder: Path, profile: str) -> None:
+    text = (OVERLAYS / profile.replace("_", "-") / variables.FILE).read_text()
+    (folder / variables.FILE).write_text(text)
+    stage = Stage(folder, Outcome("ok"), profile=profile)
+    stage.agent.work()
+    assert stage.runs == [(profile, accepted(text, profile) | CHECKPOINTS[profile])]
+    for bridge in ({}, {"bridge": True, "bridge_name": "azure0", "bridge_interface": "eth0"}):
+        given = {name.removeprefix(f"{profile}_"): value for name, value in CHECKPOINTS[profile].items()}
+        values = {name: option.default for name, option in _profiles.options_of(profile).items()} | given | bridge
+        assert _profiles.PROFILES[profile].checkpoint_of(values) == (60 if given else 0, "")
+
+
+SECONDS = "symmetric_routing_checkpoint"
+
+
+def chosen(seconds: object, default: int = 60, is_undone: bool = False) -> Any:
+    values = variables.accepted({SECONDS: seconds}, "symmetric_routing")
+    return variables.with_checkpoints(values, "symmetric_routing", default, is_undone)[SECONDS]
+
+
+def test_a_configmap_chooses_the_seconds_of_a_checkpoint_and_only_the_daemonset_switches_it_off() -> None:
+    assert (chosen("30"), chosen(600), chosen(None)) == (30, 600, 60)
+    for seconds in (0, 601, 3600):
+        with pytest.raises(Refused, match=f"{SECONDS} must be from 5 to 600 seconds in a ConfigMap; {seconds} was given"):
+            chosen(seconds)
+        assert chosen(seconds, is_undone=True) == 60, "nothing refuses the way back"
+    assert (chosen(0, default=0), chosen(20, default=0)) == (0, 20)
+
+
+SYMMETRIC: dict[str, Any] = {"profile": "symmetric_routing", "interval": 0.0001}
+CHANGED = Outcome("changed", modules=("policy_routes",))
+
+
+def test_variables_that_converged_the_node_heal_it_while_the_api_is_down_and_that_is_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / variables.FILE).write_text("")
+    stage = Stage(folder, CHANGED, Outcome("ok"), CHANGED, CHANGED, silence=["", "timed out", "timed out"], **SYMMETRIC)
+    stage.agent.work()
+    assert [values[SECONDS] for _profile, values in stage.runs] == [60, 0, 0, 60]
+    (warned,) = (one for one in stage.api.told if one[:3] == ("event", "Warning", "Warned"))
+    assert "changed without a checkpoint, because the API did not answer before" in warned[3] and "timed out" in warned[3]
+    assert ("warned", 1) in stage.metrics.told and any("timed out" in message for message in caplog.messages)
+
+
+def test_new_variables_are_never_applied_without_a_checkpoint(folder: Path) -> None:
+    (folder / variables.FILE).write_text("")
+    stage = Stage(folder, Outcome("failed", "rolled back."), Outcome("ok"), silence=["timed out"] * 2, **SYMMETRIC)
+    stage.agent.work()
+    assert [values[SECONDS] for _profile, values in stage.runs] == [60, 60]
+    (failed,) = (one[3] for one in stage.api.told if one[:3] == ("event", "Warning", "Failed"))
+    assert failed.endswith("rolled back. Before the run, the API did not answer either: timed out")
+
+
+def test_warnings_reach_log_event_and_metric_printable_and_bounded(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warnings = ("\x1b]0;\x07 first", "x" * 5000, *map(str, range(50)))
+    stage = Stage(folder, Outcome("ok", warnings=warnings))
+    stage.agent.work()
+    shown = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert shown[0] == "\\x1b]0;\\x07 first" and len(shown[1]) == 1000
+    assert len(shown) == 21 and shown[-1] == "32 further warnings are not shown"
+    (event,) = (one for one in stage.api.told if one[:3] == ("event", "Warning", "Warned"))
+    assert event[3] == f"{PROFILE} 1.0: {' '.join(shown)}" and event[3].isprintable()
+    assert ("warned", 52) in stage.metrics.told
+
+
+PRINTED = """[WARNING]: eth1 has no gateway.
+Origin: /x.yml
+[WARNING]: eth1 has no gateway.
+Origin: /x.yml
+
+[ERROR]: Task failed: no
+[WARNING]: second
+
+other words
+"""
+
+
+def test_warnings_are_read_from_what_ansible_prints() -> None:
+    assert playbook.warnings_in(PRINTED) == ("eth1 has no gateway. Origin: /x.yml", "second")
+    assert playbook.warnings_in("no [WARNING]: here\n") == ()
+
+
+def test_what_ansible_warns_of_is_a_warning_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ansible-playbook"
+    program.write_text("#!/bin/sh\necho '[WARNING]: wet' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert playbook.run(PROFILE, {}).warnings == playbook.audit().warnings == ("wet",)
 
 
 def lives(folder: Path) -> bool:
@@ -481,7 +588,7 @@ def test_an_agent_is_alive_while_it_runs_and_while_it_waits_and_not_if_it_hangs(
             return True
 
     ended = threading.Event()
-    Worker(Settings(PROFILE, "node1", state=folder), cast(Any, Recorder()), "1.0", ended).work()
+    Worker(Settings(PROFILE, "node1", state=folder), cast(Any, Recorder()), cast(Any, Recorder()), "1.0", ended).work()
     assert verdicts == [False, True, False, True]
 
 

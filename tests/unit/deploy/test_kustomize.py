@@ -66,6 +66,15 @@ def test_the_pod_gets_no_more_than_its_page_explains() -> None:
     assert [one for one in asked if f"| `{one}` |" not in page] == []
 
 
+@pytest.mark.parametrize(
+    ("folder", "profile"),
+    [("base", "RuntimeDefault"), ("components/audit", "Unconfined"), ("components/seccomp-unconfined", "Unconfined")],
+)
+def test_only_an_agent_that_builds_twins_is_unconfined(folder: str, profile: str) -> None:
+    (daemonset,) = (one for one in objects(folder) if one["kind"] == "DaemonSet")
+    assert daemonset["spec"]["template"]["spec"]["securityContext"] == {"seccompProfile": {"type": profile}}
+
+
 def test_the_policys_binding_follows_its_name() -> None:
     """kubectl of Debian 13 renames the reference by itself; 1.28 and 1.29, which Debian does not have, do not."""
     folder = KUSTOMIZE / "components/own-node"
