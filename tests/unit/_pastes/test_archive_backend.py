@@ -176,6 +176,7 @@ def test_an_archive_within_the_archive_is_read(tmp_path: Path, outer: Callable[[
         (b"", "bundle", "whole archive"),
         (with_long_name(), "LongLink", f"at most {archive_backend.LARGEST_NAME} bytes"),
     ],
+    ids=lambda value: "" if isinstance(value, bytes) else None,  # an archive contains the time
 )
 def test_a_hostile_archive_is_refused_by_the_name_of_its_member(tmp_path: Path, content: bytes, member: str, reason: str) -> None:
     with pytest.raises(Invalid, match=reason) as error:
