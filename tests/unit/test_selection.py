@@ -16,7 +16,11 @@ CASES = {
     "plugins/module_utils/_routing/rule.py": {"_routing/test_policy_routes.py", "_routing/test_readers_agree.py"},
     "plugins/modules/rp_filter.py": {"_rp_filter/test_rp_filter.py"},
     "plugins/module_utils/_parts/rp_filter.py": {"_rp_filter/test_rp_filter.py"},
-    "plugins/module_utils/_profiles/aks_dual_stack.py": {"_profiles/test_profile.py", "roles/test_role_aks_dual_stack.py"},
+    "plugins/module_utils/_profiles/aks_dual_stack.py": {
+        "_profiles/test_ownership.py",
+        "_profiles/test_profile.py",
+        "roles/test_role_aks_dual_stack.py",
+    },
     "roles/aks_dual_stack/tasks/main.yml": {"roles/test_role_aks_dual_stack.py"},
     "molecule/aks_dual_stack/verify.yml": {"roles/test_role_aks_dual_stack.py"},
     "playbooks/common/profile.yml": {"roles/test_fleet.py"},
