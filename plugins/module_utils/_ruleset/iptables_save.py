@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._core.fields import Unfit
@@ -51,6 +52,8 @@ _FIELDS = {
     "--mark": "",  # of the match that was named last
     "--match-set": "set",
 }
+_NO_MATCHES = ("-j", "-g", "--comment")
+_TEXTS = ("--comment", "--log-prefix", "--nflog-prefix")  # whose value is a text of any form
 _PORTS = ("--dport", "--sport", "--dports", "--sports")
 LAST_PORT = 65535
 _MARKS = {"mark": PACKET_MARK, "connmark": CONNECTION_MARK}
@@ -68,10 +71,13 @@ _TO = ("--to-source", "--to-destination", "--to-ports")
 HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
 
 
-def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
-    """Return a table. text: what iptables-save prints of it, or of all tables. family: ip or ip6."""
+def read(family: str, name: str, text: str, backend: str = NFT, chains: t.Collection[str] = ()) -> Table:
+    """Return a table.
+
+    family: ip or ip6. text: what iptables-save prints of it, or of all tables. chains: whose rules are read; all by default.
+    """
     rules: list[Rule] = []
-    chains: dict[str, Chain] = {}
+    bases: dict[str, Chain] = {}
     current = name
     for line in text.splitlines():
         if line.startswith("*"):
@@ -80,69 +86,74 @@ def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
             continue
         elif line.startswith(":"):
             chain, policy, *_counters = f"{line[1:]} -".split()
-            chains[chain] = Chain(HOOKS.get(chain, ""), "nat" if name == "nat" else "filter", policy.strip("-").lower())
-        elif line.startswith("-A "):
+            bases[chain] = Chain(HOOKS.get(chain, ""), "nat" if name == "nat" else "filter", policy.strip("-").lower())
+        elif line.startswith("-A ") and (not chains or line.split(" ", 2)[1] in chains):
             rules.append(rule(family, line))
-    return table(family, name, rules, chains, {}, IPTABLES, backend)
+    return table(family, name, rules, bases, {}, IPTABLES, backend)
 
 
 def rule(family: str, line: str) -> Rule:
     """Read one rule. line: with ``-A CHAIN`` in front."""
-    try:
-        words = rule_words.split(line)
-    except Unfit:
-        words = line.split()
-    options = list(_options(words[2:]))
-    values = {name: value for name, value, _is_negated in options}
-    matches = tuple(match for match in _matches(family, options))
-    return Rule(words[1] if len(words) > 1 else "", matches, tuple(_statements(values)), values.get("--comment", ""), line)
-
-
-def _options(words: t.Sequence[str]) -> t.Iterator[tuple[str, str, bool]]:
-    """Yield the name, the value and the negation of each option. Several values of one are divided by blanks."""
-    name, is_negated, values = "", False, list[str]()
-    is_next_negated = False
-    for word in words:
-        if word == "!":
-            is_next_negated = True
-        elif word[:1] == "-" and len(word) > 1 and not word[1].isdigit() and (name, values) not in (("--comment", []),):
-            if name:
-                yield name, " ".join(values), is_negated
-            name, is_negated, values, is_next_negated = word, is_next_negated, [], False
-        else:
-            values.append(word)
-    if name:
-        yield name, " ".join(values), is_negated
-
-
-def _matches(family: str, options: t.Iterable[tuple[str, str, bool]]) -> t.Iterator[Match]:
-    extension = ""
-    for name, value, is_negated in options:
+    words = _words(line)
+    matches: list[Match] = []
+    values: dict[str, str] = {}
+    extension, is_negated, place = "", False, 2
+    while place < len(words):
+        name = words[place]
+        end = _end_of_value(words, place + 1)
+        value = words[place + 1] if end == place + 2 else " ".join(words[place + 1 : end])
+        place = end
+        if name == "!":
+            is_negated = True
+            continue
+        values[name] = value
         if name == "-m":
             extension = value
-        elif name in ("-j", "-g"):
-            return
-        elif name in _FIELDS:
-            field = _MARKS.get(extension, "") if name == "--mark" else _FIELDS[name]
-            field = f"{family} {field}" if field in ("saddr", "daddr") else field
-            yield Match(field, tuple(_values(name, value)), is_negated)
-        elif name != "--comment":
-            yield Match(f"{extension} {name}".strip(), (value,) if value else (), is_negated)
+        elif name not in _NO_MATCHES and not {"-j", "-g"} & values.keys():
+            matches.append(_match(family, extension, name, value, is_negated))
+        is_negated = False
+    return Rule(words[1] if len(words) > 1 else "", tuple(matches), (*_statements(values),), values.get("--comment", ""), line)
 
 
-def _values(name: str, value: str) -> t.Iterator[str]:
+def _words(line: str) -> list[str]:
+    try:
+        return rule_words.split(line)
+    except Unfit:  # a quote without its end
+        return line.split()
+
+
+def _end_of_value(words: t.Sequence[str], place: int) -> int:
+    """Return the place behind the words of an option's value. A text is what follows its option, whatever it is."""
+    if words[place - 1] in _TEXTS:
+        return min(place + 1, len(words))
+    while place < len(words) and words[place] != "!" and not _is_option(words[place]):
+        place += 1
+    return place
+
+
+def _is_option(word: str) -> bool:
+    return word[:1] == "-" and not word[1:2].isdigit() and len(word) > 1
+
+
+@functools.lru_cache(maxsize=10_000)  # most options are in many rules
+def _match(family: str, extension: str, name: str, value: str, is_negated: bool) -> Match:
+    if name not in _FIELDS:
+        return Match(f"{extension} {name}".strip(), (value,) if value else (), is_negated)
+    field = _MARKS.get(extension, "") if name == "--mark" else _FIELDS[name]
+    field = f"{family} {field}" if field in ("saddr", "daddr") else field
+    return Match(field, tuple(_values(name, value)), is_negated)
+
+
+def _values(name: str, value: str) -> t.Iterable[str]:
     if name == "--match-set":
-        yield f"@{value}"
-    elif name == "--mark":
-        yield "/".join(str(_number(number)) for number in value.split("/"))
-    elif name in ("-i", "-o"):
-        yield f"{value[:-1]}*" if value.endswith("+") else value
-    elif name in ("-s", "-d"):
-        yield value.removesuffix("/32").removesuffix("/128")
-    elif name in _PORTS:
-        yield from map(_ports, value.split(","))
-    else:
-        yield from value.lower().split(",")
+        return [f"@{value}"]
+    if name == "--mark":
+        return ["/".join(str(_number(number)) for number in value.split("/"))]
+    if name in ("-i", "-o"):
+        return [f"{value[:-1]}*" if value.endswith("+") else value]
+    if name in ("-s", "-d"):
+        return [value.removesuffix("/32").removesuffix("/128")]
+    return map(_ports, value.split(",")) if name in _PORTS else value.lower().split(",")
 
 
 def _ports(text: str) -> str:
