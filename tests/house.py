@@ -29,7 +29,8 @@ SUBJECTS = {
     "_network_daemons": (),
     "_interfaces": ("_kubelet", "_routing"),
     "_netfilter": (),
-    "_cni": ("_netfilter", "_routing"),
+    "_ruleset": ("_netfilter",),
+    "_cni": ("_netfilter", "_routing", "_ruleset"),
     "_discovery": ("_cloud", "_interfaces", "_routing"),
     "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing"),
     "_nftables": ("_kubelet", "_routing", "_rp_filter"),
@@ -38,8 +39,8 @@ SUBJECTS = {
     "_leftovers": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
-    "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_snapshot"),
-    "_commands": ("_ebtables", "_netfilter", "_nftables", "_twin"),
+    "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
+    "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),
     "_checkpoint": (),
     # Checks the variables of a role by the models of their subjects.
     "_profiles": (

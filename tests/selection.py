@@ -12,19 +12,24 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import house
-
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 OF_DEPLOY = (ROOT / "deploy/image", ROOT / "deploy/cli")  # folders of packages
-SECONDS = 540  # of all checks; the tests that run at the end of this time have the rest of ten minutes
+SECONDS = 540  # after which no further test on a kernel begins, by default
 LEAST_SECONDS = 5  # for each file
 COLLECTION = "ansible_collections.kubenode.datapath."
 MODULE_UTILS = Path("plugins/module_utils")
 
 
-class NoBase(Exception):
-    """There is nothing to compare the checkout with. The text says what to name."""
+class Unusable(Exception):
+    """A variable of the environment cannot be used. The text says what to set."""
+
+
+def budget(text: str) -> float:
+    """The seconds in BUDGET; SECONDS if it is empty. Raises Unusable."""
+    if not (text or "0").isdecimal():
+        raise Unusable(f"BUDGET={text} is no number of seconds. Give one, as BUDGET=120")
+    return float(text or SECONDS)
 
 
 def changed(since: str = "") -> set[Path]:
@@ -35,7 +40,7 @@ def changed(since: str = "") -> set[Path]:
     base = since or _git("merge-base", "HEAD", "@{upstream}") or "HEAD"
     differing = _git("diff", "--name-only", "-z", base, "--")
     if differing is None:
-        raise NoBase(f"SINCE={base} is no commit of this repository. Name one, as SINCE=main or SINCE=HEAD~3")
+        raise Unusable(f"SINCE={base} is no commit of this repository. Name one, as SINCE=main or SINCE=HEAD~3")
     unknown = _git("ls-files", "--others", "--exclude-standard", "-z") or ""
     return {Path(name) for name in (differing + unknown).split("\0") if name}
 
@@ -58,19 +63,34 @@ def unit_tests(paths: set[Path]) -> list[str]:
     return _names(path for path in (TESTS / "unit").rglob("test_*.py") if path in whole or absolute & needs(path))
 
 
-def integration_tests(paths: set[Path]) -> list[str]:
-    """The files of tests on a real kernel in the rooms of the changed files: all of them, if a service has changed."""
+def integration_tests(paths: set[Path]) -> tuple[list[str], list[str]]:
+    """The files of tests on a real kernel: those about what changed, and those that run modules with what changed.
+
+    The former are those of the changed rooms, modules, roles and playbooks; the latter follow the imports, as unit tests do.
+    """
     rooms = {path.parts[2] for path in paths if path.is_relative_to(MODULE_UTILS) and len(path.parts) > 3}
     rooms |= {"lab" for path in paths if path.parts[:2] == ("tests", "lab")}
-    is_of_all = bool(rooms & {*house.SERVICES})
-    subjects = _subjects(paths)
+    subjects, every = _subjects(paths), sorted((TESTS / "integration").rglob("test_*.py"))
+    near = {
+        test
+        for test in every
+        if test.parent.name in rooms or test.relative_to(ROOT) in paths or test.stem[len("test_") :] in subjects
+    }
+    absolute = {ROOT / path for path in paths}
+    modules = {f'"{path.stem}"' for path in (ROOT / "plugins/modules").glob("*.py") if absolute & needs(path)}
+    further = {test for test in every if absolute & _of_integration(test) or any(map(_text(test).__contains__, modules))}
+    return _names(test for test in every if test in near), _names(test for test in every if test in further - near)
 
-    def is_touched(test: Path) -> bool:
-        room = test.parent.name
-        is_near = room in rooms or (is_of_all and room in house.ROOMS)
-        return is_near or test.relative_to(ROOT) in paths or test.stem[len("test_") :] in subjects
 
-    return _names(test for test in (TESTS / "integration").rglob("test_*.py") if is_touched(test))
+def _of_integration(test: Path) -> frozenset[Path]:
+    """A file of tests and what it imports, without the lab, which nearly all of them need."""
+    return frozenset(path for path in needs(test) if not path.is_relative_to(TESTS / "lab"))
+
+
+@functools.cache
+def _text(test: Path) -> str:
+    """The text of a file of tests, and of those beside it that it imports, which name the modules that it runs."""
+    return "".join(path.read_text() for path in _of_integration(test) if path.is_relative_to(TESTS / "integration"))
 
 
 def _subjects(paths: set[Path]) -> set[str]:
@@ -86,13 +106,9 @@ def _subjects(paths: set[Path]) -> set[str]:
     return subjects | {f"role_{role}" for role in roles}
 
 
-def limits(tests: list[str], spent: float) -> tuple[float, float]:
-    """Return the seconds after which no further test of a file begins, and those after which none begins at all.
-
-    spent: the seconds that the checks before have taken. Two files run at a time.
-    """
-    left = max(LEAST_SECONDS, SECONDS - spent)
-    return max(LEAST_SECONDS, left * 2 / max(2, len(tests))), left
+def share(tests: list[str], left: float) -> float:
+    """The seconds after which no further test of a file begins. left: seconds of all. Two files run at a time."""
+    return max(LEAST_SECONDS, left * 2 / max(2, len(tests)))
 
 
 def _names(paths: Iterator[Path]) -> list[str]:

@@ -409,28 +409,39 @@ def image() -> Iterator[Check]:
 
 
 def quick() -> Iterator[Check]:
-    """What a change touches, in at most ten minutes. SINCE, in the environment, is the commit that it began with."""
+    """What a change touches; tests first, and what reads the code alone behind them.
+
+    In the environment: SINCE, the commit that it began with; BUDGET, the seconds after which no test on a kernel begins.
+    """
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     tools, began = installation.main_venv(), time.monotonic()
     try:
         changed = selection.changed(os.environ.get("SINCE", ""))
-    except selection.NoBase as reason:
+        budget = selection.budget(os.environ.get("BUDGET", ""))
+    except selection.Unusable as reason:
         raise installation.NotInstalled(str(reason)) from reason
-    yield from (check for check in lint() if check.name in ("ruff", "ruff format", "mypy"))
-    sources, on_kernel = selection.sources(changed), selection.integration_tests(changed)
+    static = {check.name: check for check in lint() if check.name in ("ruff", "ruff format", "mypy")}
+    yield static["ruff"]
+    at_once = ["-m", "pytest", "-q", "-m", "not thorough", "--numprocesses=2", "--dist=loadfile"]
+    yield Check(
+        "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
+    )
+    near, further = selection.integration_tests(changed)
+    for name, tests in (("of what changed", near), ("that run what changed", further)):
+        left = budget - (time.monotonic() - began)
+        if tests and left < selection.LEAST_SECONDS:
+            leave_out(f"not run, as BUDGET={budget:.0f} is over: {len(tests)} files of integration tests {name}")
+        elif tests:
+            share = selection.share(tests, left)
+            command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *tests]
+            yield Check(f"integration tests {name}, {share:.0f} s of each file", command, environment(tools))
+    yield from (static[name] for name in ("ruff format", "mypy"))
+    sources = selection.sources(changed)
     plugins = [path for path in sources if path.startswith("plugins/")]
     newest = dict(list(installation.CORES.items())[-1:])
     for test, paths in (("pep8", sources), ("pylint", sources), ("validate-modules", plugins)):
         for check in ansible_test(newest, "--test", test, *paths) if paths else ():
             yield check._replace(name=f"{test}, {check.name}")
-    at_once = ["-m", "pytest", "-q", "-m", "not thorough", "--numprocesses=2", "--dist=loadfile"]
-    yield Check(
-        "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
-    )
-    if on_kernel:
-        share, left = selection.limits(on_kernel, time.monotonic() - began)
-        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *on_kernel]
-        yield Check(f"integration tests of what changed, {share:.0f} s of each file", command, environment(tools))
 
 
 def fuzz() -> Iterator[Check]:

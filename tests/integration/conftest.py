@@ -36,6 +36,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("make test runs it: the time is over")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With a budget, a run in which each test was skipped has told nothing, and is no success."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    stats = reporter.stats if reporter and session.config.getoption("budget") is not None else {}
+    if "skipped" in stats and not {"passed", "failed", "error"} & stats.keys():
+        reporter.write_line(f"not run: each of {len(stats['skipped'])} tests was skipped", red=True)
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
     """The summary of a run shows a failure's first line, which says here in what two snapshots differ."""
     if op == "==" and all(isinstance(side, dict) and "nft" in side and "links" in side for side in (left, right)):

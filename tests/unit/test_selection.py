@@ -32,17 +32,24 @@ CASES = {
 
 @pytest.mark.parametrize(("path", "expected"), CASES.items())
 def test_the_tests_on_a_kernel_are_those_of_what_has_changed(path: str, expected: set[str]) -> None:
-    assert set(selection.integration_tests({Path(path)})) == {ON_KERNEL + name for name in expected}
+    near, _further = selection.integration_tests({Path(path)})
+    assert set(near) == {ON_KERNEL + name for name in expected}
 
 
-def test_a_change_of_a_service_touches_all_rooms() -> None:
-    tests = selection.integration_tests({Path("plugins/module_utils/_core/converge.py")})
-    assert {Path(test).parent.name for test in tests} >= {"_routing", "_nftables", "_trace"}
-    assert not {"lab", "roles"} & {Path(test).parent.name for test in tests}
+@pytest.mark.parametrize(
+    ("path", "further", "not_further"),
+    [
+        ("_core/converge.py", {"_routing/test_policy_routes.py", "_rp_filter/test_rp_filter.py"}, {"lab/test_proxy.py"}),
+        ("_twin/worlds.py", {"_audit/test_pod_checks.py", "_trace/test_datapath_trace.py"}, {"_rp_filter/test_rp_filter.py"}),
+    ],
+)
+def test_a_change_touches_the_tests_that_run_a_module_with_it(path: str, further: set[str], not_further: set[str]) -> None:
+    _near, tests = selection.integration_tests({Path("plugins/module_utils", path)})
+    assert {ON_KERNEL + name for name in further} <= {*tests} and not {ON_KERNEL + name for name in not_further} & {*tests}
 
 
 def test_a_change_of_the_lab_touches_its_tests() -> None:
-    tests = selection.integration_tests({Path("tests/lab/node.py")})
+    tests, _further = selection.integration_tests({Path("tests/lab/node.py")})
     assert tests and all(test.startswith(f"{ON_KERNEL}lab/") for test in tests)
 
 
@@ -54,7 +61,12 @@ def test_a_unit_test_is_run_for_a_file_that_it_imports_at_any_remove() -> None:
 
 
 def test_tests_on_a_kernel_have_the_time_that_is_left() -> None:
-    assert selection.limits(["a"], spent=140) == selection.limits(["a", "b"], spent=140) == (400, 400)
-    assert selection.limits(["a"] * 8, spent=140) == (100, 400)
-    assert selection.limits(["a"] * 400, spent=500) == (5, 40)
-    assert selection.limits(["a"], spent=1000) == (5, 5)
+    assert selection.share(["a"], 400) == selection.share(["a", "b"], 400) == 400
+    assert selection.share(["a"] * 8, 400) == 100
+    assert selection.share(["a"] * 400, 40) == 5
+
+
+def test_the_budget_is_a_number_of_seconds() -> None:
+    assert (selection.budget(""), selection.budget("120")) == (selection.SECONDS, 120)
+    with pytest.raises(selection.Unusable, match="BUDGET=2m is no number of seconds"):
+        selection.budget("2m")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._ruleset.ruleset import DROP, Match
 from .._snapshot import saved
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .finding import Check
@@ -17,8 +18,7 @@ from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
-_STRICT = "fib saddr . mark . iif oif missing"  # of IPv6_rpfilter, in each of its strict modes
-_LACKS_ROUTE = {"match": {"op": "==", "left": {"fib": {"result": "oif", "flags": ["saddr", "mark", "iif"]}}, "right": False}}
+_STRICT = Match("fib saddr . mark . iif oif", ("missing",))  # of IPv6_rpfilter, in each of its strict modes
 _PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and nothing else
 FULL = 0.9  # of the connections that the kernel tracks at most
 
@@ -61,7 +61,7 @@ def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
     of_iptables = filter(saved.has_rules, node.demand("iptables"))
-    names = [f"{family} {name}" for family, name in node.tables_of_nft() if name not in ("firewalld", "filter")]
+    names = [str(table) for table in node.tables_of_nft() if table.name not in ("firewalld", "filter")]
     return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
 
 
@@ -77,7 +77,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
         text = "Set IPv6_rpfilter=loose in /etc/firewalld/firewalld.conf, which firewalld reads when it reloads"
         loose = f"nft insert rule inet firewalld {chain} meta nfproto ipv6 fib saddr . mark oif exists accept"
         remedy = Remedy(operator=text, commands=(loose,) if chain == _PREROUTING else ())
-        evidence = (f"inet firewalld {chain}: {_STRICT} drop", rule_line(entry))
+        evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", rule_line(entry))
         trial = request._replace(culprit="firewalld")
         yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
         return
@@ -85,15 +85,8 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
 
 def _strict_chain(node: Node) -> str:
     """Return the chain in which firewalld drops packets whose source has no route by their interface; empty for none."""
-    objects, _text = node.ruleset()
-    for entry in objects:
-        rule = entry.get("rule") or {}
-        expressions = rule.get("expr")
-        if rule.get("table") == "firewalld" and isinstance(expressions, list) and _LACKS_ROUTE in expressions:
-            return str(rule.get("chain"))
-    table = next((lines for *place, lines in node.tables_as_text() if place == ["inet", "firewalld"]), "")
-    before, is_strict, _after = table.partition(_STRICT)
-    return before.rpartition("chain ")[2].partition(" ")[0] if is_strict else ""
+    rules = (rule for table in node.tables_of_nft() if table.name == "firewalld" for rule in table.rules())
+    return next((rule.chain for rule in rules if _STRICT in rule.matches and rule.ends_with(DROP)), "")
 
 
 def _tracking(node: Node) -> t.Iterator[Suspicion]:

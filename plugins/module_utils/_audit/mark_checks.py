@@ -7,15 +7,16 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._core.fields import UINT32
+from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
 from .._twin.blueprint import Entry
-from . import mark_writes
 from .finding import Check
 from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
 TUNNEL = ("0x3", "101")  # mark and table of azure-vnet's mode transparent-tunnel
 _CILIUM = " CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
@@ -59,18 +60,61 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
 
 
+class Write(t.NamedTuple):
+    """A rule that writes the mark of packets. families: of its packets. place: of the rule. value: as words."""
+
+    families: tuple[str, ...]
+    place: str
+    value: str
+    line: str
+    bits: Bits
+
+
 def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules that keep no bit of a mark, on a node whose policy rules test bits that they clear."""
     tested = {family: [str(entry["fwmark"]) for entry in node.rules(family) if entry.get("fwmark")] for family in FAMILIES}
-    writes, lacks = mark_writes.of_node(node)
-    for write in writes:
+    tables, lacks = _tables(node)
+    saved = _saved(tables) if not lacks else ALL
+    for write in _writes(tables):
         texts = dict.fromkeys(text for family in write.families for text in tested[family])
-        cleared = [text for text in texts if _mask(text) & ~(write.bits.constant | write.bits.restored)]
-        if cleared and not write.bits.kept and write.value != "0x0" and _CILIUM not in write.place:
+        written = write.bits.constant | write.bits.connection & saved
+        cleared = [text for text in texts if _mask(text) & ~written]
+        if cleared and not write.bits.packet and write.value != "0x0" and _CILIUM not in write.place:
             what = f"A rule sets the whole mark, and clears the bits that {' and '.join(cleared)} of policy rules test."
             yield Suspicion(f"{write.place} {write.value}", what, (write.line,), Remedy(operator=_narrower(write.value)))
     if lacks:
         raise lacks[0]
+
+
+def _tables(node: Node) -> tuple[list[Table], list[Unobserved]]:
+    """Return the tables whose rules may write marks, and what is not known of them."""
+    sources = [functools.partial(node.iptables, family, name) for family in FAMILIES for name in ("mangle", "nat")]
+    tables, lacks = list[Table](), list[Unobserved]()
+    readers: list[t.Callable[[], list[Table]]] = [*sources, node.tables_of_nft]
+    for source in readers:
+        try:
+            tables += source()
+        except Unobserved as lack:
+            lacks.append(lack)
+    return tables, lacks
+
+
+def _saved(tables: t.Iterable[Table]) -> int:
+    """Return the bits that rules may give to the marks of connections."""
+    written = (
+        each.bits for table in tables for rule in table.rules() for each in rule.statements if each.kind == CONNECTION_MARK
+    )
+    return functools.reduce(int.__or__, (bits.packet | bits.constant for bits in written if bits), 0)
+
+
+def _writes(tables: t.Iterable[Table]) -> t.Iterator[Write]:
+    for table in tables:
+        of_table = table.families[0] if table.program == IPTABLES else str(table)
+        for rule in table.rules():
+            for each in rule.statements:
+                if each.kind == PACKET_MARK and each.bits:
+                    line = rule.line or f"table {table}, chain {rule.chain}: {each.kind} set {each.target}"
+                    yield Write(table.families, f"{of_table} {rule.chain}", each.target, line, each.bits)
 
 
 def _narrower(value: str) -> str:

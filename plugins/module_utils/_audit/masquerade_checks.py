@@ -8,20 +8,18 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import typing as t
 
+from .._ruleset.ruleset import IPTABLES
 from .._twin.pod_links import Network
 from .finding import Check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
+from .node import FAMILIES, IPV4, IPV6, Node
 from .service import POD_PORT
 from .suspicion import RISK, Remedy, Suspicion, Trial
 
 TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI reaches the pods of other nodes
-TARGETS = ("-j MASQUERADE", "-j SNAT")
 KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
 SHOWN = 3  # lines of evidence
-_VERB = re.compile(r"\b(?:masquerade|snat)\b")
 
 
 def _between_pods(node: Node) -> t.Iterator[Suspicion]:
@@ -73,17 +71,14 @@ def _network(prefix: str) -> Network | None:
 
 def _translating(node: Node, family: str) -> list[str]:
     """Return the rules that translate sources, without those of kube-proxy."""
-    of_iptables = [line for save in node.iptables(family, "nat") for line in save.splitlines() if _translates(line)]
-    objects, _text = node.ruleset()
-    rules = (entry["rule"] for entry in objects if "rule" in entry)
-    listed = [(rule.get("family"), rule.get("table"), str(rule.get("expr"))) for rule in rules] + node.tables_as_text()
-    places = [f"{of} {table}" for of, table, rule in listed if table != KUBE_PROXY and _VERB.search(rule)]
-    of_nft = [f"table {place}" for place in dict.fromkeys(places) if place.startswith((f"{TABLES_OF[family]} ", "inet "))]
-    return [*of_iptables, *of_nft]
-
-
-def _translates(line: str) -> bool:
-    return line.startswith("-A ") and not line.startswith("-A KUBE-") and any(target in line for target in TARGETS)
+    lines = []
+    for table in node.tables([family], "nat"):
+        rules = [rule for rule in table.rules() if rule.translates_source() and not rule.chain.startswith("KUBE-")]
+        if table.program == IPTABLES:
+            lines += [rule.line for rule in rules]
+        elif rules and table.name != KUBE_PROXY:
+            lines.append(f"table {table}")
+    return lines
 
 
 CHECKS = (

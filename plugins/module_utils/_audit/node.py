@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import re
 import typing as t
 
 from .._cni import cni
 from .._routing import policy, rt_names, rule
+from .._ruleset import observed
+from .._ruleset.ruleset import Chain, Table
 from .._snapshot import open_facts
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
@@ -56,9 +57,8 @@ ASK = {
     "listeners": "ss -Hltn",
     "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
-NODE_PORTS = "service-nodeports"  # kube-proxy's map
-_HAS_NODE_PORTS = re.compile(rf"\bmap {NODE_PORTS} \{{[^{{}}]*\belements = ")
-_TABLE = re.compile(r"^table (\w+) (\S+) \{(.*?)(?=^\}|^table |\Z)", re.MULTILINE | re.DOTALL)  # as nft list ruleset prints it
+NODE_PORTS, NODE_PORTS_CHAIN = "service-nodeports", "KUBE-NODEPORTS"  # of kube-proxy: its map of nft, its chain of iptables
+IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
@@ -111,21 +111,15 @@ class Node:
             self.demand_fact(family, open_facts.NEIGHBORS)
         return list(self.demand("neighbors"))
 
-    def ruleset(self) -> tuple[list[Entry], str]:
-        """Return what nft lists as JSON and as text, without the tables of iptables and ebtables."""
+    def tables_of_nft(self) -> list[Table]:
+        """Return the tables that nft lists, without those of iptables and ebtables."""
         self.demand_fact("", open_facts.NFT)
-        return list(self.demand("nftables")), str(self.snapshot.get("nftables_text") or "")
+        self.demand("nftables")
+        return self._tables_of_nft
 
-    def tables_as_text(self) -> list[tuple[str, str, str]]:
-        """Return the family, the name and the lines of each table in the ruleset that is a text."""
-        _objects, text = self.ruleset()
-        return _TABLE.findall(text)
-
-    def tables_of_nft(self) -> list[tuple[str, str]]:
-        """Return the families and names of the tables that nft lists."""
-        objects, _text = self.ruleset()
-        tables = [(str(entry["table"].get("family")), str(entry["table"].get("name"))) for entry in objects if "table" in entry]
-        return [*tables, *((family, name) for family, name, _lines in self.tables_as_text())]
+    @functools.cached_property
+    def _tables_of_nft(self) -> list[Table]:
+        return observed.of_nft(self.snapshot)
 
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
@@ -160,14 +154,21 @@ class Node:
         """Return the mode of a link's reverse-path filter, the larger one of its own and of all."""
         return max(self.setting(IPV4, name, "rp_filter") for name in ("all", link))
 
-    def iptables(self, family: str, table: str) -> list[str]:
-        """Return the texts of a table of iptables, one for each backend that has it."""
+    def iptables(self, family: str, table: str) -> list[Table]:
+        """Return a table of iptables, once for each backend that has it."""
         place = f"{TABLES_OF[family]} {table}"
         self.demand_fact(family, open_facts.TABLE, open_facts.CUT, open_facts.LEGACY, subject=place)
-        tables: list[Entry] = self.demand("iptables")
-        return [
-            str(entry.get("save")) for entry in tables if (entry.get("family"), entry.get("table")) == (TABLES_OF[family], table)
-        ]
+        self.demand("iptables")
+        return [each for each in self._tables_of_iptables if (each.family, each.name) == (TABLES_OF[family], table)]
+
+    @functools.cached_property
+    def _tables_of_iptables(self) -> list[Table]:
+        return observed.of_iptables(self.snapshot)
+
+    def tables(self, families: t.Iterable[str], *names: str) -> t.Iterator[Table]:
+        """Yield the tables that packets of the families may meet. names: of those of iptables."""
+        yield from (table for family in families for name in names for table in self.iptables(family, name))
+        yield from (table for table in self.tables_of_nft() if not {*families}.isdisjoint(table.families))
 
     def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""
@@ -243,13 +244,13 @@ class Node:
         return self.uplinks(IPV6) or self.uplinks(IPV4)
 
     def has_node_ports(self) -> bool:
-        """Return whether kube-proxy's rules have a node port."""
-        saves = (save for family in FAMILIES for save in self.iptables(family, "nat"))
-        if any("-A KUBE-NODEPORTS " in save for save in saves):
+        """Return whether kube-proxy, in any of its modes, serves a node port."""
+        tables = [*self.tables(FAMILIES, "nat")]
+        if any(table.chains.get(NODE_PORTS_CHAIN, Chain()).rules or table.sets.get(NODE_PORTS) for table in tables):
             return True
-        objects, text = self.ruleset()
-        maps = (entry["map"] for entry in objects if "map" in entry)
-        return any(each.get("name") == NODE_PORTS and each.get("elem") for each in maps) or bool(_HAS_NODE_PORTS.search(text))
+        # In the mode ipvs, a node port is a virtual server of an address of the node, without those of the link of all Services.
+        of_node = {address for link in self.links() if link["name"] != IPVS_LINK for address in _all_addresses(link)}
+        return any(str(server.get("address")) in of_node for server in entries(self.snapshot, "ipvs"))
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by the context, or by its configuration or its links."""
@@ -295,9 +296,12 @@ def is_link_local(address: str) -> bool:
         return False
 
 
+def _all_addresses(link: Entry) -> list[str]:
+    return [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
+
+
 def _addresses(link: Entry, family: str) -> list[str]:
-    texts = [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
-    return [text for text in texts if (":" in text) == (family == IPV6) and not is_link_local(text)]
+    return [text for text in _all_addresses(link) if (":" in text) == (family == IPV6) and not is_link_local(text)]
 
 
 def rule_line(entry: Entry) -> str:

@@ -7,15 +7,20 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import typing as t
 
+from .._core import fields
 from .._core.errors import Invalid
 from .._routing import policy, rt_names
+from .._routing.live_policy import LivePolicy, ObservedPolicy
+from .._routing.policy import Policy
+from .._routing.routing_backend import Netlink, Owned
+from .._snapshot import entries as entries_of
 from .._twin.blueprint import Entry, entries
 from .finding import Check
-from .node import ASK, FAMILIES, IPV4, MAIN, Node, route_line, rule_line
+from .node import ASK, FAMILIES, IPV4, IPV6, Node, route_line, rule_line
 from .suspicion import RISK, Remedy, Suspicion, Unobserved
 
 SUBSET = "policies"
@@ -28,30 +33,61 @@ _OF_LINK = re.compile(r"net\.(ipv4|ipv6)\.conf\.(.+)\.(\w+)")
 def _drift(node: Node) -> t.Iterator[Suspicion]:
     yield from _changed_settings(node)
     for entry in node.demand(SUBSET):
-        options = _options(entry)
-        rules, routes = _missing_rules(node, options["rules"]), _missing_routes(node, options["routes"])
+        kept = _policy(entry)
+        observed = _observed(node, kept)
+        # What decides here that an object is there decides it for policy_routes.
+        _desired, lacking = LivePolicy(Netlink(), _of_ready_links(node, kept)).changes(observed)
+        rules, routes = lacking.rules.added, lacking.routes.added
         if rules or routes:
             what = (
                 f"The kernel lacks rules or routes that policy_routes keeps in {entry.get('path')}: another program removed or"
                 " changed them."
             )
-            lines = (*map(rule_line, rules), *map(route_line, routes))
-            is_replaced = any(_is_replaced(node, route) for route in routes)
-            remedy = Remedy(operator=REPLACED) if is_replaced else Remedy("policy_routes", {**options, "permanent": False})
-            yield Suspicion(f"protocol {options['protocol']}", what, lines[:SHOWN], remedy)
+            lines = (*(rule_line(each.options()) for each in rules), *(route_line(each.options()) for each in routes))
+            keys = {each.key for each in routes}
+            is_replaced = any(current.key in keys for current, _protocol in observed.routes)
+            options = {"protocol": kept.protocol, **_lists(kept), "permanent": False}
+            remedy = Remedy(operator=REPLACED) if is_replaced else Remedy("policy_routes", options)
+            yield Suspicion(f"protocol {kept.protocol}", what, lines[:SHOWN], remedy)
     for entry in entries(node.snapshot, "unread"):
         if entry.get("subset") == SUBSET:
             raise Unobserved(str(entry.get("reason")), ASK[SUBSET])
 
 
-def _options(entry: Entry) -> dict[str, t.Any]:
-    """Return the options of policy_routes that give a policy. Raises Invalid."""
+def _policy(entry: Entry) -> Policy:
+    """Return the policy that policy_routes keeps in a file. Raises Invalid."""
     try:
-        kept = policy.from_options(entry.get("protocol"), entry.get("rules"), entry.get("routes"), rt_names.TABLES)
+        return policy.from_options(entry.get("protocol"), entry.get("rules") or (), entry.get("routes") or (), rt_names.TABLES)
     except Invalid as error:
         raise error.inside(f"snapshot.{SUBSET}") from None
-    rules, routes = [rule.options() for rule in kept.rules or ()], [route.options() for route in kept.routes or ()]
-    return {"protocol": kept.protocol, "rules": rules, "routes": routes}
+
+
+def _lists(kept: Policy) -> dict[str, t.Any]:
+    return {"rules": [rule.options() for rule in kept.rules or ()], "routes": [route.options() for route in kept.routes or ()]}
+
+
+def _of_ready_links(node: Node, kept: Policy) -> Policy:
+    """Return the policy without the routes that wait for a link that is missing or down."""
+    ready = {link["name"] for link in node.all_links() if "UP" in (link.get("flags") or ())}
+    return kept._replace(routes=tuple(route for route in kept.routes or () if route.links - {""} <= ready))
+
+
+def _observed(node: Node, kept: Policy) -> ObservedPolicy:
+    """Return the rules and routes of the kernel. One that this version does not know is no object of the policy."""
+    for route in kept.routes or ():
+        node.routes(IPV6 if route.family == fields.IPV6 else IPV4, str(route.table))
+    rules = [entry for family in FAMILIES for entry in node.rules(family)]
+    return ObservedPolicy(
+        [*_parsed(entries_of.parsed_rule, "rules", rules)],
+        [*_parsed(entries_of.parsed_route, "routes", node.demand("routes"))],
+        frozenset(link["name"] for link in node.links()),
+    )
+
+
+def _parsed(parse: t.Callable[[str, Entry], Owned], subset: str, listed: t.Iterable[Entry]) -> t.Iterator[Owned]:
+    for entry in listed:
+        with contextlib.suppress(Invalid):
+            yield parse(f"snapshot.{subset}", entry)
 
 
 def _changed_settings(node: Node) -> t.Iterator[Suspicion]:
@@ -77,33 +113,6 @@ def _current(node: Node, key: str) -> int | None:
         value = (settings.get("node") or {}).get(key)
         return None if value is None else int(value)
     return node.setting(match[1], link, match[3]) if link in (settings.get(match[1]) or {}) else None
-
-
-def _missing_rules(node: Node, rules: t.Sequence[Entry]) -> list[Entry]:
-    current = {_meaning(entry) for family in FAMILIES for entry in node.rules(family)}
-    return [entry for entry in rules if _meaning(entry) not in current]
-
-
-def _missing_routes(node: Node, routes: t.Sequence[Entry]) -> list[Entry]:
-    """Return the routes that the kernel lacks, without those that wait for a link that is missing or down."""
-    ready = {link["name"] for link in node.all_links() if "UP" in (link.get("flags") or ())}
-    listed = [entry for entry in routes if not entry.get("dev") or entry["dev"] in ready]
-    current = {_meaning(entry) for place in {*map(_place, listed)} for entry in node.routes(*place)}
-    return [entry for entry in listed if _meaning(entry) not in current]
-
-
-def _place(route: Entry) -> tuple[str, str]:
-    return str(route.get("family") or IPV4), str(route.get("table") or MAIN)
-
-
-def _is_replaced(node: Node, route: Entry) -> bool:
-    """Return whether the kernel has another route in the place of one, as the same prefix and metric."""
-    return any(all(entry.get(key) == route.get(key) for key in ("to", "metric", "tos")) for entry in node.routes(*_place(route)))
-
-
-def _meaning(entry: Entry) -> str:
-    """Return a rule or a route as text, without its protocol: that of another program may mean the same."""
-    return json.dumps({name: value for name, value in entry.items() if name != "protocol"}, sort_keys=True)
 
 
 CHECKS = (

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
@@ -59,11 +58,7 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    objects, _text = node.ruleset()
-    rules = (entry["rule"] for entry in objects if "rule" in entry)
-    names = [f"{rule.get('family')} {rule.get('table')}" for rule in rules if AZURE_SOURCE in json.dumps(rule)]
-    names += [f"{family} {name}" for family, name, lines in node.tables_as_text() if AZURE_SOURCE in lines]
-    return list(dict.fromkeys(names))
+    return [str(table) for table in node.tables_of_nft() if table.has_value(AZURE_SOURCE)]
 
 
 def _useless(node: Node) -> t.Iterator[Suspicion]:
@@ -86,7 +81,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     for unit in node.demand("units"):
         name = str(unit.get("name"))
         match = _UNIT.fullmatch(name)
-        if not match or not unit.get("is_enabled") or (match[1], match[2]) in node.tables_of_nft():
+        if not match or not unit.get("is_enabled") or f"{match[1]} {match[2]}" in map(str, node.tables_of_nft()):
             continue
         state = UnitState(*(str(unit.get(key) or "") for key in ("active", "sub", "result", "job")))
         if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):

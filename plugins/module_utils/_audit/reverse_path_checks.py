@@ -127,7 +127,7 @@ def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None or not node.has_cilium():
         return
-    node.iptables(IPV4, "mangle")  # by whose marks the layout is known
+    tuple(node.tables([IPV4], "mangle"))  # by whose marks the layout is known
     if enis.layout != "cilium":
         return
     for name in enis.secondary:
@@ -183,7 +183,7 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None:
         return
-    node.iptables(IPV4, "mangle")
+    tuple(node.tables([IPV4], "mangle"))  # whose rules mark
     rules = node.rules(IPV4)
     for each in enis.marks:
         if not any(_tests(entry, each.bits) for entry in rules):

@@ -51,9 +51,7 @@ def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
 
 def _services(node: Node) -> list[tuple[str, str, int]]:
     """Return the addresses, protocols and ports that kube-proxy translates."""
-    for family in FAMILIES:
-        node.iptables(family, "nat")
-    node.ruleset()
+    tuple(node.tables(FAMILIES, "nat"))
     node.demand("ipvs")
     return [entry for entry in service_rules.translated(node.snapshot) if entry[1] in ("tcp", "udp")]
 

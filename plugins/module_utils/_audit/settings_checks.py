@@ -14,6 +14,7 @@ import ipaddress
 import re
 import typing as t
 
+from .._ruleset.ruleset import DNAT, REDIRECT, Match, Rule
 from .._snapshot import open_facts, saved
 from .._snapshot.settings import ALL
 from .finding import Check
@@ -23,8 +24,6 @@ from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
-_TAKING = re.compile(r"^-A .*--dports? .*-j (?:DNAT|REDIRECT)\b")
-LAST_PORT = 65535
 Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
@@ -145,34 +144,38 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
-        for save in node.iptables(family, "nat"):
-            for line in filter(_TAKING.match, save.splitlines()):
-                if _takes_kubelets(line, functools.partial(node.links_by_address, family)):
+        for table in node.tables([family], "nat"):
+            for rule in table.rules():
+                if _takes_kubelets(rule, functools.partial(node.links_by_address, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"
+                    line = rule.line or f"table {table}, chain {rule.chain}"
                     yield Suspicion(f"{family} {KUBELET}", what, (line,), Remedy(operator=text))
 
 
-def _takes_kubelets(line: str, addresses: t.Callable[[], t.Iterable[str]]) -> bool:
-    """Return whether a rule may match connections to kubelet's port. addresses: returns those of the node."""
-    words = line.split()  # text in quotes does not matter
-    tests: dict[str, t.Callable[[str], bool]] = {
-        **dict.fromkeys(("--dport", "--dports"), lambda value: any(map(_is_kubelets, value.split(",")))),
-        "-p": lambda value: value in ("tcp", "all"),
-    }
-    for before, option, value in zip(words, words[1:], words[2:]):
-        is_negated = before == "!"
-        if option in tests and tests[option](value) == is_negated:
-            return False
-        if option == "-d" and not any(_contains(value, address) != is_negated for address in addresses()):
-            return False
+def _takes_kubelets(rule: Rule, addresses: t.Callable[[], t.Iterable[str]]) -> bool:
+    """Return whether a rule may match connections to kubelet's port and translates. addresses: returns those of the node."""
+    fields = [match.field for match in rule.matches]
+    return (
+        any(each.kind in (DNAT, REDIRECT) for each in rule.statements)
+        and "th dport" in fields
+        and all(_may_be_kubelets(match, addresses) for match in rule.matches)
+    )
+
+
+def _may_be_kubelets(match: Match, addresses: t.Callable[[], t.Iterable[str]]) -> bool:
+    if match.field == "th dport":
+        return any(map(_is_kubelets, match.values)) != match.is_negated
+    if match.field == "meta l4proto":
+        return any(value in ("tcp", "all") for value in match.values) != match.is_negated
+    if match.field in ("ip daddr", "ip6 daddr"):
+        return any(any(_contains(value, address) for value in match.values) != match.is_negated for address in addresses())
     return True
 
 
 def _is_kubelets(ports: str) -> bool:
-    """Return whether a port or a range of ports, such as ``10000:10500``, has kubelet's."""
-    low, colon, high = ports.partition(":")
-    ends = (low or "0", high or str(LAST_PORT) if colon else low)
+    """Return whether a port or a range of ports, such as ``10000-10500``, has kubelet's."""
+    ends = ports.split("-", 1) if "-" in ports else [ports, ports]
     return all(re.fullmatch("[0-9]{1,5}", end) for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
 
 

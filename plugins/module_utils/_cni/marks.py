@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .mangle import ACCEPT, JUMP, RESTORE, SET, Line
+from .._ruleset.ruleset import ACCEPT, ALL, CONNECTION_MARK, PACKET_MARK, Bits, Rule, Table
 
 
 class Cni(t.NamedTuple):
@@ -31,12 +31,8 @@ CNIS = {
 }
 
 
-class Chains(t.NamedTuple):
-    """The rules of a table that packets meet before routing. place: in messages. first: the chain of the hook."""
-
-    place: str
-    first: str
-    lines: t.Sequence[Line]
+# The chains of the hook before routing, in the tables that may have such rules.
+TABLES = {"mangle": "PREROUTING", "terway_symmetric": "prerouting"}
 
 
 class Marks(t.NamedTuple):
@@ -72,10 +68,16 @@ class MarksVerdict(t.NamedTuple):
     reason: str
 
 
-def find(tables: t.Iterable[Chains]) -> list[Marks]:
+def find(tables: t.Iterable[Table]) -> list[Marks]:
     """Return the marks of all known CNIs."""
-    walks = ((table.place, list(_walk(table))) for table in tables)
-    return [marks for place, lines in walks for cni in CNIS.values() for marks in _of_cni(cni, place, lines)]
+    walks = [
+        (_place(table), [*table.walk(TABLES[table.name])]) for table in tables if table.family == "ip" and table.name in TABLES
+    ]
+    return [marks for place, rules in walks for cni in CNIS.values() for marks in _of_cni(cni, place, rules)]
+
+
+def _place(table: Table) -> str:
+    return f"table {table} ({table.backend})"
 
 
 def verdict(
@@ -119,16 +121,17 @@ def _on(primary: str, mark: tuple[int, int] | None, marks: Marks) -> Marks:
     return marks
 
 
-def _of_cni(cni: Cni, where: str, lines: t.Sequence[Line]) -> t.Iterator[Marks]:
-    ours = [(place, rule) for place, rule in enumerate(lines) if cni.comment in rule.comment and rule.mask]
-    setting = next(((place, rule) for place, rule in ours if rule.verb == SET and rule.mark), None)
-    if setting is None:
+def _of_cni(cni: Cni, where: str, rules: t.Sequence[Rule]) -> t.Iterator[Marks]:
+    of_cni = [(number, rule) for number, rule in enumerate(rules) if cni.comment in rule.comment]
+    writes = [(number, rule, bits) for number, rule in of_cni if (bits := _written(rule, CONNECTION_MARK)).constant]
+    if not writes:
         return
-    mark, mask = setting[1].mark, setting[1].mask
-    restoring = [(place, rule) for place, rule in ours if rule.verb == RESTORE and not mark & ~rule.mask]
-    marks = Marks(cni.name, where, setting[1].link, mark, mask)
+    first, setting, bits = writes[0]
+    mark, mask = bits.constant, ALL & ~bits.connection
+    restoring = [(number, rule) for number, rule in of_cni if not mark & ~_written(rule, PACKET_MARK).connection]
+    marks = Marks(cni.name, where, setting.link, mark, mask)
     ending = next(
-        (blocking for place, rule in (setting, *restoring) for blocking in [_ending(lines[:place], rule)] if blocking), None
+        (rule for number, each in ((first, setting), *restoring) for rule in [_ending(rules[:number], each)] if rule), None
     )
     if not restoring:
         marks = marks._replace(trouble="no rule copies the mark to the packets of pods")
@@ -137,33 +140,22 @@ def _of_cni(cni: Cni, where: str, lines: t.Sequence[Line]) -> t.Iterator[Marks]:
     yield marks
 
 
-def _ending(before: t.Iterable[Line], line: Line) -> Line | None:
-    """Return the first rule before ``line`` that may accept its packets."""
-    return next((rule for rule in before if rule.verb == ACCEPT and _meet(rule.link, line.link)), None)
+def _written(rule: Rule, field: str) -> Bits:
+    """Return what a rule writes into a mark of packets or connections; no bits if it does not write."""
+    return next((each.bits for each in rule.statements if each.kind == field and each.bits), Bits())
 
 
-def _walk(table: Chains) -> t.Iterator[Line]:
-    """Yield the rules in the order in which a packet meets them, each chain once."""
-    chains: dict[str, list[Line]] = {}
-    for line in table.lines:
-        chains.setdefault(line.chain, []).append(line)
-    entered, open_chains = {table.first}, [iter(chains.get(table.first, ()))]
-    while open_chains:
-        rule = next(open_chains[-1], None)
-        if rule is None:
-            open_chains.pop()
-            continue
-        yield rule
-        if rule.verb == JUMP and rule.target not in entered:
-            entered.add(rule.target)
-            open_chains.append(iter(chains.get(rule.target, ())))
+def _ending(before: t.Iterable[Rule], rule: Rule) -> Rule | None:
+    """Return the first rule before ``rule`` that may accept its packets."""
+    accepting = (each for each in before if each.verdict and each.verdict.kind == ACCEPT)
+    return next((each for each in accepting if _meet(each.link, rule.link)), None)
 
 
 def _meet(pattern: str, other: str) -> bool:
-    """Return whether an interface may match both patterns of iptables."""
+    """Return whether a link may match both names or patterns."""
     if not pattern or not other:
         return True
-    ends = [pattern.rstrip("+") for pattern in (pattern, other) if pattern.endswith("+")]
+    ends = [pattern.rstrip("*") for pattern in (pattern, other) if pattern.endswith("*")]
     if len(ends) == 2:
         return ends[0].startswith(ends[1]) or ends[1].startswith(ends[0])
     return pattern == other if not ends else pattern.startswith(ends[0]) and other.startswith(ends[0])

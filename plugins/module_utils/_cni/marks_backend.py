@@ -15,11 +15,9 @@ import typing as t
 from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netlink import nfnetlink
 from .._platform import kernel, process
-from . import mangle
-from .marks import Chains
-
-# The tables of family ip in nf_tables, and the chain of each at the hook prerouting.
-TABLES = {"mangle": "PREROUTING", "terway_symmetric": "prerouting"}
+from .._ruleset import iptables_save, nft_netlink, ruleset
+from .._ruleset.ruleset import Table
+from .marks import TABLES
 
 UNREAD = "The legacy table mangle of iptables is in use, but was not read"
 
@@ -27,17 +25,13 @@ UNREAD = "The legacy table mangle of iptables is in use, but was not read"
 class Read(t.NamedTuple):
     """unread: why a table could not be read, as a sentence; empty if all were."""
 
-    tables: list[Chains]
+    tables: list[Table]
     unread: str = ""
 
 
 def read(run: process.Runner) -> Read:
     """Read the tables whose rules may mark connections. run: starts programs. Raises Failure if the kernel does not answer."""
-    tables = []
-    for table, first in TABLES.items() if kernel.is_ready("nf_tables") else ():
-        rules = nfnetlink.rules("ip", table)
-        lines = [mangle.from_nft(rule.chain, rule.encoding, rule.userdata) for rule in rules]
-        tables.append(Chains(f"table ip {table} (nft)", first, lines))
+    tables = [_of_kernel(name) for name in TABLES] if kernel.is_ready("nf_tables") else []
     names, program = LEGACY["ip"]
     if "mangle" not in legacy_tables(names):
         return Read(tables)
@@ -47,5 +41,8 @@ def read(run: process.Runner) -> Read:
     done = run([path, "-t", "mangle"], None)
     if done.rc:
         return Read(tables, f"{UNREAD}: {program} failed ({done.stderr.strip()}).")
-    lines = mangle.from_save(done.stdout, "mangle")
-    return Read([*tables, Chains("table ip mangle (legacy)", "PREROUTING", lines)])
+    return Read([*tables, iptables_save.read("ip", "mangle", done.stdout, ruleset.LEGACY)])
+
+
+def _of_kernel(name: str) -> Table:
+    return ruleset.table("ip", name, (nft_netlink.rule(*encoded) for encoded in nfnetlink.rules("ip", name)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.fields import Unfit
-from .._nftables import nft_listing, nft_words
+from .._ruleset import nft_listing, nft_words
 from .._twin.blueprint import OWN_TABLE
 
 _CONTENTS = ("chain", "set", "map", "element")

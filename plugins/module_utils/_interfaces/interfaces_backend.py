@@ -29,7 +29,7 @@ CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h; Python has setns() from
 # include/uapi/linux/if_link.h, if_addr.h
 LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER = 1, 3, 5, 10
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_LINK_NETNSID = 1, 3, 5, 10, 37
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 # include/uapi/linux/rtnetlink.h, net_namespace.h
 GETNSID = 90
@@ -37,10 +37,14 @@ NETNSA_NSID, NETNSA_FD = 1, 3
 
 
 class Interfaces(t.NamedTuple):
-    """unread: names of the namespaces that could not be read."""
+    """unread: names of the namespaces that could not be read.
+
+    peers: the names of the namespaces with the other ends of the node's links, by the indexes of these links.
+    """
 
     interfaces: tuple[Interface, ...]
     unread: tuple[str, ...] = ()
+    peers: t.Mapping[int, str] = {}
 
 
 _remembered: list[Interfaces] = []
@@ -54,7 +58,8 @@ def of_this_namespace() -> list[Interface]:
 def read() -> Interfaces:
     """Return all interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
     others = _remembered[-1] if _remembered else _others()
-    return Interfaces((*of_this_namespace(), *others.interfaces), others.unread)
+    own = (interface._replace(peer_namespace=others.peers.get(interface.number, "")) for interface in of_this_namespace())
+    return Interfaces((*own, *others.interfaces), others.unread, others.peers)
 
 
 @contextlib.contextmanager
@@ -80,10 +85,18 @@ def _others() -> Interfaces:
             is_other = isinstance(error, OSError) and error.errno == errno.EINVAL  # a namespace, but not of a network
             if not is_other and name in openers():  # otherwise it has disappeared
                 unread.append(name)
-    return Interfaces(tuple(interfaces), tuple(unread))
+    return Interfaces(tuple(interfaces), tuple(unread), _peers())
 
 
-def numbers() -> dict[int, str]:
+def _peers() -> dict[int, str]:
+    """Return the names of the namespaces of other ends, by the indexes of the node's links."""
+    links = [(LINK.unpack_from(body)[2], attributes.attributes(body, LINK.size)) for body in _links(wire.open_socket)]
+    names = _numbers()  # the kernel gives a namespace its number when it lists a link
+    numbers = {index: attributes.u32(of_link, IFLA_LINK_NETNSID) for index, of_link in links if IFLA_LINK_NETNSID in of_link}
+    return {index: names[number] for index, number in numbers.items() if number in names}
+
+
+def _numbers() -> dict[int, str]:
     """Return the names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
     names_by_number = {}
     for path, name in _namespaces():

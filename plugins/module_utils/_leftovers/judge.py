@@ -21,7 +21,7 @@ from .._core import fields
 from .._core.fields import Prefix, Unfit
 from .._ebtables import ebtables
 from .._ebtables.ebtables import Meaning
-from .._interfaces.interface import Interface
+from .._interfaces.interface import Interface, other_ends
 from .._netfilter.chain import Chains, ListedRule, Place
 from .._routing.neighbour import Neighbour
 from .backup import MAC
@@ -148,9 +148,9 @@ def has_shapes(chains: Chains) -> bool:
 def pod_links(interfaces: t.Sequence[Interface]) -> dict[Interface, Interface | None]:
     """Return the node's end of the link of each live pod of azure-vnet -> the pod's end, None if it is not among the
     interfaces."""
-    ends = {(interface.peer, interface.number): interface for interface in interfaces if interface.namespace}
+    ends = other_ends(interfaces)
     of_node = (interface for interface in interfaces if not interface.namespace and HOST_LINK.fullmatch(interface.link))
-    return {interface: ends.get((interface.number, interface.peer)) for interface in of_node}
+    return {interface: ends.get(interface) for interface in of_node}
 
 
 class Evidence(t.NamedTuple):

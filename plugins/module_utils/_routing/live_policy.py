@@ -97,11 +97,10 @@ class LivePolicy:
             frozenset(self._backend.links().values()) if has_routes else frozenset(),
         )
 
-    def plan(self, observed: ObservedPolicy) -> Plan:
+    def changes(self, observed: ObservedPolicy) -> tuple[Policy, Report]:
+        """Return what the policy lacks or has too much, and the policy with its gateways, without the rules that others serve."""
         # Gateways are resolved against the desired routes, not against routes about to be removed.
-        foreign = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
-        neighbours = Gateways(itertools.chain(self._policy.routes or (), foreign))
-        desired = resolved(self._policy, neighbours) if self._desired else self._policy
+        desired = resolved(self._policy, self._neighbours(observed)) if self._desired else self._policy
         rules = self._rule_changes(desired.rules, observed.rules)
         served = equivalent_tables.served(desired, rules.added, *observed[:2]) if self._desired else {}
         if served:
@@ -109,7 +108,14 @@ class LivePolicy:
             rules = self._rule_changes(desired.rules, observed.rules)
             others = [(other, [protocol]) for other, protocol in served.values()]
             rules = rules._replace(satisfied=[*rules.satisfied, *others])
-        routes = self._route_changes(desired.routes, observed.routes)
+        return desired, Report(rules, self._route_changes(desired.routes, observed.routes))
+
+    def _neighbours(self, observed: ObservedPolicy) -> Gateways:
+        foreign = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
+        return Gateways(itertools.chain(self._policy.routes or (), foreign))
+
+    def plan(self, observed: ObservedPolicy) -> Plan:
+        desired, (rules, routes) = self.changes(observed)
         if rules.added:
             ours = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
             new = [rule for rule in rules.added if rule not in ours]
@@ -119,7 +125,7 @@ class LivePolicy:
             _refuse_misplaced(desired, _moved(observed.rules, rules.orders, desired.protocol))
         if routes.added:
             _refuse_conflicts(desired, routes.added, observed.routes)
-            _check_routes(desired, routes.added, observed.links, neighbours)
+            _check_routes(desired, routes.added, observed.links, self._neighbours(observed))
         steps = tuple(self._steps(observed, rules, routes))
         before, after = _shown(rules)
         shown = whole(

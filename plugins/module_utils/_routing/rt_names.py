@@ -48,6 +48,11 @@ def protocol(number: int) -> str:
     return PROTOCOLS.get(number, str(number))
 
 
+def protocol_number(name: object) -> int:
+    """Return the number of a protocol that protocol() named; that of "unspec" for any other value."""
+    return next((number for number in range(256) if protocol(number) == name), 0)
+
+
 def protocols(numbers: t.Iterable[int]) -> str:
     return ", ".join(map(protocol, sorted(numbers)))
 

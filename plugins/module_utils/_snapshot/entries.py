@@ -11,10 +11,31 @@ import typing as t
 
 from .._core import fields
 from .._netlink.attributes import attributes
+from .._routing import route as routes
 from .._routing import rt_names
+from .._routing import rule as rules
 from .._routing.neighbour import HEADER, NDA_DST, STATES, Neighbour
 from .._routing.route import UNREAD_TYPE, Route
 from .._routing.rule import Rule
+
+_BESIDE = ("protocol", "unread", "tos", "from")  # keys of a route that no desired route has
+
+
+def parsed_rule(option: str, entry: t.Mapping[str, t.Any]) -> tuple[Rule, int]:
+    """Return the rule of an entry and its protocol. Raises Invalid. One with attributes that were not read equals no other."""
+    values = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
+    parsed = rules.from_options(option, values, rt_names.TABLES)
+    return parsed._replace(opaque=b"unread" if entry.get("unread") else b""), rt_names.protocol_number(entry.get("protocol"))
+
+
+def parsed_route(option: str, entry: t.Mapping[str, t.Any]) -> tuple[Route, int]:
+    """Return the route of an entry and its protocol. Raises Invalid."""
+    values = {name: value for name, value in entry.items() if name not in _BESIDE}
+    if values.get("family") == "ipv6":
+        values.pop("scope", None)
+    parsed = routes.from_options(option, values, rt_names.TABLES)
+    unread = (*map(str, entry.get("unread") or ()), *(name for name in ("tos", "from") if entry.get(name)))
+    return parsed._replace(unread=tuple(sorted(unread))), rt_names.protocol_number(entry.get("protocol"))
 
 
 def rule(current: Rule, protocol: int) -> dict[str, t.Any]:

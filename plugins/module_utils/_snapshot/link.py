@@ -67,10 +67,10 @@ def lower(link: Link) -> Lower:
 def peer(link: Link, interfaces: t.Mapping[tuple[str, int], Interface], namespaces: t.Mapping[int, str]) -> Interface | None:
     """Return the other end of a veth; None if it was not found.
 
-    interfaces: by the name of the namespace and the index. namespaces: the names of other namespaces by number.
+    interfaces: by the name of the namespace and the index. namespaces: the names of those of other ends, by the link's index.
     """
     number, namespace = lower(link)
-    name = "" if namespace is None else namespaces.get(namespace)
+    name = "" if namespace is None else namespaces.get(link.number)
     return None if name is None else interfaces.get((name, number))
 
 

@@ -26,13 +26,12 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     for namespace in interfaces.unread:
         note(namespace, "The links of this network namespace could not be read.")
     peers = {(interface.namespace, interface.number): interface for interface in interfaces.interfaces}
-    namespaces = interfaces_backend.numbers()  # the kernel gives a namespace its number when it lists a link
     of_link: dict[int, list[Address]] = {}
     for address in addresses:
         of_link.setdefault(address.link, []).append(address)
     shown = []
     for link in sorted(links):
-        peer = model.peer(link, peers, namespaces) if link.kind == model.VETH else None
+        peer = model.peer(link, peers, interfaces.peers) if link.kind == model.VETH else None
         if link.kind == model.VETH and peer is None:
             note(link.name, "Its other end was not found.")
         elif link.kind != model.VETH and model.lower(link).namespace is not None:

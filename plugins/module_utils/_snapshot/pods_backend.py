@@ -12,7 +12,7 @@ import typing as t
 from .._cni import attachments_backend
 from .._core.errors import Failure
 from .._interfaces import interfaces_backend
-from .._interfaces.interface import Interface
+from .._interfaces.interface import Interface, other_ends
 from .._platform import process
 from .._routing import routing_backend
 from . import entries
@@ -48,15 +48,12 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the permanent neighbours at the other ends of the node's veths, each with the name of the node's end."""
     interfaces = interfaces_backend.read().interfaces
-    node_ends = {(interface.peer, interface.number): interface.link for interface in interfaces if not interface.namespace}
+    ends_of: dict[str, dict[int, str]] = {}
+    for node_end, end in other_ends(interfaces).items():
+        ends_of.setdefault(end.namespace, {})[end.number] = node_end.link
     shown = []
     for namespace, opener in interfaces_backend.openers().items():
-        of_namespace = (interface for interface in interfaces if interface.namespace == namespace)
-        ends = {
-            interface.number: node_ends[interface.number, interface.peer]
-            for interface in of_namespace
-            if (interface.number, interface.peer) in node_ends
-        }
+        ends = ends_of.get(namespace, {})
         try:
             listed = routing_backend.listed_neighbours(ends, opener) if ends else []
         except (OSError, Failure) as error:
@@ -75,8 +72,6 @@ def addresses(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
 
 def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:
     """Return the names of the other namespaces, in the order of the interfaces."""
-    ends = {(interface.peer, interface.number) for interface in interfaces if not interface.namespace and interface.peer}
-    others = [interface for interface in interfaces if interface.namespace]
-    namespaces = [interface.namespace for interface in others]
-    joined = (interface.namespace for interface in others if (interface.number, interface.peer) in ends)
-    return [namespace for namespace in dict.fromkeys(joined) if namespaces.count(namespace) > 1]
+    namespaces = [interface.namespace for interface in interfaces if interface.namespace]
+    joined = {end.namespace for end in other_ends(interfaces).values()}
+    return [namespace for namespace in dict.fromkeys(namespaces) if namespace in joined and namespaces.count(namespace) > 1]

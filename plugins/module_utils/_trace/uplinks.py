@@ -11,9 +11,10 @@ import ipaddress
 import typing as t
 
 from .._cloud import eni, eni_layout
-from .._cni import mangle, marks
+from .._cni import marks
 from .._core import fields
 from .._routing.rt_names import MAIN
+from .._ruleset import observed
 from .._twin import blueprint
 from .._twin.blueprint import Entry
 from .._twin.pod_links import POD_KINDS
@@ -143,15 +144,7 @@ def _pattern(name: str, uplinks: t.Iterable[str]) -> str:
 
 
 def _marks(snapshot: Entry) -> list[marks.Marks]:
-    saves = [
-        str(entry.get("save") or "")
-        for entry in blueprint.entries(snapshot, "iptables")
-        if (entry.get("family"), entry.get("table")) == ("ip", "mangle")
-    ]
-    try:
-        return marks.find(marks.Chains("table ip mangle", "PREROUTING", mangle.from_save(save, "mangle")) for save in saves)
-    except (ValueError, IndexError):  # a report may have anything in a line
-        return []
+    return marks.find([*observed.of_nft(snapshot), *observed.of_iptables(snapshot, *marks.TABLES)])
 
 
 def _in_layout(enis: Uplinks) -> Uplinks:

@@ -17,7 +17,7 @@ import typing as t
 from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
-from .._nftables import nft_listing
+from .._ruleset import nft_listing
 from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
 from . import bounds
 

@@ -85,3 +85,35 @@ def test_a_record_that_cannot_be_read_leaves_it_open() -> None:
         node.write("/etc/kubenode/policy-routes-80.json", "{")
         (finding,) = findings(node)
         assert finding["state"] == "cannot_tell" and finding["ask"].startswith("head -n 9999 /run/kubenode/")
+
+
+SATISFIED = {
+    "a route that is on the link without a flag": (
+        ["route add 10.1.2.1 dev eth1 scope link table 77", "route add default via 10.1.2.1 dev eth1 table 77"],
+        {"routes": [{"table": "77", "to": "default", "via": "10.1.2.1", "dev": "eth1", "onlink": True}]},
+    ),
+    "a route with a metric that decides nothing": (
+        [f"route add default via {scenes.ENIS[0].gateway} dev eth1 table 77 onlink advmss 1400"],
+        {"routes": [{"table": "77", "to": "default", "via": scenes.ENIS[0].gateway, "dev": "eth1", "onlink": True}]},
+    ),
+    "a rule whose table has another number": (
+        [
+            f"route add default via {scenes.ENIS[0].gateway} dev eth1 table 10001 onlink",
+            "rule add from 10.0.1.77 lookup 10001 priority 700",
+        ],
+        {
+            "rules": [{"priority": 700, "from": "10.0.1.77", "table": "77"}],
+            "routes": [{"table": "77", "to": "default", "via": scenes.ENIS[0].gateway, "dev": "eth1", "onlink": True}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SATISFIED)
+def test_what_satisfies_policy_routes_is_no_drift(case: str) -> None:
+    commands, options = SATISFIED[case]
+    with scenes.shared_enis(OFF) as (_lab, node):
+        node.ip(commands)
+        run = Steps(node, "policy_routes", options).run()
+        assert [*run["rules"]["satisfied_by"], *run["routes"]["satisfied_by"]]
+        assert findings(node) == []

@@ -46,3 +46,25 @@ def test_a_namespace_whose_neighbours_were_not_read_may_have_the_trouble() -> No
         (finding,) = Steps(node, "datapath_audit", options).run()["findings"]
         assert (finding["state"], finding["what"]) == ("cannot_tell", "The neighbours could not be read.")
         assert finding["ask"].startswith("ip -all netns exec ip neigh show nud permanent")
+
+
+NESTED = """
+ip netns add pod && ip netns add docker && ip netns add inner
+ip link add veth1 index 107 type veth peer name eth0 index 3 netns pod
+ip -n docker link add in0 index 107 type veth peer name eth0 index 3 netns inner
+ip link set veth1 up && ip -n pod link set eth0 up && ip -n docker link set in0 up && ip -n inner link set eth0 up
+ip -n inner address add 172.18.0.2/24 dev eth0
+ip -n inner neigh add 172.18.0.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+"""
+
+
+def test_a_namespace_inside_of_a_pod_is_not_taken_for_a_pod_by_the_indexes_of_its_links() -> None:
+    with scenes.shared_enis(OFF) as (_lab, node):
+        node.run(["sh", "-ec", NESTED])
+        try:
+            assert findings(node) == []
+            links = Steps(node, "datapath_info", {"gather": ["links"]}).run()["snapshot"]["links"]
+            (peer,) = (link["peer"] for link in links if link["name"] == "veth1")
+            assert peer["namespace"] == "namespace pod"
+        finally:
+            node.run(["sh", "-c", "for name in pod docker inner; do ip netns delete $name; done"])

@@ -58,6 +58,36 @@ def test_the_remedy_for_a_lost_rule_keeps_the_rules_of_a_role() -> None:
         assert audit(node, "mark-without-rule")["findings"] == []
 
 
+TERWAY = """table ip terway_symmetric {
+    chain prerouting {
+        type filter hook prerouting priority mangle; policy accept;
+        iifname "eth0" ct mark set ct mark & 0xffffffcf | 0x20 comment "terway-symmetric"
+        meta mark set ct mark & 0x30 comment "terway-symmetric"
+    }
+}
+"""
+
+
+def test_the_marks_of_a_table_of_nft_need_a_rule_like_those_of_iptables() -> None:
+    with shared_enis() as node:
+        node.write("/etc/terway.nft", TERWAY)
+        node.run(["nft", "-f", "/etc/terway.nft"])
+        (finding,) = audit(node, "mark-without-rule")["findings"]
+        assert (finding["subject"], finding["state"]) == ("0x20/0x30", "present")
+        node.run(["ip", "rule", "add", "fwmark", "0x20/0x30", "lookup", "main", "priority", "1024"])
+        assert audit(node, "mark-without-rule")["findings"] == []
+
+
+def test_a_node_port_of_ipvs_makes_a_loss_of_requests_an_error() -> None:
+    with shared_enis(STRICT) as node:
+        snapshot = Steps(node, "datapath_info").run()["snapshot"]
+        (address, *_further) = (each for link in snapshot["links"] if link["name"] == "eth0" for each in link["addresses"])
+        server = {"protocol": "tcp", "address": address["address"].partition("/")[0], "port": 30080, "scheduler": "rr"}
+        for servers, severity in (([], "risk"), ([{**server, "flags": "", "destinations": []}], "error")):
+            (finding,) = audit(node, "rp-strict-asymmetric", snapshot={**snapshot, "ipvs": servers})["findings"]
+            assert finding["severity"] == severity
+
+
 def test_a_probe_has_no_way_back_without_a_default_route() -> None:
     with dual_stack() as node:
         node.write("/etc/probe.nft", PROBE_TABLE)

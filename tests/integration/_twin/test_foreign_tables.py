@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_options import EBTABLES
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import ipset_text, restore_text, rule_options
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_listing
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import nft_listing
 from unit.foreign_tables import BRIDGED, KUBE_PROXY, OTHERS, SAVED, SETS
 
 CILIUM = "create cilium_node_set_v4 hash:ip\nadd cilium_node_set_v4 10.0.0.1\n"

@@ -2,19 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which program marks connections, from the rules of iptables-save and from the kernel's encoding of nf_tables."""
+"""Which program marks connections, by the rules of a node."""
 
 from __future__ import annotations
 
-import struct
-import typing as t
-
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import mangle, marks
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni.mangle import ACCEPT, JUMP, RESTORE, SET, Line
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni.marks import Chains, Marks
-from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.marks import Marks
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import iptables_save, nft_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import LEGACY, Table
 
 AWS_SET = (
     '-A PREROUTING -i eth0 -m comment --comment "AWS, primary ENI" -m addrtype --dst-type LOCAL --limit-iface-in'
@@ -41,33 +38,20 @@ CALICO = [
 ]
 
 
-def saved(*rules: str) -> Chains:
+# As cmd/terway-cli writes them with nftables.
+TERWAY_NFT = """table ip terway_symmetric {
+    chain prerouting {
+        type filter hook prerouting priority mangle; policy accept;
+        iifname "eth0" ct mark set ct mark & 0xffffffef | 0x00000020 comment "terway-symmetric"
+        meta mark set ct mark & 0x00000030 comment "terway-symmetric"
+    }
+}
+"""
+
+
+def saved(*rules: str) -> Table:
     text = "\n".join(["*nat", "-A PREROUTING -j NOWHERE", "COMMIT", "*mangle", ":PREROUTING ACCEPT [0:0]", *rules, "COMMIT", ""])
-    return Chains("table ip mangle (legacy)", "PREROUTING", mangle.from_save(text, "mangle"))
-
-
-def test_the_rules_of_amazon_vpc_cni_are_read() -> None:
-    assert saved(AWS_SET, AWS_RESTORE).lines == [
-        Line("PREROUTING", "AWS, primary ENI", "eth0", SET, 0x80, 0x80),
-        Line("PREROUTING", "AWS, primary ENI", "eni+", RESTORE, 0, 0x80),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rule", "line"),
-    [
-        ("-A a -j ACCEPT", Line("a", verb=ACCEPT)),
-        ("-A a ! -i eth0 -j ACCEPT", Line("a", verb=ACCEPT)),
-        ("-A a -i eth0 -g b", Line("a", link="eth0", verb=JUMP, target="b")),
-        ("-A a -p tcp", Line("a")),
-        ("-A a -j CONNMARK --set-xmark 0x7", Line("a", verb=SET, mark=7, mask=0xFFFFFFFF)),
-        ("-A a -j CONNMARK --restore-mark", Line("a", verb=RESTORE, mask=0xFFFFFFFF)),
-        ("-A a -j CONNMARK --restore-mark --mask 0xf0", Line("a", verb=RESTORE, mask=0xF0)),
-        ("-A a -j CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xf0", Line("a", verb=JUMP, target="CONNMARK")),
-    ],
-)
-def test_a_rule_of_iptables_save_is_read(rule: str, line: Line) -> None:
-    assert saved(rule).lines == [line]
+    return iptables_save.read("ip", "mangle", text, LEGACY)
 
 
 def test_the_marks_of_each_cni_are_found() -> None:
@@ -80,6 +64,7 @@ def test_the_marks_of_each_cni_are_found() -> None:
         Marks("Terway", place, "eth0", 0x20, 0x30),
     ]
     assert marks.find([saved(), saved(*CALICO)]) == []
+    assert marks.find(nft_text.tables(TERWAY_NFT)) == [Marks("Terway", "table ip terway_symmetric (nft)", "eth0", 0x20, 0x30)]
 
 
 HIDDEN = "a rule of chain cali-PREROUTING accepts packets before they reach them"
@@ -152,76 +137,3 @@ def test_of_several_tables_the_one_without_trouble_decides_and_what_was_not_read
     tables = [saved(*CALICO, AWS_SET, AWS_RESTORE), saved(AWS_SET, AWS_RESTORE)]
     assert marks.verdict("aws_vpc_cni", "eth0", marks.find(tables)).is_complete
     assert marks.verdict("terway", "eth0", marks.find(tables), "Not read.").reason.endswith("come in by eth0. Not read.")
-
-
-# As the kernel encodes them
-
-
-def listed(*expressions: tuple[str, dict[int, bytes]]) -> bytes:
-    """NFTA_RULE_EXPRESSIONS: a list of names with attributes."""
-    packed = [pack({1: name.encode() + b"\0", 2: pack(found)}) for name, found in expressions]
-    return b"".join(pack({1: one}) for one in packed)
-
-
-def big(number: int) -> bytes:
-    return struct.pack(">i", number)
-
-
-def value(data: bytes) -> bytes:
-    return pack({1: data})
-
-
-def native(number: int) -> bytes:
-    return struct.pack("=I", number)
-
-
-def entering(name: bytes, operation: int = 0) -> list[tuple[str, dict[int, bytes]]]:
-    return [("meta", {2: big(6), 1: big(1)}), ("cmp", {1: big(1), 2: big(operation), 3: value(name)})]
-
-
-def connmark(revision: int, mark: int, mask: int, of_packet: int, mode: int) -> tuple[str, dict[int, bytes]]:
-    info = struct.pack("=III", mark, mask, of_packet) + bytes(2 * (revision > 1)) + bytes([mode, 0])
-    return "target", {1: b"CONNMARK\0", 2: big(revision), 3: info}
-
-
-def verdict(code: int, chain: str = "") -> tuple[str, dict[int, bytes]]:
-    found = {1: big(code), **({2: chain.encode() + b"\0"} if chain else {})}
-    return "immediate", {1: big(0), 2: pack({2: pack(found)})}
-
-
-COMMENT = ("match", {1: b"comment\0", 2: big(0), 3: b"AWS, primary ENI".ljust(256, b"\0")})
-CT_MARK = ("ct", {2: big(3), 1: big(1)})
-ENCODED: list[tuple[list[t.Any], bytes, Line]] = [
-    ([*entering(b"eth0\0"), COMMENT, connmark(1, 8, 8, 0xFFFFFFFF, 0)], b"", Line("a", "AWS, primary ENI", "eth0", SET, 8, 8)),
-    ([*entering(b"eni"), COMMENT, connmark(2, 0, 8, 8, 2)], b"", Line("a", "AWS, primary ENI", "eni+", RESTORE, 0, 8)),
-    ([connmark(2, 0, 0x80, 0x80, 1)], b"", Line("a")),
-    ([connmark(1, 0, 0x80, 0xF, 2)], b"", Line("a", verb=RESTORE, mask=0)),
-    ([("target", {1: b"CONNMARK\0", 2: big(2), 3: b"short"})], b"", Line("a")),
-    ([verdict(1)], b"\0\5hello", Line("a", "hello", verb=ACCEPT)),
-    ([*entering(b"eth0\0", 1), verdict(1)], b"", Line("a", verb=ACCEPT)),
-    ([verdict(0)], b"", Line("a")),
-    ([verdict(-5)], b"", Line("a")),
-    ([verdict(-3, "b")], b"terway", Line("a", "terway", verb=JUMP, target="b")),
-    ([verdict(-4, "b")], b"", Line("a", verb=JUMP, target="b")),
-    (
-        [
-            *entering(b"eth0".ljust(16, b"\0")), CT_MARK,
-            ("bitwise", {4: value(native(0xFFFFFFCF)), 5: value(native(0x20))}), ("ct", {2: big(3), 4: big(1)}),
-        ],
-        b"terway-symmetric", Line("a", "terway-symmetric", "eth0", SET, 0x20, 0x30),
-    ),
-    (
-        [CT_MARK, ("bitwise", {4: value(native(0x30)), 5: value(native(0))}), ("meta", {2: big(3), 3: big(1)})],
-        b"", Line("a", verb=RESTORE, mask=0x30),
-    ),
-    (
-        [("immediate", {1: big(8), 2: value(native(0x20))}), ("ct", {2: big(3), 4: big(8)})],
-        b"", Line("a", verb=SET, mark=0x20, mask=0xFFFFFFFF),
-    ),
-    ([("immediate", {1: big(8), 2: value(native(0x20))}), ("meta", {2: big(3), 3: big(8)})], b"", Line("a")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("expressions", "userdata", "line"), ENCODED)
-def test_a_rule_in_the_kernels_encoding_is_read(expressions: list[t.Any], userdata: bytes, line: Line) -> None:
-    assert mangle.from_nft("a", listed(*expressions), userdata) == line

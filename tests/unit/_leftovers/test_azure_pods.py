@@ -18,10 +18,11 @@ def test_a_pod_has_the_addresses_of_the_other_end_of_its_link() -> None:
     interfaces = [
         Interface("", "eth0", MAC, frozenset({"10.240.0.2"}), number=2),
         Interface("", "azv0123456", MAC, number=7, peer=3),
-        Interface("", "azv0123456789a", MAC, number=6, peer=3),
-        Interface("", "lxc0123456789a", MAC, number=8, peer=3),
+        Interface("", "azv0123456789a", MAC, number=6, peer=3, peer_namespace="process 5"),
+        Interface("", "lxc0123456789a", MAC, number=8, peer=3, peer_namespace="process 6"),
         Interface("process 5", "eth0", MAC, frozenset({"fd00::7", "10.240.0.7"}), number=3, peer=6),
         Interface("process 6", "eth0", MAC, frozenset({"10.240.0.8"}), number=3, peer=8),
+        Interface("process 7", "eth0", MAC, frozenset({"172.18.0.2"}), number=3, peer=7),  # of a namespace inside of a pod
     ]
     assert azure_pods.live_pods(interfaces) == [
         LivePod("azv0123456", ()), LivePod("azv0123456789a", ("10.240.0.7", "fd00::7"))

@@ -30,9 +30,10 @@ POD2 = POD1._replace(namespace="pod2")
 INTERFACES = {(one.namespace, one.number): one for one in (HERE, POD1, POD2)}
 
 
-@pytest.mark.parametrize(("namespace", "peer"), [(None, HERE), (0, POD1), (4, POD2), (5, None)])
-def test_the_other_end_is_found_by_the_number_of_its_namespace(namespace: int | None, peer: Interface | None) -> None:
-    assert link.peer(_link("veth", 3, namespace), INTERFACES, {0: "pod1", 4: "pod2"}) == peer
+@pytest.mark.parametrize(("namespace", "peer"), [(None, HERE), ("pod1", POD1), ("pod2", POD2), ("", None)])
+def test_the_other_end_is_found_in_its_namespace(namespace: str | None, peer: Interface | None) -> None:
+    names = {7: namespace} if namespace else {}
+    assert link.peer(_link("veth", 3, None if namespace is None else 0), INTERFACES, names) == peer
 
 
 def test_an_end_that_has_gone_is_not_found() -> None:

@@ -74,7 +74,7 @@ def test_a_dictionary_takes_names_too() -> None:
     sent = entrance.packet({"source": "default/web-0", "destination": "api", "destination_port": "80"}, SNAPSHOT)
     assert (str(sent), sent.interface) == ("tcp 10.244.0.5:40000 > 10.96.0.10:80", "veth0")
     described = {"destination": "default/api", "destination_port": "8080", "interface": ""}
-    of_node = entrance.packet(described, {**SNAPSHOT, "iptables": [{"save": RULES[2]}]})
+    of_node = entrance.packet(described, {**SNAPSHOT, "iptables": [{**SNAPSHOT["iptables"][0], "save": f"*nat\n{RULES[2]}"}]})
     assert (str(of_node), of_node.interface) == ("tcp the node > 10.96.0.10:8080", "")
 
 

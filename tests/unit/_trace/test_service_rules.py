@@ -64,7 +64,10 @@ JSON = [{"table": {"name": "kube-proxy"}}, *({"map": {"name": name, "elem": list
 @pytest.mark.parametrize(
     ("snapshot", "listed"),
     [
-        ({"iptables": [{"save": SAVE}]}, [API, Service("default/dns", "10.96.0.11", "udp", 53, ""), IDLE]),
+        (
+            {"iptables": [{"family": "ip", "table": "nat", "save": SAVE}]},
+            [API, Service("default/dns", "10.96.0.11", "udp", 53, ""), IDLE],
+        ),
         ({"nftables_text": TEXT}, [API, IDLE, LOCAL]),
         ({"nftables": JSON}, [API, IDLE, LOCAL]),
         ({"nftables": None}, []),
@@ -82,7 +85,10 @@ OF_IPVS = [{"protocol": "tcp", "address": "192.0.2.7", "port": 80}, {"protocol":
 @pytest.mark.parametrize(
     ("snapshot", "ends"),
     [
-        ({"iptables": [{"save": SAVE}]}, [*(service[1:4] for service in (API, IDLE)), ("10.96.0.11", "udp", 53), BALANCED]),
+        (
+            {"iptables": [{"family": "ip", "table": "nat", "save": SAVE}]},
+            [*(service[1:4] for service in (API, IDLE)), ("10.96.0.11", "udp", 53), BALANCED],
+        ),
         ({"nftables_text": TEXT}, [*(service[1:4] for service in (API, IDLE, LOCAL)), BALANCED]),
         ({"nftables": JSON}, [*(service[1:4] for service in (API, IDLE, LOCAL)), BALANCED]),
         ({"ipvs": OF_IPVS}, [BALANCED]),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_listing, nft_words
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import nft_listing, nft_words
 from unit.foreign_tables import RULESET
 
 # Tokens that nft's scanner gives a meaning of its own, outside of quotes.

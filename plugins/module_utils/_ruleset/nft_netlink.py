@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Rules in the kernel's encoding (nf_tables), read without a program: their links, verdicts, comments and writes of marks.
+
+Other matches and statements are left out: a rule that is read here may match fewer packets than it seems to. iptables on
+nf_tables encodes an interface, a jump and a verdict as nf_tables does, and most other parts as those of the legacy iptables
+(iptables/nft.c, nft-ipv4.c).
+"""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+from .._netlink.attributes import attributes, elements, text
+from .ruleset import ACCEPT, ALL, CONNECTION_MARK, DROP, GOTO, JUMP, PACKET_MARK, Bits, Match, Rule, Statement
+
+IIFNAME, META_MARK, CT_MARK = 6, 3, 3  # NFT_META_IIFNAME, NFT_META_MARK, NFT_CT_MARK
+VALUE, VERDICT = 1, 2  # NFTA_DATA_VALUE, NFTA_DATA_VERDICT
+VERDICTS = {0: DROP, 1: ACCEPT, -3: JUMP, -4: GOTO}  # NF_DROP, NF_ACCEPT, NFT_JUMP, NFT_GOTO
+CONNMARK = struct.Struct("=III")
+SET, SAVE, RESTORE = range(3)  # XT_CONNMARK_SET and the others
+
+
+def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Rule:
+    """Decode one rule. The arguments are those of nfnetlink.EncodedRule."""
+    matches: list[Match] = []
+    statements: list[Statement] = []
+    comment = _comment(userdata)
+    loaded, bits = "", Bits()  # what a register holds: the name of a link, or a mark or a number
+    for element in elements(encoding):
+        expression = attributes(element)
+        name, attrs = text(expression, 1), attributes(expression.get(2, b""))
+        if name == "meta" and _big(attrs, 2) == IIFNAME:
+            loaded = "iifname"
+        elif name == "cmp" and loaded == "iifname" and not _big(attrs, 2):  # NFT_CMP_EQ
+            matches.append(Match("iifname", (_link(_value(attrs, 3)),)))
+            loaded = ""
+        elif name in ("ct", "meta") and _big(attrs, 2) == (CT_MARK if name == "ct" else META_MARK):
+            field = CONNECTION_MARK if name == "ct" else PACKET_MARK
+            if 1 in attrs:  # NFTA_CT_DREG or NFTA_META_DREG: the expression loads a register, and does not store it
+                loaded, bits = "mark", Bits(connection=ALL) if name == "ct" else Bits(packet=ALL)
+            elif loaded == "mark":
+                statements.append(Statement(field, "", bits))
+        elif name == "bitwise" and loaded == "mark":
+            mask = _native(_value(attrs, 4))
+            bits = Bits(bits.packet & mask, _native(_value(attrs, 5)), bits.connection & mask)
+        elif name == "immediate":
+            verdict = attributes(attributes(attrs.get(2, b"")).get(VERDICT, b""))
+            if verdict:
+                statements += _of_verdict(verdict)
+            else:
+                loaded, bits = "mark", Bits(constant=_native(_value(attrs, 2)))
+        elif name == "match" and text(attrs, 1) == "comment":
+            comment = attrs.get(3, b"").partition(b"\0")[0].decode(errors="replace")
+        elif name == "target" and text(attrs, 1) == "CONNMARK":
+            statements += _of_target(_big(attrs, 2), attrs.get(3, b""))
+    return Rule(chain, tuple(matches), tuple(statements), comment)
+
+
+def _of_verdict(verdict: dict[int, bytes]) -> t.Iterator[Statement]:
+    code = int.from_bytes(verdict.get(1, b""), "big", signed=True)
+    if code in VERDICTS:
+        yield Statement(VERDICTS[code], text(verdict, 2) if VERDICTS[code] in (JUMP, GOTO) else "")
+
+
+def _of_target(revision: int, info: bytes) -> t.Iterator[Statement]:
+    """Yield what the target CONNMARK of iptables writes (include/uapi/linux/netfilter/xt_connmark.h)."""
+    at = CONNMARK.size + (2 if revision > 1 else 0)
+    if len(info) <= at:
+        return
+    mark, mask, of_packet = CONNMARK.unpack_from(info)
+    if info[at] == RESTORE:
+        yield Statement(PACKET_MARK, CONNECTION_MARK, Bits(packet=ALL & ~of_packet, connection=mask & of_packet))
+    elif info[at] == SAVE:
+        yield Statement(CONNECTION_MARK, PACKET_MARK, Bits(packet=mask & of_packet, connection=ALL & ~mask))
+    elif info[at] == SET:
+        yield Statement(CONNECTION_MARK, f"{mark:#x}", Bits(constant=mark, connection=ALL & ~mask))
+
+
+def _comment(userdata: bytes) -> str:
+    """Return the comment that a rule carries: as nft stores it, by type (0) and length, or as plain text."""
+    is_nft = len(userdata) > 1 and userdata[0] == 0 and userdata[1] <= len(userdata) - 2
+    return (userdata[2 : 2 + userdata[1]] if is_nft else userdata).rstrip(b"\0").decode(errors="replace")
+
+
+def _link(data: bytes) -> str:
+    """Return a compared interface: a whole name ends with a zero byte, the beginning of names does not."""
+    name = data.rstrip(b"\0").decode(errors="replace")
+    return name if data.endswith(b"\0") else f"{name}*"
+
+
+def _value(attrs: dict[int, bytes], kind: int) -> bytes:
+    return attributes(attrs.get(kind, b"")).get(VALUE, b"")
+
+
+def _big(attrs: dict[int, bytes], kind: int) -> int:
+    """Decode a number of nf_tables, which is in network byte order."""
+    return int.from_bytes(attrs.get(kind, b""), "big")
+
+
+def _native(data: bytes) -> int:
+    return int(struct.unpack("=I", data)[0]) if len(data) == 4 else 0

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The tables in a snapshot, whichever tool printed them there. A snapshot says elsewhere what of them is open."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import iptables_save, nft_json, nft_text
+from .ruleset import Table
+
+Snapshot = t.Mapping[str, t.Any]
+
+
+def of_nft(snapshot: Snapshot) -> list[Table]:
+    """Return the tables that nft lists: of a running node as JSON, of a report as text."""
+    objects, text = snapshot.get("nftables"), snapshot.get("nftables_text")
+    listed = (entry for entry in objects if isinstance(entry, dict)) if isinstance(objects, list) else ()
+    return [*nft_json.tables(listed), *nft_text.tables(str(text or ""))]
+
+
+def of_iptables(snapshot: Snapshot, *names: str, chains: t.Collection[str] = ()) -> list[Table]:
+    """Return the tables of iptables in both families and backends.
+
+    names: of tables; all by default. chains: whose rules are read; all by default.
+    """
+    entries = snapshot.get("iptables")
+    return [
+        iptables_save.read(
+            str(entry.get("family")), str(entry["table"]), str(entry.get("save")), str(entry.get("backend")), chains
+        )
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and "table" in entry and (not names or entry["table"] in names)
+    ]

@@ -1,0 +1,182 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Tables, chains, rules and sets of nftables and iptables as values, the same whichever tool or kernel interface showed them.
+
+A field of a packet has nft's name, also in a rule of iptables: ``ip saddr``, ``meta mark``, ``ct state``, ``iifname``,
+``th dport`` for any transport protocol, ``fib saddr . mark . iif oif``. A value is nft's word, with numbers in decimal,
+prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/MASK``, and ``@NAME`` for a set.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+ALL = 2**32 - 1  # the mask of a mark of 32 bits
+PACKET_MARK, CONNECTION_MARK = "meta mark", "ct mark"
+PROTOCOL = "meta l4proto"
+TRANSPORTS = ("tcp", "udp", "sctp", "dccp", "udplite")  # whose ports are fields of "th", beside a match of the protocol
+ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN = "accept", "drop", "reject", "jump", "goto", "return"
+VERDICTS = (ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN, "continue", "queue")
+MASQUERADE, SNAT, DNAT, REDIRECT, VMAP = "masquerade", "snat", "dnat", "redirect", "vmap"
+NFT, LEGACY = "nft", "legacy"  # the backends of iptables; tables of nft itself have the first
+IPTABLES = "iptables"
+FAMILIES_OF = {"ip": ("ipv4",), "ip6": ("ipv6",)}  # the families of packets by those of tables; inet and others have both
+
+
+class Bits(t.NamedTuple):
+    """Which bits of a mark may be set after a rule wrote it, by where they come from: the packet's mark, the rule, or the
+    connection's mark."""
+
+    packet: int = 0
+    constant: int = 0
+    connection: int = 0
+
+
+class Match(t.NamedTuple):
+    """values: one of them must be equal; an empty tuple for a match that the reader does not understand."""
+
+    field: str
+    values: tuple[str, ...]
+    is_negated: bool = False
+
+
+class Statement(t.NamedTuple):
+    """kind: the name that nft has for it; of one that writes a field, the name of the field.
+
+    target: the chain of a jump, the set of a lookup, the new address or port of a translation, or the value that a field gets.
+    bits: of a mark that is written.
+    """
+
+    kind: str
+    target: str = ""
+    bits: Bits | None = None
+
+
+class Rule(t.NamedTuple):
+    """line: as the tool prints it that showed the rule; empty if a program read it from the kernel."""
+
+    chain: str
+    matches: tuple[Match, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    comment: str = ""
+    line: str = ""
+
+    @property
+    def verdict(self) -> Statement | None:
+        return next((each for each in self.statements if each.kind in VERDICTS), None)
+
+    @property
+    def link(self) -> str:
+        """Return the name or the pattern of the link by which packets enter; empty for any, for several, and if negated."""
+        links = [match for match in self.matches if match.field in ("iifname", "iif")]
+        return links[0].values[0] if len(links) == 1 and len(links[0].values) == 1 and not links[0].is_negated else ""
+
+    def translates_source(self) -> bool:
+        return any(each.kind in (MASQUERADE, SNAT) for each in self.statements)
+
+    def ends_with(self, verdict: str) -> bool:
+        return any(each.kind == verdict for each in self.statements)
+
+    def has_value(self, text: str) -> bool:
+        """Return whether the rule compares with a value, or writes it."""
+        return any(text in match.values for match in self.matches) or any(text == each.target for each in self.statements)
+
+
+class Element(t.NamedTuple):
+    """An element of a set or a map. key: its parts. statement: the verdict of a verdict map. comment: empty for none."""
+
+    key: tuple[str, ...]
+    statement: Statement | None = None
+    comment: str = ""
+
+
+class Chain(t.NamedTuple):
+    """hook, kind, policy: of a base chain, otherwise empty. kind: filter, nat or route."""
+
+    hook: str = ""
+    kind: str = ""
+    policy: str = ""
+    rules: tuple[Rule, ...] = ()
+
+
+class Table(t.NamedTuple):
+    """family: as nft names it. program: that lists it, NFT or IPTABLES. backend: NFT, or LEGACY for iptables alone."""
+
+    family: str
+    name: str
+    program: str = NFT
+    backend: str = NFT
+    chains: t.Mapping[str, Chain] = {}
+    sets: t.Mapping[str, tuple[Element, ...]] = {}
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.name}"
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Return the families of the packets that the table may meet."""
+        return FAMILIES_OF.get(self.family, ("ipv4", "ipv6"))
+
+    def rules(self) -> t.Iterator[Rule]:
+        return (rule for chain in self.chains.values() for rule in chain.rules)
+
+    def has_value(self, text: str) -> bool:
+        """Return whether a rule or a set has a value."""
+        elements = (element for listed in self.sets.values() for element in listed)
+        return any(rule.has_value(text) for rule in self.rules()) or any(text in element.key for element in elements)
+
+    def walk(self, first: str) -> t.Iterator[Rule]:
+        """Yield the rules in the order in which a packet meets them, each chain once. first: the chain of the hook."""
+        entered, waiting = {first}, [iter(self.chains.get(first, Chain()).rules)]
+        while waiting:
+            rule = next(waiting[-1], None)
+            if rule is None:
+                waiting.pop()
+                continue
+            yield rule
+            verdict = rule.verdict
+            if verdict and verdict.kind in (JUMP, GOTO) and verdict.target not in entered:
+                entered.add(verdict.target)
+                waiting.append(iter(self.chains.get(verdict.target, Chain()).rules))
+
+
+def table(
+    family: str,
+    name: str,
+    rules: t.Iterable[Rule],
+    bases: t.Mapping[str, Chain] = {},
+    sets: t.Mapping[str, tuple[Element, ...]] = {},
+    program: str = NFT,
+    backend: str = NFT,
+) -> Table:
+    """Return the table with its rules in their chains. bases: the chains without rules, by name, in the order of the listing."""
+    of_chain: dict[str, list[Rule]] = {chain: [] for chain in bases}
+    for rule in rules:
+        of_chain.setdefault(rule.chain, []).append(rule)
+    chains = {chain: bases.get(chain, Chain())._replace(rules=tuple(listed)) for chain, listed in of_chain.items()}
+    return Table(family, name, program, backend, chains, sets)
+
+
+def combined(operator: str, operands: t.Sequence[Bits]) -> Bits:
+    """Return what an expression of marks and numbers leaves of a mark. operator: ``&``, ``|`` or ``^``."""
+    result, *others = operands
+    for bits in others:
+        if operator == "&":
+            mask = bits.packet | bits.constant | bits.connection
+            result = Bits(*(number & mask for number in result))
+        else:
+            # A bit that the rule sets no longer depends on a mark, unless ALL stands for what is not understood.
+            cleared = bits.constant if operator == "|" and bits.constant != ALL else 0
+            packet, constant, connection = (left | right for left, right in zip(result, bits))
+            result = Bits(packet & ~cleared, constant, connection & ~cleared)
+    return result
+
+
+def operand(word: t.Any) -> Bits:
+    """Return the bits of a mark, by its name, or of a number; all bits for what is neither."""
+    if word == PACKET_MARK:
+        return Bits(packet=ALL)
+    return Bits(connection=ALL) if word == CONNECTION_MARK else Bits(constant=word & ALL if isinstance(word, int) else ALL)
