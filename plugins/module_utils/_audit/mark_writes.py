@@ -19,14 +19,14 @@ from .suspicion import Unobserved
 OPERATORS = {"&": "&", "and": "&", "|": "|", "or": "|", "^": "^", "xor": "^"}
 OF_TABLE = {"ip": (IPV4,), "ip6": (IPV6,)}  # families of packets by those of nft; of others, both
 PACKET, CONNECTION = {"meta": {"key": "mark"}}, {"ct": {"key": "mark"}}
-_NUMBER = "(0x[0-9a-f]+)"
+_NUMBER = r"(0x[0-9a-f]{1,8})\b"
 _SET = re.compile(rf"-j (MARK|CONNMARK) --set-x?mark {_NUMBER}(?:/{_NUMBER})?")
 _COPIED = re.compile(rf"-j CONNMARK --(save|restore)-mark(?: --nfmask {_NUMBER})?(?: --ctmask {_NUMBER})?")
 # In a listing of nft.
 _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _CHAIN = re.compile(r"chain (\S+) \{")
 _OF_NFT = re.compile(r"\b(meta|ct) mark set (.+)")
-_OPERAND = re.compile(r"(?:meta )?(mark)\b|(ct mark)\b|(0x[0-9a-f]+|\d+)\b")
+_OPERAND = re.compile(r"(?:meta )?(mark)\b|(ct mark)\b|(0x[0-9a-f]{1,8}|0|[1-9][0-9]{0,9})\b")
 
 
 class Bits(t.NamedTuple):

@@ -173,7 +173,7 @@ def _is_kubelets(ports: str) -> bool:
     """Return whether a port or a range of ports, such as ``10000:10500``, has kubelet's."""
     low, colon, high = ports.partition(":")
     ends = (low or "0", high or str(LAST_PORT) if colon else low)
-    return all(end.isdecimal() for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
+    return all(re.fullmatch("[0-9]{1,5}", end) for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
 
 
 def _contains(prefix: str, address: str) -> bool:

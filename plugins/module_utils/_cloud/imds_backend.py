@@ -289,7 +289,7 @@ def _chunks(request: str, stream: _Stream) -> t.Iterator[bytes]:
 
 def _number(request: str, text: str, base: int) -> int:
     try:
-        if text.strip().isalnum():  # int() also takes signs and underscores
+        if re.fullmatch("[0-9a-fA-F]{1,16}", text.strip()):
             return int(text, base)
     except ValueError:
         pass

@@ -12,10 +12,10 @@ MAC address. A file is missing if the interface has no such value.
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 import typing as t
 
+from .._core import json_object
 from .._core.errors import Failure, Invalid
 
 # The chassis asset tag of every Azure machine, of any generation. The vendor "Microsoft Corporation" alone means any Hyper-V.
@@ -276,8 +276,8 @@ def _azure_interfaces(answer: str) -> list[t.Any]:
     Raises Garbled.
     """
     try:
-        interfaces = json.loads(answer)
-    except (ValueError, RecursionError):
+        interfaces = json_object.load(answer)
+    except ValueError:
         raise Garbled("Azure's list of interfaces", "JSON", answer) from None
     if not isinstance(interfaces, list) or not interfaces:
         raise Garbled("Azure's list of interfaces", "a list of at least one", answer)

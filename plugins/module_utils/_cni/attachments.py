@@ -10,8 +10,9 @@ From the source of containernetworking/cni (libcni/api.go), which containerd and
 
 from __future__ import annotations
 
-import json
 import typing as t
+
+from .._core import json_object
 
 FOLDER = "/var/lib/cni/results"
 _KIND = "cniCacheV1"
@@ -33,14 +34,14 @@ class Attachment(t.NamedTuple):
 def attachment(text: str) -> Attachment | None:
     """Read a record; None if it is of another kind, of no pod, or has no addresses."""
     try:
-        record = json.loads(text)
+        record = json_object.load(text)
         arguments = dict(record.get("cniArgs") or ())
         namespace, name = arguments.get("K8S_POD_NAMESPACE"), arguments.get("K8S_POD_NAME")
         addresses = tuple(_addresses(record.get("result") or {}))
         if record["kind"] != _KIND or record["ifName"] == "lo" or not (namespace and name and addresses):
             return None
         return Attachment(f"{namespace}/{name}", str(record["ifName"]), addresses, str(record.get("netns") or ""))
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

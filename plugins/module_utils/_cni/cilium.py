@@ -26,6 +26,7 @@ REPLACING = ("true", "strict", "probe")
 STATE_FIELDS = {"KubeProxyReplacement": REPLACEMENT, "EnableNodePort": NODE_PORT, "EnableIPv6": IPV6}
 # Since 1.14 cil_from_netdev and cil_xdp_entry, in traffic control with "-eth0"; 1.13 had cilium-eth0; before that
 # bpf_host.o:[from-netdev] (removeObsoleteNetdevPrograms in pkg/datapath/loader/netdev.go).
+_NUMBER = re.compile("[0-9]{1,5}")
 PROGRAM = re.compile(r"cil_.*|cilium-.*|.*\[from-netdev\]")
 
 
@@ -55,8 +56,8 @@ def agent(source: str, options: t.Mapping[str, str]) -> Agent:
         source,
         replaces and options.get(IPV6, "true") == "true",
         replaces,
-        int(cluster) if cluster.isdecimal() else default.cluster,
-        int(port) if port.isdecimal() else default.health_port,
+        int(cluster) if _NUMBER.fullmatch(cluster) else default.cluster,
+        int(port) if _NUMBER.fullmatch(port) else default.health_port,
         options.get(TAINT) or default.taint,
     )
 

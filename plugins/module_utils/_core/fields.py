@@ -25,26 +25,33 @@ Prefix = tuple[bytes, int]
 ANY: Prefix = (b"", 0)
 
 Range = tuple[int, int]
+U8, U16, U32, U64, S32 = (0, 255), (0, 2**16 - 1), (0, UINT32), (0, 2**64 - 1), (-(2**31), 2**31 - 1)  # of the kernel's types
+# As programs print numbers. int() also takes the digits of other scripts, _, blanks, + and, without a base, leading zeros, and
+# needs quadratic time for a long text, or refuses it by another error.
+_DECIMAL, _HEXADECIMAL = re.compile("0|-?[1-9][0-9]{0,19}"), re.compile("0[xX][0-9a-fA-F]{1,16}")
 
 
 class Unfit(ValueError):
     """``str()`` ends the sentence "the option must be ..."."""
 
 
-def number(value: object, low: int, high: int) -> int:
-    """Parse a number, decimal or, with 0x, hexadecimal."""
-    try:
-        parsed = value if isinstance(value, int) and not isinstance(value, bool) else int(str(value), 0)
-    except ValueError:
-        parsed = -1
-    if not low <= parsed <= high:
+def number(value: object, low: int, high: int, is_decimal: bool = False) -> int:
+    """Parse a number, decimal or, with 0x, hexadecimal. Every number of an option or of evidence is read by this function.
+
+    is_decimal: refuse a hexadecimal one, where int() reads the text again.
+    """
+    parsed = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        is_hexadecimal = not is_decimal and _HEXADECIMAL.fullmatch(value)
+        parsed = int(value, 16) if is_hexadecimal else int(value) if _DECIMAL.fullmatch(value) else None
+    if parsed is None or not low <= parsed <= high:
         raise Unfit(f"a number from {low} to {high}")
     return parsed
 
 
 def span(value: object, high: int) -> Range:
     """Parse ``N`` or ``N-M``."""
-    match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", str(value))
+    match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", str(value))
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= high:
         raise Unfit(f"a number or a range N-M from 0 to {high}, N not above M")

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import typing as t
 
-from .._core import fields
+from .._core import fields, json_object
 from .._core.fields import Unfit
 from .._ebtables import ebtables
 
@@ -53,8 +52,8 @@ class State(t.NamedTuple):
 def state_from(text: str) -> State:
     """Parse a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = json_object.load(text)
+    except ValueError as error:
         return State(trouble=f"is not JSON ({error})")
     links = _dict(_dict(_dict(content).get("Network")).get("ExternalInterfaces"))
     if not links:

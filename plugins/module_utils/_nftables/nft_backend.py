@@ -11,10 +11,10 @@ because nft's JSON has stayed the same from 0.9.8 to 1.1 while the kernel's mess
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
+from .._core import json_object
 from .._core.errors import Failure, Uncertain
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
@@ -148,10 +148,7 @@ class Nft(UndoBackend):
 
 def _table(family: str, name: str, listing: str) -> nft_table.Table:
     """Parse a listing. Raises ValueError if it is not a listing of this table."""
-    try:
-        table = nft_table.from_listing(json.loads(listing, strict=False))
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+    table = nft_table.from_listing(json_object.load(listing))
     if (table.family, table.name) != (family, name):
         raise ValueError(f"the listing is of table {table.family} {table.name}")
     return table

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._core.fields import Unfit
@@ -93,7 +94,7 @@ def allocated(statements: t.Iterable[t.Sequence[str]]) -> int:
     size, flags = 0, set[str]()
     for words in statements:
         if words[0] == "size":
-            size += sum(int(word) if word.isdecimal() else _LARGEST_SIZE for word in words[1:2])
+            size += sum(int(word) if re.fullmatch("[0-9]{1,10}", word) else _LARGEST_SIZE for word in words[1:2])
         elif words[0] == "flags":
             flags.update(words)
     return 0 if flags & _GROWING else size

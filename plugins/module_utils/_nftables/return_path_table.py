@@ -315,7 +315,7 @@ def _mark(option: str, value: object, mask: int | None) -> int:
 
 def _bits(option: str, value: object) -> int:
     """Parse a number in decimal or hexadecimal: "128", "0x80". Raises Invalid."""
-    match = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(value))
+    match = re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[1-9][0-9]{0,19}", str(value))
     number = int(match[0], 0) if match else 0
     if not 0 < number <= MARK_LIMIT:
         raise Invalid(option, value, f"a number from 1 to {mark_text(MARK_LIMIT)}, for example 128 or 0x80")

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
+from .._core import json_object
 from .._core.fields import Unfit
 from . import commands, ip_text
 from .commands import Ignore, Part
@@ -60,14 +60,14 @@ def is_json(part: Part) -> bool:
 def _as_text(part: Part, ignore: Ignore) -> Part:
     """Return the part with the lines of the text. It has none, and is cut, if its JSON is not understood."""
     try:
-        listed = json.loads("\n".join(part.lines))
+        listed = json_object.load("\n".join(part.lines))
         entries = [entry for entry in listed if isinstance(entry, dict) and entry]
         kind = next((kind for kind, keys in _KINDS if entries and keys <= entries[0].keys()), part.kind)
         if kind == commands.UNKNOWN and entries:
             return part._replace(lines=())  # another object of ip, such as its metrics of TCP
         lines = [line for entry in entries for line in _READERS[kind](entry)] if entries else []
         return part._replace(kind=kind, lines=tuple(lines))
-    except (AttributeError, KeyError, RecursionError, TypeError, Unfit, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, Unfit, ValueError) as error:
         ignore(f"is no JSON of ip ({error})", part.lines[0])
         return part._replace(lines=(), is_cut=True)
 

@@ -36,9 +36,7 @@ class TableNames:
     def number(self, name: str) -> str:
         if not name.isdigit():
             return str(self.numbers.setdefault(name, FIRST_TABLE + len(self.numbers)))
-        if int(name) > fields.UINT32:
-            raise Unfit("a table's number")
-        return name
+        return str(fields.number(name, *fields.U32))
 
 
 _RULE = re.compile(r"\s*(\d{1,10}):\s*(.*)")
@@ -81,7 +79,8 @@ def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> E
             entry["action"] = word
         elif word in _VALUES:
             if words[place] not in ("all", "any"):
-                entry[word] = int(words[place]) if word in ("goto", "suppress_prefixlength") else words[place]
+                is_number = word in ("goto", "suppress_prefixlength")
+                entry[word] = fields.number(words[place], *fields.U32) if is_number else words[place]
             place += 1
         elif word not in ("[detached]", "nop", "permanent"):
             raise Unfit(f"word {word}")
@@ -308,7 +307,7 @@ def _head(match: re.Match[str]) -> Entry:
     entry = blank_link(name, flags.split(","), index=int(index or 0))
     words = rest.split()
     pairs = dict(zip(words[::2], words[1::2]))
-    entry.update(mtu=int(pairs.get("mtu", 0)), master=pairs.get("master", ""), lower=lower or "")
+    entry.update(mtu=fields.number(pairs.get("mtu", 0), *fields.U32), master=pairs.get("master", ""), lower=lower or "")
     if "link/" in rest:  # of ip -o link
         _detail(entry, rest[rest.index("link/") :].split())
     return entry
@@ -333,7 +332,7 @@ def _old_head(match: re.Match[str]) -> Entry:
     name, flags, mtu, encap, mac = match.groups()
     known = flags.split(",") if flags else ["UP", "RUNNING"]
     entry = blank_link(name, [*known, "LOWER_UP"] if "RUNNING" in known else known)
-    entry.update(mtu=int(mtu or 0), mac=(mac or "").lower(), lower="")
+    entry.update(mtu=fields.number(mtu or 0, *fields.U32), mac=(mac or "").lower(), lower="")
     if encap == "Local":
         entry["type"] = 772
     return entry
@@ -361,16 +360,16 @@ def _detail(entry: Entry, words: list[str]) -> None:
     elif first in KINDS and not entry["kind"]:
         entry["kind"] = first
         if first == "vlan" and "id" in words:
-            entry["settings"]["id"] = int(words[words.index("id") + 1])
+            entry["settings"]["id"] = fields.number(words[words.index("id") + 1], 0, 4095)
         if first == "vrf" and "table" in words:
-            entry["settings"]["table"] = fields.number(words[words.index("table") + 1], 1, 2**32 - 1)
+            entry["settings"]["table"] = fields.number(words[words.index("table") + 1], 1, fields.UINT32)
         if "master" in words:
             entry["master"] = words[words.index("master") + 1]
     elif first == "UP" or "MTU:" in " ".join(words):
         mtu = re.search(r"MTU:(\d+)", " ".join(words))
         entry.update(
             flags=[*words[: next((n for n, w in enumerate(words) if ":" in w), len(words))], "LOWER_UP"],
-            mtu=int(mtu[1]) if mtu else 0,
+            mtu=fields.number(mtu[1], *fields.U32) if mtu else 0,
         )
 
 
@@ -428,7 +427,8 @@ def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
         try:
             length = ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen
             to = f"{destination}/{length}" if length else "default"
-            entry: Entry = {"table": "254", "family": "ipv4", "to": to, "metric": int(metric), "protocol": "boot"}
+            number = fields.number(metric, *fields.U32)
+            entry: Entry = {"table": "254", "family": "ipv4", "to": to, "metric": number, "protocol": "boot"}
             entry.update({"via": gateway, "dev": dev} if "G" in flags else {"dev": dev, "scope": "link"})
             if "!" in flags:
                 entry = {"table": "254", "family": "ipv4", "to": to, "type": "unreachable", "protocol": "boot"}

@@ -10,11 +10,10 @@ From the source of amazon-vpc-cni-k8s (pkg/ipamd/datastore/data_store.go, pkg/ip
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
-from .._core import fields
+from .._core import fields, json_object
 from .._core.fields import Unfit
 from .commands import Ignore, Part
 
@@ -26,10 +25,10 @@ _NAME = re.compile(r"[\w.-]+")
 def pod_addresses(part: Part, ignore: Ignore) -> list[Entry]:
     """Return the addresses of pods as a snapshot has them, without addresses that no pod has."""
     try:
-        document = json.loads("\n".join(part.lines))
+        document = json_object.load("\n".join(part.lines))
         records = _of_checkpoint(document) if "allocations" in document else _of_enis(document)
         return [_entry(*record) for record in records if record[1]]
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         ignore(f"is no JSON of ipamd ({error})", part.lines[0])
         return []
 

@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-from .._core import fields
+from .._core import fields, json_object
 from .._core.fields import Unfit
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
@@ -103,9 +103,9 @@ _SET_HEADS = ("Name", "Type", "Revision", "Header", "Size in memory", "Reference
 def nft_json(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore) -> list[dict[str, t.Any]]:
     """The objects of a ruleset. without: family and name of tables that other pastes have."""
     try:
-        listed = json.loads("\n".join(part.lines), strict=False)["nftables"]
+        listed = json_object.load("\n".join(part.lines))["nftables"]
         objects = [entry for entry in listed if isinstance(entry, dict) and "metainfo" not in entry]
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         ignore(f"is no JSON of nft ({error})", part.lines[0])
         return []
     return [entry for entry in objects if _place(entry) not in without and _has_contents(entry, ignore)]
@@ -225,13 +225,13 @@ def virtual_servers(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
         try:
             if server:
                 protocol, place, scheduler, flags = server.groups()
-                where = {"fwmark": f"{int(place, 0):#x}"} if protocol == "FWM" else _endpoint(place)
+                where = {"fwmark": f"{fields.number(place, *fields.U32):#x}"} if protocol == "FWM" else _endpoint(place)
                 servers.append(
                     {"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": flags, "destinations": []}
                 )
             elif real and servers:
                 end = _endpoint(f"{real[1]}:{real[2]}")
-                servers[-1]["destinations"].append({**end, "method": real[3], "weight": int(real[4])})
+                servers[-1]["destinations"].append({**end, "method": real[3], "weight": fields.number(real[4], *fields.S32)})
             elif text and not text.startswith(("IP Virtual", "Prot ", "-> RemoteAddress")):
                 ignore("is no line of ipvsadm", line)
         except (Unfit, ValueError) as error:

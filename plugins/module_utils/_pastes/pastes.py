@@ -77,7 +77,12 @@ def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
     """
     if sum(len(str(text)) for text in dump.values()) > LARGEST:
         raise Invalid("dump", f"{len(dump)} texts", f"texts of at most {LARGEST} characters")
-    return _Reader(dump).pasted(interface)
+    return _Reader({name: _without_foreign_digits(text) for name, text in dump.items()}).pasted(interface)
+
+
+def _without_foreign_digits(text: str) -> str:
+    r"""Replace digits that no program prints: ``\d``, isdigit() and int() take those of every script for numbers."""
+    return text if text.isascii() else re.sub("[^\x00-\x7f]", lambda match: "\ufffd" if match[0].isdigit() else match[0], text)
 
 
 class _Reader:

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import typing as t
 
+from .._core import json_object
 from .._core.errors import Invalid
 from .._files import files
 from .._platform import bounded_process
@@ -70,8 +70,8 @@ def _file(path: str) -> dict[str, str] | None:
 def _from_json(dump: t.Any) -> t.Any:
     """Parse JSON text of a dictionary, as templates and options on a command line give one. Return anything else as it is."""
     if isinstance(dump, str) and dump.lstrip()[:1] == "{":
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(dump, strict=False)
+        with contextlib.suppress(ValueError):
+            return json_object.load(dump)
     return dump
 
 

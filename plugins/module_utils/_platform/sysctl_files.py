@@ -37,7 +37,7 @@ class Assignment(t.NamedTuple):
     @property
     def number(self) -> int | None:
         """Return the number that the kernel reads from the value; it ignores what follows after a blank."""
-        match = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
+        match = re.match(r"-?(?:(0[xX][0-9a-fA-F]{1,16})|(0[0-7]{0,22})|[1-9][0-9]{0,19})(?=[ \t]|$)", self.value or "")
         return int(match.group(), 16 if match.group(1) else 8 if match.group(2) else 10) if match else None
 
     def covers(self, key: str) -> bool:

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import typing as t
 
+from .._core import json_object
 from .._core.errors import Failure
 from .._ebtables import ebtables, ebtables_backend
 from .._files import files
@@ -53,8 +53,8 @@ def nftables(run: process.Runner, _note: Notes, others: t.Collection[tuple[str, 
 def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:
     text = _printed(run, "nft", "-j", "list", *listed)
     try:
-        return [entry for entry in json.loads(text, strict=False)["nftables"] if "metainfo" not in entry]
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        return [entry for entry in json_object.load(text)["nftables"] if "metainfo" not in entry]
+    except (KeyError, TypeError, ValueError) as error:
         raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(listed)}") from error
 
 

@@ -111,7 +111,7 @@ def _port(text: str, protocol: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return bool(re.fullmatch("[0-9]{1,10}", text))
 
 
 def _tcpdump(line: str) -> Options | None:

@@ -15,6 +15,7 @@ import socket
 import time
 import typing as t
 
+from .._core import json_object
 from .._core.errors import Failure, Refusal
 from .._files import files
 from .._netfilter import rule_words
@@ -171,7 +172,7 @@ def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
 
 def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:
     """Add rules that let what IPVS translated pass the chains of FORWARD. Return their handles. Raises Failure."""
-    listed = json.loads(_nft(run, "list chains", "-j"), strict=False)["nftables"]
+    listed = json_object.load(_nft(run, "list chains", "-j"))["nftables"]
     chains = [entry["chain"] for entry in listed if entry.get("chain", {}).get("hook") == "forward"]
     places = {(chain["family"], chain["table"], chain["name"]) for chain in chains if chain["family"] in ("ip", "ip6", "inet")}
     lines = [

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import fields
 from .._core.errors import Invalid
+from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range, Unfit
 from .._snapshot import evidence
+from .._snapshot.boot import SETTINGS
 from .._snapshot.snapshot import of_this_format
 from .blueprint import Entry, entries
 
@@ -29,9 +32,16 @@ WORDS = {
     "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
+# Numbers, with the bounds of the kernel's fields, by their keys in any part but the JSON of nft. A text may name a table or a
+# protocol in the place of its number.
 NUMBERS = {
-    "links": ("mtu",), "rules": ("priority",), "evidence": ("destination_port",), "listeners": ("port",), "ipvs": ("port",),
+    "mtu": U32, "index": S32, "type": U16, "priority": U32, "metric": U32, "goto": U32, "weight": U32, "port": U16,
+    "destination_port": U16, "table": U32, "protocol": U8,
 }  # fmt: skip
+NAMED = ("table", "protocol", "type")
+MARK = "fwmark"  # VALUE or VALUE/MASK
+SETTING = (S32[0], UINT32)  # a sysctl has either type
+ANY = (-(2**63), 2**64 - 1)
 REQUIRED = {"links": ("name",), "rules": ("priority",), "pod_neighbors": ("link", "address", "mac")}
 # Others have values of one word.
 OF_WORDS = (
@@ -39,6 +49,7 @@ OF_WORDS = (
     "pod_neighbors",
 )
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
+COUNTERS = ("packets", "connections", "routing", "otherhost")
 
 
 def check(snapshot: Entry) -> None:
@@ -47,11 +58,12 @@ def check(snapshot: Entry) -> None:
     for subset in LISTS:
         for number, entry in enumerate(entries(snapshot, subset)):
             _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
+            _check_numbers(f"snapshot.{subset}[{number}]", entry, {} if subset == "nftables" else NUMBERS)
     settings = _dictionary("snapshot.settings", snapshot.get("settings"))
-    _numbers("snapshot.settings.node", settings.get("node"))
+    _numbers("snapshot.settings.node", settings.get("node"), SETTING)
     for family in ("ipv4", "ipv6"):
         for link, values in _dictionary(f"snapshot.settings.{family}", settings.get(family)).items():
-            _numbers(f"snapshot.settings.{family}.{link}", values)
+            _numbers(f"snapshot.settings.{family}.{link}", values, SETTING)
     _check_programs(snapshot)
 
 
@@ -62,16 +74,18 @@ def _check_programs(snapshot: Entry) -> None:
             parts = _dictionary(f"snapshot.{subset}", snapshot[subset])
             for name in names:
                 _words(f"snapshot.{subset}.{name}", parts.get(name))
-    _number("snapshot.network_daemons.networkd_version", (snapshot.get("network_daemons") or {}).get("networkd_version") or 0)
-    for part in ("connections", "routing", "otherhost"):
-        _numbers(f"snapshot.counters.{part}", (snapshot.get("counters") or {}).get(part))
+    version = (snapshot.get("network_daemons") or {}).get("networkd_version") or 0
+    _number("snapshot.network_daemons.networkd_version", version, U32)
+    for part in COUNTERS:
+        _numbers(f"snapshot.counters.{part}", (snapshot.get("counters") or {}).get(part), U64)
     for service, values in _dictionary("snapshot.firewalls", snapshot.get("firewalls")).items():
         _words(f"snapshot.firewalls.{service}", values)
     for part, settings in _dictionary("snapshot.boot", snapshot.get("boot")).items():
         for key, setting in _dictionary(f"snapshot.boot.{part}", settings).items():
             option = f"snapshot.boot.{part}.{key}"
             _words(option, setting)
-            _number(f"{option}.value", setting.get("value") or 0)
+            if not isinstance(setting.get("value") or False, bool) or part == SETTINGS:
+                _number(f"{option}.value", setting.get("value") or 0, SETTING)
             _present(f"{option}.file", setting.get("file"))
 
 
@@ -94,17 +108,33 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         _words(option, {name: value for name, value in entry.items() if name not in named})
     for name in FIELDS.get(subset, ()):
         _dictionary(f"{option}.{name}", entry.get(name))
-    for name in NUMBERS.get(subset, ()):
-        value = entry.get(name)
-        _number(f"{option}.{name}", 0 if value is None else value)
     if subset == "evidence":
         if entry.get("kind") not in evidence.KINDS:
             raise Invalid(f"{option}.kind", entry.get("kind"), f"one of {', '.join(evidence.KINDS)}")
         for count in _list(f"{option}.counts", entry.get("counts")):
-            _number(f"{option}.counts", count)
+            _number(f"{option}.counts", count, U64)
     if subset == "links":
         _list(f"{option}.peer.addresses", (entry.get("peer") or {}).get("addresses"))
-        _numbers(f"{option}.settings", {key: value for key, value in (entry.get("settings") or {}).items() if value is not None})
+        settings = {key: value for key, value in (entry.get("settings") or {}).items() if value is not None}
+        _numbers(f"{option}.settings", settings, U32)
+
+
+def _check_numbers(option: str, value: t.Any, bounds: t.Mapping[str, Range]) -> None:
+    """Check the numbers in a part of a snapshot. bounds: by the keys of numbers that may be a text."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        _number(option, value, ANY)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key in bounds and part is not None and not (key in NAMED and isinstance(part, str) and not part.isdigit()):
+                _number(f"{option}.{key}", part, bounds[key])
+            elif key == MARK and part is not None:
+                for word in str(part).split("/"):
+                    _number(f"{option}.{key}", word, U32, is_decimal=False)
+            elif not isinstance(part, str):
+                _check_numbers(f"{option}.{key}", part, bounds)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _check_numbers(option, part, bounds)
 
 
 def _dictionary(option: str, value: t.Any) -> Entry:
@@ -135,13 +165,13 @@ def _list(option: str, value: t.Any) -> t.Sequence[t.Any]:
     return value or ()
 
 
-def _numbers(option: str, values: t.Any) -> None:
+def _numbers(option: str, values: t.Any, bounds: Range) -> None:
     for key, value in _dictionary(option, values).items():
-        _number(f"{option}.{key}", value)
+        _number(f"{option}.{key}", value, bounds)
 
 
-def _number(option: str, value: t.Any) -> None:
+def _number(option: str, value: t.Any, bounds: Range, is_decimal: bool = True) -> None:
     try:
-        int(value)
-    except (TypeError, ValueError):
-        raise Invalid(option, value, "a number") from None
+        fields.number(value, *bounds, is_decimal)
+    except Unfit as unfit:
+        raise Invalid(option, value, str(unfit)) from None

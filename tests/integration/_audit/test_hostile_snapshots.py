@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, snapshot_form, worlds
 
 from .._trace import random_nodes
 from .healthy_nodes import CIS, eks_ubuntu
@@ -98,3 +99,68 @@ def test_an_audit_reads_a_hundred_thousand_rules_of_iptables_in_seconds() -> Non
     audit = audit_backend.Audit(node.done(), catalogue.CHECKS, does_prove=False)
     audit_backend.result(audit, random_nodes.run, checked)
     assert time.process_time() - begin < 4  # it takes 0.7 s, and took 15 s when each line was read by shlex
+
+
+# What no field of the kernel holds, or what Python reads as a number and no program prints.
+NUMBERS: list[Any] = [
+    *(float("inf"), float("-inf"), float("nan"), 1.5, True, 10**400, -(10**400), 2**32, 2**64, -1, "1e999", "Infinity", "NaN"),
+    *("007", "1_000", "\u0661\u0662", "\u00b2", "+1", " 1", "0x", "0x10", "0x1/007", "1" * 5000, "1" * 5000 + "/1", "-1"),
+]
+NUMBER = re.compile("[0-9]+|0x[0-9a-f/x]+")
+ENDS = assumptions.Ends("10.0.0.9", "eth0", "10.0.1.9")
+TEXT = """table ip t {
+ set s { type ipv4_addr; size 64; }
+ map service-nodeports { elements = { tcp . 30080 : goto external-x } }
+ chain c { type filter hook prerouting priority 10; policy accept;
+  tcp dport 80 counter packets 3 bytes 180 drop
+  meta mark set meta mark | 128
+ }
+}
+"""
+SAVE = """*mangle
+:PREROUTING ACCEPT [7:420]
+-A PREROUTING -i eth0 -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80
+-A PREROUTING -i eni+ -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
+-A PREROUTING -p tcp -m tcp --dport 10250 -j MARK --set-xmark 0x1/0xffffffff
+COMMIT
+"""
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and bool(NUMBER.fullmatch(value)))
+
+
+def at(value: Any, path: Path) -> Any:
+    return at(value[path[0]], path[1:]) if path else value
+
+
+def with_numbers(snapshot: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The snapshot with one number replaced, and the place: a part, or one of the texts of its ruleset."""
+    numbers = {(path[0], path[-1]): path for path in paths(snapshot) if is_number(at(snapshot, path))}  # one of each key
+    for path in numbers.values():
+        for value in NUMBERS:
+            yield (path, value), changed(snapshot, path, value)
+    for path, text in ((("nftables_text",), TEXT), (("iptables", 0, "save"), SAVE)):
+        for match in re.finditer(r"\b(?:0x)?[0-9]+\b", text):
+            for value in map(str, NUMBERS):
+                yield (path, match.start(), value), changed(snapshot, path, text[: match.start()] + value + text[match.end() :])
+
+
+def test_a_number_that_no_field_holds_is_named_or_does_not_matter() -> None:
+    snapshot = {**eks_ubuntu(CIS).done(), **FURTHER, "nftables_text": TEXT}
+    snapshot["iptables"] = [{"family": "ip", "table": "mangle", "backend": "nft", "save": SAVE}, *snapshot["iptables"]]
+    named, escaped = set(), set()
+    for place, hostile in with_numbers(snapshot):
+        try:
+            snapshot_form.check(hostile)
+            audit_backend.result(audit_backend.Audit(hostile, catalogue.CHECKS, {}, False), random_nodes.run, checked)
+            blueprint.draw(hostile)
+            assumptions.complete(hostile, {}, ENDS)
+            worlds.open_for(hostile, ENDS)
+        except Invalid as error:
+            named.add(error.option)
+        except Exception as error:  # an exception of any other kind is what the test looks for
+            escaped.add((str(place)[:200], repr(error)[:200]))
+    assert escaped == set()
+    subsets = ("links", "rules", "routes", "settings", "counters", "listeners", "ipvs", "boot")
+    assert {*subsets} <= {re.split(r"[.[]", f"{option}.")[1] for option in named}

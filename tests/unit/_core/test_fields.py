@@ -27,6 +27,8 @@ def v6(text: str) -> bytes:
 
 
 NUMBER = functools.partial(fields.number, low=1, high=300)
+DECIMAL = functools.partial(NUMBER, is_decimal=True)
+INFINITE = float("inf")
 SPAN = functools.partial(fields.span, high=300)
 WORD = functools.partial(fields.word, allowed={"a": 1, "b": 2})
 NAMED = functools.partial(fields.name_or_number, names={"a": 1, "b": 300}, kind="a place", low=1, high=300)
@@ -79,7 +81,10 @@ A_LINK = "a link's name of 1 to 15 bytes without blanks, / and :"
 A_PREFIX = "an IP address, a prefix ADDRESS/LENGTH, or default"
 REFUSED: list[tuple[Parser, t.Any, str]] = [
     *((NUMBER, given, A_NUMBER) for given in (0, 301, -1, "x", "", "1.0", 1.5, True, None, "1-2", "010")),
-    *((SPAN, given, A_SPAN) for given in ("301", "1-301", "2-1", "-1", "1-", "x", "", "1-2-3", "00000000001")),
+    *((NUMBER, given, A_NUMBER) for given in ("1_0", "+7", " 7", "7\n", "\u0667", "\u00b2", "0x", "0x1_0", "0b1", "0o7", "1e2")),
+    *((NUMBER, given, A_NUMBER) for given in (INFINITE, INFINITE - INFINITE, 10**400, "1" * 5000, "0x" + "0" * 17, b"7")),
+    *((DECIMAL, given, A_NUMBER) for given in ("0x7", "007", True)),
+    *((SPAN, given, A_SPAN) for given in ("\u0667", "301", "1-301", "2-1", "-1", "1-", "x", "", "1-2-3", "00000000001")),
     *((fields.flag, given, "true or false") for given in ("", "y", "2", 2, None)),
     *((WORD, given, "one of a, b") for given in ("", "c", None, "A", 1)),
     *((NAMED, given, f"{A_NUMBER}, or the name of a place: a, b") for given in ("c", "", 0, 301, None)),

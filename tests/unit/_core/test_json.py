@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec, json_object
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
@@ -26,7 +26,8 @@ from unit._leftovers.test_ebtables_backup import KEPT
 from unit._probe_snat.test_probe_snat import listing
 
 NESTED = "[" * 100_000
-OTHERS: list[t.Any] = [None, True, 1, -1.5, "x", "", [], [1], {}, {"x": 1}]
+INFINITE = float("inf")
+OTHERS: list[t.Any] = [None, True, 1, -1.5, INFINITE, -INFINITE, INFINITE - INFINITE, 10**400, "x", "", [], [1], {}, {"x": 1}]
 
 
 def read_backup(text: str) -> object:
@@ -42,11 +43,7 @@ def read_record(text: str) -> object:
 
 
 def read_listing(text: str) -> object:
-    try:
-        found = json.loads(text)
-    except (RecursionError, ValueError):  # as the backend does
-        raise ValueError("no JSON") from None
-    return nft_table.from_listing(found).text()
+    return nft_table.from_listing(json_object.load(text)).text()
 
 
 ROUTES = [{"table": "1005", "to": "default", "via": "10.0.1.1", "dev": "eth1"}]
@@ -114,3 +111,15 @@ def test_no_depth_is_too_much(read: t.Callable[[str], object], good: t.Any, allo
             read(text)
         except allowed as told:
             assert str(told)
+
+
+@pytest.mark.parametrize(
+    "number", ["Infinity", "-Infinity", "NaN", "1e999", "-1e999", "1" * 21, "1" * 5000, "-" + "1" * 10_000_000]
+)
+def test_a_number_that_no_field_holds_stays_a_text(number: str) -> None:
+    assert json_object.load(f'{{"mtu": {number}}}') == {"mtu": number}
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**64 - 1, -(2**63), 1.5, 1e300])
+def test_other_numbers_are_numbers(number: float) -> None:
+    assert json_object.load(json.dumps([number])) == [number]

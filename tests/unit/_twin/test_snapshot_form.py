@@ -14,7 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin import sna
 
 LINK = {"name": "eth0", "mtu": 1500, "flags": ["UP"], "addresses": [{"address": "10.0.0.4/24"}], "peer": None, "settings": {}}
 GOOD: dict[str, Any] = {
-    "links": [LINK, {"name": "veth1", "mtu": "1500", "peer": {"addresses": ["10.1.0.5"]}, "settings": {"vlan_filtering": True}}],
+    "links": [LINK, {"name": "veth1", "mtu": "1500", "peer": {"addresses": ["10.1.0.5"]}, "settings": {"vlan_filtering": 1}}],
     "settings": {"node": {"net.ipv4.ip_forward": 1}, "ipv4": {"all": {"rp_filter": "2"}}, "ipv6": {}},
     "routes": [{"to": "default", "nexthops": [{"dev": "eth0"}]}],
     "nftables": None,
