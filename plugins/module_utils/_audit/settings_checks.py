@@ -23,7 +23,7 @@ from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
-_TAKING = re.compile(r"^-A .*--dports? .*-j (?:DNAT|REDIRECT)\b")
+TAKING = re.compile(r"^-A (?=.*--dports? ).*-j (?:DNAT|REDIRECT)\b")
 LAST_PORT = 65535
 Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
@@ -146,7 +146,7 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for save in node.iptables(family, "nat"):
-            for line in filter(_TAKING.match, save.splitlines()):
+            for line in filter(TAKING.match, save.splitlines()):
                 if _takes_kubelets(line, functools.partial(node.links_by_address, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"
