@@ -38,7 +38,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """With a budget, a run in which each test was skipped has told nothing, and is no success."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter and session.config.getoption("budget") is not None else {}
     if "skipped" in stats and not {"passed", "failed", "error"} & stats.keys():
         reporter.write_line(f"not run: each of {len(stats['skipped'])} tests was skipped", red=True)

@@ -52,7 +52,7 @@ _READERS: dict[str, t.Callable[[t.Sequence[str]], list[str]]] = {
 }
 SYSCTL = "sysctl"
 TOOLS = (*_READERS, SYSCTL)
-_SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d{1,10})", re.ASCII)
+_SETTING = re.compile(r"(?<!\S)(net[./][\w./@-]+) ?= ?(-?\d{1,10})", re.ASCII)
 
 
 def read(option: str, text: object) -> Command:

@@ -23,6 +23,8 @@ Addresses = t.Collection[str]  # those of a link, as fields.show() writes them
 MAGIC = b"\x63\x82\x53\x63"  # RFC 2131 section 3, before the options of a DHCP message
 YIADDR, OPTIONS = 16, 236  # the client's address, and where the magic cookie begins
 PAD, ROUTERS, END = 0, 3, 255  # options of RFC 2132
+_KEY = re.compile(r"[\w-]+")
+MOST_OF_LEASES = 1 << 20  # characters; dhclient writes its file anew after some twenty leases
 
 
 def networkd(text: str, addresses: Addresses) -> Gateways:
@@ -32,9 +34,10 @@ def networkd(text: str, addresses: Addresses) -> Gateways:
 
 
 def dhclient(text: str, link: str, addresses: Addresses) -> Gateways:
-    """Return the router in the last lease for a link in a file of dhclient (dhclient.leases(5))."""
-    leases = [lease for lease in re.findall(r"lease {(.*?)^}", text, re.MULTILINE | re.DOTALL) if f'interface "{link}"' in lease]
-    values = dict(re.findall(r"(fixed-address|option routers) ([\d.]+)", leases[-1])) if leases else {}
+    """Return the router in the last lease for a link in a file of dhclient (dhclient.leases(5)), of which only the end counts."""
+    whole = (lease.partition("\n}") for lease in text[-MOST_OF_LEASES:].split("lease {")[1:])
+    leases = [lease for lease, end, _rest in whole if end and f'interface "{link}"' in lease]
+    values = dict(re.findall(r"(fixed-address|option routers) ([0-9.]+)", leases[-1])) if leases else {}
     return gateways([values.get("option routers", "")]) if values.get("fixed-address") in addresses else {}
 
 
@@ -95,8 +98,12 @@ def _canonical(address: str) -> str:
 
 def _sections(text: str) -> t.Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the sections of an ini file with their assignments. A section may occur several times."""
-    for part in re.split(r"^\s*(?=\[)", text, flags=re.MULTILINE):
-        match = re.match(r"\[(\w+)\]", part)
-        if match:
-            lines = re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", part, re.MULTILINE)
-            yield match[1], lines
+    section, assignments = "", list[tuple[str, str]]()
+    for line in map(str.strip, text.splitlines()):
+        key, equals, value = line.partition("=")
+        if line.startswith("["):
+            yield section, assignments
+            section, assignments = line[1:].partition("]")[0], []
+        elif equals and _KEY.fullmatch(key.rstrip()):
+            assignments.append((key.rstrip(), value.lstrip()))
+    yield section, assignments

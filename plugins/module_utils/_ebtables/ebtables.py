@@ -56,11 +56,11 @@ _LINK_OPTIONS = frozenset(("-i", "-o"))
 
 _WORD = re.compile(r'"[^"]*"|\S+')
 _MAC = re.compile(r"[0-9a-f]{1,2}(:[0-9a-f]{1,2}){5}")
-_LISTED_COUNTERS = re.compile(r"\s*, pcnt = (\d{1,20}) -- bcnt = (\d{1,20})\s*$")
+_LISTED_COUNTERS = re.compile(r", pcnt = (\d{1,20}) -- bcnt = (\d{1,20})\s*$")
 _SAVED_COUNTERS = re.compile(r"^\[(\d{1,20}):(\d{1,20})\] ")
 # The line that begins a table, or a chain with its policy, of ebtables-save and of ebtables -L.
 _HEADING = re.compile(r"^(?:(?:\*|Bridge table: )(\S+)|(?::|Bridge chain: )([^\s,]+)(?:, entries: \d+, policy:)? (\S+))", re.M)
-_OPTION_COUNTERS = re.compile(r"\s*-c (\d{1,20}) (\d{1,20})\s*$")  # glued to the target by ebtables-legacy
+_OPTION_COUNTERS = re.compile(r"-c (\d{1,20}) (\d{1,20})\s*$")  # glued to the target by ebtables-legacy
 
 
 def from_save(backend: str, text: str) -> dict[Place, tuple[ListedRule, ...]]:

@@ -19,8 +19,8 @@ NET_UTILS_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
 HOTPLUG_RULE = "[0-9][0-9]-cloud-init-hook-hotplug.rules"  # cloud-init, config/cc_install_hotplug.py
 IFUPDOWN_RULE = "75-cloud-ifupdown.rules"  # of Debian 11's cloud images
 # What a cloud.cfg says about the events at which cloud-init configures the network, as a list in one line or in several.
-_WHEN = re.compile(r"\bwhen:[ \t]*(\[[^\]]*\]|(?:\n\s*-[^\n]*)+)")
-_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+_WHEN = re.compile(r"\bwhen:[ \t]*(\[[^\[\]]*\]|(?:\n\s*-[^\n]*)+)")
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 HOTPLUG_SWITCH = f"{CLOUD_FOLDER}/99-kubenode-hotplug.cfg"

@@ -145,7 +145,9 @@ def _has_contents(entry: dict[str, t.Any], ignore: Ignore) -> bool:
 
 def _without_comments(line: str) -> str:
     """The rule without what nft prints of extensions of iptables that decide nothing, and with its own word for MASQUERADE."""
-    return re.sub(r'xt target "MASQUERADE"', "masquerade", re.sub(r'\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line))
+    return re.sub(
+        r'xt target "MASQUERADE"', "masquerade", re.sub(r'(?<!\s)\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line)
+    )
 
 
 TABLE_OF_NFT = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
@@ -259,6 +261,12 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
                 put(values, match[1], int(match[2]))
         elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n
             put(values, part.table, int(text))
-        elif key and decides(key[1]) and not re.search(r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line):
+        elif key and decides(key[1]) and not _is_no_number(text[key.end() :].lstrip()):
             ignore("is no setting", line)
     return values
+
+
+def _is_no_number(rest: str) -> bool:
+    """Return whether nothing, a word or two numbers follow the key of a setting, as in an error of sysctl."""
+    words = rest[1:].split()
+    return rest[:1] in ("=", ":") and (len(words) in (0, 2) or (len(words) == 1 and bool(re.search("[a-z]", words[0]))))

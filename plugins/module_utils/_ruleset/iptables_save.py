@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
+from .._core import fields
 from .._core.fields import Unfit
 from .._netfilter import rule_words
 from .ruleset import (
@@ -192,6 +193,6 @@ def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
 def _number(word: str) -> int:
     """Return a number of 32 bits; all bits for an absent one and for one that is none."""
     try:
-        return int(word, 0) & ALL
-    except ValueError:
+        return fields.number(word, 0, ALL)
+    except Unfit:
         return ALL

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import fields
 from .._ruleset import nft_words
 from .ruleset import (
     CONNECTION_MARK,
@@ -33,6 +34,7 @@ from .ruleset import (
     table,
 )
 
+LARGEST = 2**64 - 1
 _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _BLOCK = re.compile(r"(chain|set|map) (\S+) \{")
 _BASE = re.compile(r"type (\w+) hook (\w+)[^;]*;(?: policy (\w+);)?")
@@ -325,6 +327,6 @@ def _number(word: str) -> str:
 
 def _integer(word: str) -> int | None:
     try:
-        return int(word, 0)
-    except ValueError:
+        return fields.number(word, 0, LARGEST)
+    except fields.Unfit:
         return None

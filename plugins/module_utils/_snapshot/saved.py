@@ -15,7 +15,7 @@ from .._core import fields
 Entry = t.Mapping[str, t.Any]
 
 TABLES = ("raw", "mangle", "nat", "filter", "security")  # of iptables
-_TABLE = re.compile(r"^\*(\S+)\n(?:.*\n)*?COMMIT\n", re.MULTILINE)
+_TABLE = re.compile(r"^\*(\S+)\n(?:(?!\*).*\n)*?COMMIT\n", re.MULTILINE)
 _INCOMPATIBLE = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
 _SERVER = re.compile(r"(TCP|UDP|SCTP|FWM) +(\S+) (.*)")
 _DESTINATION = re.compile(r" +-> (\S+) +(\S+) +(\d+) ")

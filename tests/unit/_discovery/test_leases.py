@@ -61,6 +61,7 @@ gateway=fd09:0:2::1
 
 
 ADDRESSES = ("10.9.2.7", "fd09:0:2::7")
+BOTH = {"ipv4": "10.9.2.1", "ipv6": "fd09:0:2::1"}
 FORMER = ("192.168.122.9",)
 
 
@@ -72,8 +73,12 @@ FORMER = ("192.168.122.9",)
         (leases.networkd("ADDRESS=10.9.2.7\nROUTER=0.0.0.0\n", ADDRESSES), {}),
         (leases.dhclient(DHCLIENT, "eth1", ADDRESSES), {"ipv4": "10.9.2.2"}),
         (leases.dhclient(DHCLIENT, "eth2", ADDRESSES), {}),
+        (leases.dhclient(DHCLIENT + DHCLIENT[:60], "eth1", ADDRESSES), {"ipv4": "10.9.2.2"}),
+        (leases.dhclient("#" * leases.MOST_OF_LEASES + DHCLIENT, "eth1", ADDRESSES), {"ipv4": "10.9.2.2"}),
+        (leases.dhclient(DHCLIENT + "#" * leases.MOST_OF_LEASES, "eth1", ADDRESSES), {}),
+        (leases.keyfile(f"{KEYFILE}[wifi-security]\ninterface-name=eth0\n", "eth1", ADDRESSES), BOTH),
         (leases.network_file(NETWORK), {"ipv4": "10.9.2.1", "ipv6": "fe80::1"}),
-        (leases.keyfile(KEYFILE, "eth1", ADDRESSES), {"ipv4": "10.9.2.1", "ipv6": "fd09:0:2::1"}),
+        (leases.keyfile(KEYFILE, "eth1", ADDRESSES), BOTH),
         (leases.keyfile(KEYFILE, "eth0", ADDRESSES), {}),
     ],
 )

@@ -50,8 +50,7 @@ OUTPUTS = {
     "iptables -nvL": "Chain INPUT (policy DROP 7 packets, 420 bytes)\n pkts bytes target prot opt in out source destination\n"
     "    3   180 DROP  6    --  *   *   0.0.0.0/0  0.0.0.0/0  tcp dpt:80 mark match 0x80/0x80\n",
     "nft list ruleset": "table ip t {\n\tset s {\n\t\ttype ipv4_addr\n\t\tsize 64\n\t\telements = { 10.0.0.9 }\n\t}\n"
-    "\tchain c {\n"
-    "\t\ttype filter hook input priority 10; policy accept;\n\t\ttcp dport 80 counter packets 3 bytes 180 drop\n"
+    "\tchain c {\n\t\ttype filter hook input priority 10; policy accept;\n\t\ttcp dport 80 counter packets 3 bytes 180 drop\n"
     "\t\tmeta mark set 128\n\t}\n}\n",
     "nft -j list ruleset": '{"nftables": [{"metainfo": {"json_schema_version": 1}},'
     ' {"table": {"family": "ip", "name": "t"}}, '
