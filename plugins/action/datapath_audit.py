@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.color import ANSIBLE_COLOR
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import is_true
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         arguments, variables = {**self._task.args}, task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, task_vars)

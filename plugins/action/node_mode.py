@@ -9,12 +9,15 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
+
+LONGEST = 4000  # characters of what the node prints
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {"mode": {"type": "str", "choices": node_mode.MODES, "default": "auto"}}
@@ -31,7 +34,7 @@ class ActionModule(ActionBase):
         if done["rc"] != 0:
             complaint = done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}"
             raise AnsibleActionFail(
-                f"node_mode: the node could not be asked whether it is a running node or an image: {complaint}."
+                f"node_mode: the node could not be asked whether it is a running node or an image: {printable(complaint[:LONGEST])}."
                 " Set mode to runtime or image"
             )
-        return node_mode.parse(done["stdout"])
+        return node_mode.parse(done["stdout"][-LONGEST:])

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_checks, _report_callback
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 Result = dict[str, t.Any]
 SPEC = {
@@ -20,7 +19,7 @@ SPEC = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:

@@ -12,10 +12,9 @@ import shlex
 import subprocess
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service, _waits
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service import Failure, Kubectl, NodeService, Outcome, Waits
 
 Result = dict[str, t.Any]
@@ -29,7 +28,7 @@ SPEC = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
         _validated, arguments = self.validate_argument_spec(argument_spec=SPEC, required_if=[("state", "out", ("cni",))])
@@ -41,8 +40,8 @@ class ActionModule(ActionBase):
         kubectl = Kubectl(words, self._run_command, self._task.check_mode)
         pods = self._command([*kubectl.words, *_node_service.pods_command(arguments["name"])])
         waits = Waits(lambda text: _waits.note(host, text), _waits.Watch(self, host, pods, _node_service.evictions))
-        service = NodeService(kubectl, arguments["name"], waits, outcome)
         try:
+            service = NodeService(kubectl, arguments["name"], waits, outcome)
             if arguments["state"] == "in":
                 service.take_in()
             else:

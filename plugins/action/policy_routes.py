@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _library
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         result.update(_checkpoint.execute(self, lambda args: _library.execute(self, args, task_vars or {})))

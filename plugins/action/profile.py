@@ -14,7 +14,6 @@ from functools import partial
 from types import MappingProxyType
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
@@ -30,6 +29,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _stdout,
     _waits,
 )
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 Result = dict[str, t.Any]
 NAMED = ("name", "options", "rehearse_packets", "rehearse_checks")
@@ -55,7 +55,7 @@ class Call(t.NamedTuple):
         return bool(self.verdict and self.verdict.is_image)
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
         variables = task_vars or {}

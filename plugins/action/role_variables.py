@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeAction):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

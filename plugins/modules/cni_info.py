@@ -101,11 +101,28 @@ azure_vnet:
         V([]) if that end was not found.
       type: list
       elements: dict
+      contains:
+        link:
+          description: The node's end of the pod's link.
+          type: str
+        addresses:
+          description: The addresses of the pod's end.
+          type: list
+          elements: str
     cns:
       description: >-
         The running azure-cns; V({}) if there is none. If C(manages_endpoint_state) is V(false), azure-cns reads the addresses in
         use from azure-vnet's state file when it starts. V(null) if C(configuration) could not be read.
       type: dict
+      contains:
+        configuration:
+          description: The path of its configuration, in its own root.
+          type: str
+          returned: if azure-cns runs
+        manages_endpoint_state:
+          description: Whether it keeps the addresses itself; null if this is not known.
+          type: bool
+          returned: if azure-cns runs
   sample:
     mode: bridge
     pods: [{link: azv0123456789a, addresses: [10.240.0.7]}]
@@ -128,6 +145,11 @@ others:
   description: Chains and links of CNIs and agents that are neither azure-vnet nor Cilium, by owner.
   returned: success
   type: dict
+  contains:
+    NAME:
+      description: The objects of the owner of this name.
+      type: list
+      elements: str
   sample: {amazon-vpc-cni: [chain AWS-SNAT-CHAIN-0 in ip nat (nft)]}
 kube_proxy_leftovers:
   description:
@@ -137,6 +159,11 @@ kube_proxy_leftovers:
       among them. C(kube-proxy --cleanup) of 1.36 removes these too.
   returned: success
   type: dict
+  contains:
+    NAME:
+      description: The chains of the table of this name.
+      type: list
+      elements: str
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
 leftovers:
   description:

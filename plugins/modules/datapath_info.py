@@ -111,6 +111,7 @@ snapshot:
     links:
       description: The links, by index. From rtnetlink.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       contains:
         name:
@@ -168,6 +169,7 @@ snapshot:
         - The neighbours of both families, without those that the kernel creates itself, and the addresses for which the node
           answers as a proxy, in C(state) V(PROXY). From rtnetlink.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{address: 10.0.0.1, dev: eth0, mac: "12:34:56:78:9a:bc", state: REACHABLE}]
     rules:
@@ -176,6 +178,7 @@ snapshot:
           M(kubenode.datapath.policy_routes). A key that has its default is left out. From rtnetlink.
         - C(protocol) is the protocol that owns it. C(unread) names attributes that the entry lacks.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{priority: 512, family: ipv4, to: 10.244.0.5, table: "254", protocol: boot}]
     routes:
@@ -185,6 +188,7 @@ snapshot:
         - C(protocol) and C(unread) are as in RV(snapshot.rules). C(tos) and C(from) are a route's type of service and source
           prefix.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{table: "254", family: ipv4, to: default, via: 10.0.0.1, dev: eth0, scope: global, protocol: dhcp}]
     settings:
@@ -192,6 +196,7 @@ snapshot:
         - Settings that decide what happens to a packet, as numbers. A setting that the kernel lacks is left out. From
           C(/proc/sys).
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       contains:
         node:
           description: Settings of the whole node, as C(sysctl) names them.
@@ -216,6 +221,7 @@ snapshot:
         - Tables that are in RV(snapshot.iptables) or RV(snapshot.ebtables) are left out, because nft does not list the contents
           of their extensions.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{table: {family: ip6, name: azureSLBProbe, handle: 3}}]
     iptables:
@@ -223,11 +229,13 @@ snapshot:
         - The tables of iptables as C(iptables-save) prints them, of both families (V(ip) and V(ip6)) and of both backends
           (V(nft) and V(legacy)).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{family: ip, backend: nft, table: filter, save: "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"}]
     ipsets:
       description: The sets of ipset, each as C(ipset save) prints it.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{name: blocked, save: "create blocked hash:ip family inet\nadd blocked 192.0.2.1\n"}]
     ebtables:
@@ -235,6 +243,7 @@ snapshot:
         - The chains of ebtables of both backends, with their policies, and their rules as C(ebtables-save) prints them after
           C(-A CHAIN). Tables without rules are omitted; those of nf_tables are in RV(snapshot.nftables).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{backend: nft, table: filter, chain: FORWARD, policy: ACCEPT, rules: [-p IPv4 -j DROP]}]
     bpf:
@@ -243,6 +252,7 @@ snapshot:
           V(egress), C(name) is the name that the loader gave the program. A program without a name has its number there, or at
           V(tc) V(""). From netlink and C(bpf(2)).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{link: eth0, hook: tc, direction: ingress, name: cil_from_netdev}]
     ipvs:
@@ -250,6 +260,7 @@ snapshot:
         - The virtual servers of IPVS. Empty if IPVS is not loaded. From C(/proc/net/ip_vs).
         - A server has C(address) and C(port), or C(fwmark). C(flags) is what the kernel prints after the scheduler.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample:
         - protocol: tcp
@@ -263,6 +274,7 @@ snapshot:
         - The records of the match C(recent) of iptables, by which kube-proxy keeps a client at its endpoint, without empty ones.
           From C(/proc/net/xt_recent).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{name: KUBE-SEP-ABC, addresses: [10.0.0.9]}]
     pods:
@@ -271,6 +283,7 @@ snapshot:
           networks. C(rules) and C(routes) are theirs, in the form of RV(snapshot.rules) and RV(snapshot.routes). From rtnetlink.
         - C(namespace) is a name as in RV(snapshot.links[].peer).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
         {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]}]
@@ -279,11 +292,13 @@ snapshot:
         - Which pod has which addresses. A pod on several networks has an entry for each interface. From
           C(/var/lib/cni/results), where containerd and CRI-O record what CNI plugins answered.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{pod: default/web-0, interface: eth0, addresses: [10.244.0.5]}]
     network_daemons:
       description: Which programs manage the network. From files and from the states of units.
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       contains:
         daemons:
           description:
@@ -306,6 +321,7 @@ snapshot:
         - Of the first, C(file) is the ruleset that it loads, and C(flushes) whether that begins with C(flush ruleset); its unit
           flushes all tables when it stops. Of the second, settings of C(firewalld.conf), or their defaults.
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       sample: {nftables.service: {is_enabled: true, is_active: true, is_masked: false, file: /etc/nftables.conf, flushes: true}}
     boot:
       description:
@@ -313,6 +329,7 @@ snapshot:
         - In the snapshot of a support bundle of sos it comes from the files in the bundle. C(settings) or C(networkd) is null if
           the bundle has no file about it, and RV(snapshot.unread) names folders of which it has none.
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       contains:
         settings:
           description:
@@ -336,6 +353,7 @@ snapshot:
         - The CNI configurations below C(/etc/cni/net.d), sorted by path. A container runtime uses the first one that is not
           inert. C(plugins) are the types of the configuration's plugins.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{path: /etc/cni/net.d/05-cilium.conflist, name: cilium, plugins: [cilium-cni], is_inert: false}]
     units:
@@ -343,6 +361,7 @@ snapshot:
         - The units of this collection in C(/etc/systemd/system). C(active), C(sub) and C(result) are what C(systemctl show)
           prints as C(ActiveState), C(SubState) and C(Result); V("") if systemd does not answer.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited, result: success}]
     policies:
@@ -350,6 +369,7 @@ snapshot:
         - The rules and routes that M(kubenode.datapath.policy_routes) keeps on the node, by protocol, under the names of its
           options. C(path) is the file that has them. From C(/run/kubenode) and C(/etc/kubenode).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{protocol: 75, path: /etc/kubenode/policy-routes-75.json, rules: [{priority: 1024, family: ipv4, fwmark: 0x80/0x80,
         table: "254"}], routes: []}]
@@ -358,6 +378,7 @@ snapshot:
         - The TCP sockets on which programs in the node's network namespace listen. V(::) stands for all addresses of IPv6, and
           unless the program forbids it, for those of IPv4 as well. From C(/proc/net/tcp) and C(/proc/net/tcp6).
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{address: "::", port: 10256}]
     pod_neighbors:
@@ -365,6 +386,7 @@ snapshot:
         - The permanent neighbours of pods, such as the one that a CNI gives a pod for its gateway. C(link) is the node's end of
           the pod's veth. From rtnetlink.
       type: list
+      returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{link: eni1a2b3c, address: 169.254.1.1, mac: "0a:58:0a:f4:00:01"}]
     counters:
@@ -376,6 +398,7 @@ snapshot:
           C(connections) has the number of tracked connections, their limit, and how many could not be tracked.
         - C(routing) has the packets of IPv4 that were dropped because of their source, of all network namespaces.
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       sample:
         packets: {TcpExt.IPReversePathFilter: 12, Ip.OutNoRoutes: 0}
         connections: {count: 311, max: 262144, drop: 0}
@@ -386,6 +409,7 @@ snapshot:
         - The versions of C(collection) and C(kernel), and of the programs C(nft), C(iptables), C(ebtables) and C(ipset) as each
           prints its own; null for a program that is not installed, or that would load a kernel module to tell its version.
       type: dict
+      returned: if O(gather) has it; null if it could not be read
       sample:
         collection: 1.0.0
         kernel: 6.1.0-28-cloud-amd64

@@ -244,6 +244,54 @@ iptables:
     - Their backup is beside RV(backup_file), under the same name with C(-iptables) added.
   returned: success
   type: dict
+  contains: &objects
+    removed:
+      description: Objects that were removed, or in check mode would be.
+      returned: success
+      type: list
+      elements: dict
+      contains: &object
+        kind:
+          description: Its kind.
+          type: str
+        place:
+          description: Where it is.
+          type: str
+        text:
+          description: The object, as the program that manages it prints it.
+          type: str
+        owner:
+          description: The program that created it.
+          type: str
+          returned: unless it was restored
+        evidence:
+          description: How the owner is known.
+          type: str
+          returned: unless it was restored
+        certain:
+          description: Whether nothing on the node uses it.
+          type: bool
+          returned: unless it was restored
+        command:
+          description: The command that removes it.
+          type: str
+          returned: unless it was restored
+        effect:
+          description: What it does to packets; V("") for nothing.
+          type: str
+          returned: unless it was restored
+    kept:
+      description: Objects that stay.
+      returned: success
+      type: list
+      elements: dict
+      contains: *object
+    restored:
+      description: Objects that were restored, or in check mode would be.
+      returned: O(state=restored)
+      type: list
+      elements: dict
+      contains: *object
   sample:
     removed:
       - {kind: rule, place: "ip nat POSTROUTING (nft)", text: "-j SWIFT", owner: azure-vnet, certain: true,
@@ -257,6 +305,7 @@ links:
     - Their backup is beside RV(backup_file), under the same name with C(-links) added.
   returned: success
   type: dict
+  contains: *objects
   sample:
     removed:
       - {kind: link, place: links, text: azSnatbr, owner: azure-vnet, certain: true,

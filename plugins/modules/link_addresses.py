@@ -117,6 +117,13 @@ addresses:
       type: list
       elements: dict
       returned: success
+      contains:
+        object:
+          description: The address.
+          type: str
+        owner:
+          description: Its owner in words.
+          type: str
       sample: [{object: 10.0.2.10/24 dev eth2, owner: another program}]
 diff:
   description: The addresses and the units before and after, one entry for each plane that changes.

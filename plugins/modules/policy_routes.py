@@ -420,6 +420,16 @@ rules:
           that are known to use its priority, mark or table so, and its protocol.
       type: list
       elements: dict
+      contains: &foreign
+        object:
+          description: The rule as C(ip rule) prints it.
+          type: str
+        owner:
+          description: Its owner in words.
+          type: str
+        protocol:
+          description: Its protocol by name or number.
+          type: str
       sample:
         - object: "ip rule 1024: from all fwmark 0x80/0x80 lookup main"
           owner: amazon-vpc-cni or UCloud's CNI, protocol unspec
@@ -445,6 +455,7 @@ routes:
       description: Foreign routes that satisfy desired routes, in the form of RV(rules.satisfied_by). Nothing was added for these.
       type: list
       elements: dict
+      contains: *foreign
 diff:
   description:
     - The rules and routes that are removed and added, and the files before and after. One entry for each plane that changes.

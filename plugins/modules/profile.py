@@ -215,6 +215,13 @@ node:
         - The ENIs and marks of the role's variable C(interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
       type: list
       elements: dict
+      contains:
+        name:
+          description: The name of the interface.
+          type: str
+        mark:
+          description: The mark of its packets.
+          type: str
       returned: if O(name=eni_policy_routing), unless it is undone
       sample: [{name: eth1, mark: "0x2"}]
     request_interfaces:
@@ -244,17 +251,56 @@ node:
       description: The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it.
       type: list
       elements: dict
+      contains:
+        dev:
+          description: The name of the interface.
+          type: str
+        address:
+          description: The address.
+          type: str
       returned: if O(name=eni_policy_routing), unless it is undone
       sample: [{dev: eth1, address: 10.0.1.10}]
     uplinks:
       description: The uplinks, as M(kubenode.datapath.policy_routes) takes them, each with its mark.
       type: list
       elements: dict
+      contains:
+        name:
+          description: The name of the interface.
+          type: str
+        mark:
+          description: The mark of its packets.
+          type: str
+        table:
+          description: The number of its table.
+          type: int
+          returned: if it was given
+        gateway:
+          description: Its gateway of IPv4.
+          type: str
+          returned: if it was given
+        gateway6:
+          description: Its gateway of IPv6.
+          type: str
+          returned: if it was given
       returned: if O(name=symmetric_routing), unless it is undone
       sample: [{name: eth0, mark: "0x2"}, {name: eth1, mark: "0x4"}]
     gateways:
       description: The known gateways of each uplink, by family; empty for an image.
       type: dict
+      contains:
+        NAME:
+          description: The gateways of the uplink of this name.
+          type: dict
+          contains:
+            ipv4:
+              description: The gateway of IPv4.
+              type: str
+              returned: if it is known
+            ipv6:
+              description: The gateway of IPv6.
+              type: str
+              returned: if it is known
       returned: if O(name=symmetric_routing), unless it is undone
       sample: {eth0: {ipv4: 192.0.2.1}, eth1: {ipv4: 198.51.100.1}}
 plan:

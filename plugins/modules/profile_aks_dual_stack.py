@@ -39,6 +39,10 @@ plan:
   type: list
   elements: dict
   sample: [{nftables_probe_snat: {state: present, table: azureSLBProbe}}]
+nftables_probe_snat:
+  description: C(changed) and the other results of M(kubenode.datapath.nftables_probe_snat).
+  returned: success
+  type: dict
 """
 
 import typing as t

@@ -40,6 +40,10 @@ plan:
   type: list
   elements: dict
   sample: [{ebtables_cleanup: {state: absent}}]
+ebtables_cleanup:
+  description: C(changed) and the other results of M(kubenode.datapath.ebtables_cleanup).
+  returned: success
+  type: dict
 """
 
 import typing as t

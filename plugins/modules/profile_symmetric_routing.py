@@ -40,6 +40,10 @@ plan:
   type: list
   elements: dict
   sample: [{rp_filter: {interfaces: [eth0, eth1], mode: loose}}]
+policy_routes:
+  description: C(changed) and the other results of M(kubenode.datapath.policy_routes).
+  returned: success
+  type: dict
 """
 
 import typing as t

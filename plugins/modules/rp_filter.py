@@ -136,7 +136,7 @@ interfaces:
   description:
     - By name, the interfaces that O(interfaces) names or matches, and those that it no longer names or matches, whose former
       value is restored; with O(state=absent), the interfaces that were in the set.
-    - In check mode RV(interfaces.after) has the values that a run would set. Without O(immediate) it has the current values.
+    - In check mode RV(interfaces.NAME.after) has the values that a run would set. Without O(immediate) it has the current values.
   returned: success
   type: dict
   sample:
@@ -144,27 +144,33 @@ interfaces:
       before: {value: 0, all: 1, effective: 1}
       after: {value: 2, all: 1, effective: 2}
   contains:
-    before:
-      description: The settings before the run.
+    NAME:
+      description: The settings of the interface of this name.
       type: dict
       returned: success
       contains:
-        value:
-          description: The interface's own value, 0, 1 or 2.
-          type: int
+        before:
+          description: The settings before the run.
+          type: dict
           returned: success
-        all:
-          description: The value of C(net.ipv4.conf.all.rp_filter).
-          type: int
+          contains: &settings
+            value:
+              description: The interface's own value, 0, 1 or 2.
+              type: int
+              returned: success
+            all:
+              description: The value of C(net.ipv4.conf.all.rp_filter).
+              type: int
+              returned: success
+            effective:
+              description: The effective value, the larger of the two.
+              type: int
+              returned: success
+        after:
+          description: The settings after the run.
+          type: dict
           returned: success
-        effective:
-          description: The effective value, the larger of the two.
-          type: int
-          returned: success
-    after:
-      description: The settings after the run, in the shape of RV(interfaces.before).
-      type: dict
-      returned: success
+          contains: *settings
 diff:
   description: The settings and the file before and after, one entry for each plane that changes.
   returned: in diff mode

@@ -19,6 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 REHEARSAL = "kubenode.datapath.datapath_rehearsal"
 PROFILES = ("profile", "kubenode.datapath.profile")
@@ -70,7 +71,7 @@ def _is_address(value: t.Any) -> bool:
     return True
 
 
-class ChangesAction(ActionBase):
+class ChangesAction(NodeAction):
     """The action of a module with the option ``changes``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

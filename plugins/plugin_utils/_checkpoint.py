@@ -24,8 +24,9 @@ from ansible.utils.display import Display
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import seconds
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch, _node_answer
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._connection_watch import SILENT, Answer, ConnectionWatch
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
 
 Result = dict[str, t.Any]
 Run = t.Callable[[dict[str, t.Any]], Result]  # the module, with these arguments
@@ -71,12 +72,12 @@ def execute(action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = N
     return _Controller(action, run, arguments, desired, proves).execute()
 
 
-class CheckpointAction(ActionBase):
+class CheckpointAction(NodeAction):
     """The action of a module that has a checkpoint and needs nothing else from the controller."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
-        result.update(execute(self, lambda args: self._execute_module(module_args=args, task_vars=task_vars or {})))
+        result.update(execute(self, lambda args: _node_answer.run(self, task_vars or {}, args)))
         return result
 
 
@@ -154,7 +155,7 @@ class _Controller:
 
     def _confirm(self, armed: t.Mapping[str, t.Any]) -> str:
         """Return why the change was not confirmed; empty if it was."""
-        end = time.monotonic() + armed["left"]
+        end = time.monotonic() + min(armed["left"], self._seconds)
         answer = self._ask(end, "confirm", armed["id"], *([self._command] if self._command else []))
         if answer.state == "rolled back":
             met = f" The last try to connect before that: {self._trouble}" if self._trouble else ""

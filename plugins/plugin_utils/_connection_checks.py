@@ -13,7 +13,7 @@ import yaml
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables, _vault
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer, _playbook_variables, _vault
 
 Result = dict[str, t.Any]
 NAME = "kubenode_checks"
@@ -51,7 +51,7 @@ def connected(action: ActionBase, moment: str, check: Result, variables: Result,
     """
     timeout = PATIENCE if moment == BEFORE else variable(action, "kubenode_checks_timeout", variables)
     options = {"host": check["address"], "port": check["port"], "timeout": timeout}
-    reply: Result = action._execute_module("ansible.builtin.wait_for", options, task_vars=variables)
+    reply: Result = _node_answer.run(action, variables, options, _node_answer.WAIT_FOR)
     if "elapsed" not in reply:  # no connection was tried
         return reply
     answers = not reply.get("failed")

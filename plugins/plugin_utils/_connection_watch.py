@@ -26,6 +26,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_backend import COMMAND
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 
 CHECK = 1.0  # seconds; most runs have ended by then
 FIRST_LOOK = 5.0  # seconds from the start of the module
@@ -42,6 +43,8 @@ ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(BOOT_ID
 TICKS = 100  # in a second: USER_HZ, on all processors that clusters have
 
 SILENT = "silent"
+STATES = ("armed", "confirmed", "rolled back", "none")  # of the node's program
+LONGEST = 2000  # characters of its sentence
 
 
 class Answer(t.NamedTuple):
@@ -65,9 +68,8 @@ def parse(stdout: str) -> Answer:
     lines = stdout.strip().splitlines()
     if lines and lines[-1].startswith("{"):
         try:
-            answer = Answer(**json.loads(lines[-1]))
-            return answer._replace(state=str(answer.state), told=str(answer.told), age=float(answer.age))
-        except (RecursionError, TypeError, ValueError):
+            return _checked(Answer(**json.loads(lines[-1])))
+        except (OverflowError, RecursionError, TypeError, ValueError):
             raise AnsibleConnectionFailure(f"the node answered {lines[-1][:80]!r}") from None
     *boot_identity, uptime = lines[-len(BOOT_IDENTITY) - 1 :] or [""]
     try:
@@ -75,7 +77,15 @@ def parse(stdout: str) -> Answer:
     except (IndexError, ValueError):
         age = math.inf  # not readable
     # Where lxcfs counts /proc/uptime from the container's start, a process's start is still counted from the host's.
-    return Answer("gone", "\n".join(boot_identity), age if age >= 0 else math.inf)
+    return Answer("gone", "\n".join(boot_identity)[:LONGEST], age if age >= 0 else math.inf)
+
+
+def _checked(answer: Answer) -> Answer:
+    """Return the answer of the node's program with its types. Raises ValueError for one that the program does not make."""
+    age = float(answer.age)
+    if answer.state not in STATES or not isinstance(answer.told, str) or not -1 < age < math.inf:
+        raise ValueError(answer)
+    return answer._replace(told=printable(answer.told[:LONGEST]), age=max(age, 0.0))
 
 
 @contextlib.contextmanager

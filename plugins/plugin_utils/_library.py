@@ -30,6 +30,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import FOLDER
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
 
 # Readable by root alone, and put in place as a whole or not at all. Of two runs at the same time, the second finds it there.
 UNPACK = """\
@@ -44,7 +45,7 @@ def execute(
     action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], module: str | None = None
 ) -> dict[str, t.Any]:
     """Run a module. If it lacks a library, carries that over and runs the module again. module: by default that of the task."""
-    result: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
+    result = _node_answer.run(action, task_vars, arguments, module)
     missing = result.pop("missing_library", None)
     if missing is None:
         return result
@@ -52,7 +53,7 @@ def execute(
     if not result.get("failed"):  # check mode: the run would carry it over
         return result
     _carry(action, package)
-    again: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
+    again = _node_answer.run(action, task_vars, arguments, module)
     return again if again.get("failed") else {**again, "changed": True}
 
 
@@ -63,7 +64,7 @@ def lend(
 
     module: by default that of the task.
     """
-    result: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
+    result = _node_answer.run(action, task_vars, arguments, module)
     missing = result.pop("missing_library", None)
     if missing is None:
         return result
@@ -71,7 +72,7 @@ def lend(
     environment = action._task.environment
     action._task.environment = [*(environment or []), {"PYTHONPATH": folder}]
     try:
-        return t.cast("dict[str, t.Any]", action._execute_module(module, arguments, task_vars=task_vars))
+        return _node_answer.run(action, task_vars, arguments, module)
     finally:
         action._task.environment = environment
         # Ansible removes its temporary folder as the user of the connection, who may not remove what root has unpacked.

@@ -12,6 +12,7 @@ nothing once the node is uncordoned.
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import time
 import typing as t
@@ -33,6 +34,9 @@ LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 STAYING = ("DaemonSet", "Node")  # the kinds of controllers whose pods a drain leaves; Node is that of static pods
 PAUSE = 2.0  # seconds between two looks at pods that are awaited
 MOST = 3  # pods that a sentence names
+# The name of a node or a pod is a subdomain of RFC 1123, and that of a namespace a label.
+SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 Pod = dict[str, t.Any]
 Pods = dict[str, t.Any]
@@ -50,11 +54,12 @@ class Kubectl:
     run: t.Callable[[t.Sequence[str]], subprocess.CompletedProcess[str]]
     is_check: bool
 
-    def read(self, *words: str) -> str:
-        return self._run([*self.words, *words])
+    def read(self, *words: str, names: t.Sequence[str] = ()) -> str:
+        """Return what a command prints. names: its arguments, which cannot be taken for options."""
+        return self._run([*self.words, *words, *(["--", *names] if names else [])])
 
-    def write(self, *words: str) -> None:
-        self._run([*self.words, *words, *([DRY_RUN] if self.is_check else [])])
+    def write(self, *words: str, names: t.Sequence[str]) -> None:
+        self.read(*words, *([DRY_RUN] if self.is_check else []), names=names)
 
     def _run(self, command: t.Sequence[str]) -> str:
         ended = self.run(command)
@@ -96,10 +101,11 @@ class Waits(t.NamedTuple):
 
 
 class NodeService:
-    """The service of one node. outcome: is filled on the way."""
+    """The service of one node. outcome: is filled on the way. Raises Failure for a name that no node has."""
 
     def __init__(self, kubectl: Kubectl, name: str, waits: Waits, outcome: Outcome) -> None:
-        self._kubectl, self._name, self._waits, self._outcome = kubectl, name, waits, outcome
+        self._kubectl, self._waits, self._outcome = kubectl, waits, outcome
+        self._name = _named("node", name, SUBDOMAIN)
 
     def take_out(self, options: t.Mapping[str, t.Any], cni: t.Mapping[str, t.Any], is_due: bool) -> None:
         """Cordon and drain the node if there is something to do on it, as the options permit. Raises Failure.
@@ -119,7 +125,7 @@ class NodeService:
             self._cordon(node)
             if options["drain"]:
                 with self._waits.drain:
-                    self._write("drain", self._name, *options["drain_options"])
+                    self._write("drain", *options["drain_options"], names=[self._name])
         elif node.is_annotated and not node.is_cordoned:
             self._release()
         if restarted:
@@ -128,12 +134,12 @@ class NodeService:
     def take_in(self) -> None:
         """Uncordon the node if the outcome says that it is cordoned. Raises Failure."""
         if self._outcome.cordoned:
-            self._write("uncordon", self._name)
+            self._write("uncordon", names=[self._name])
             self._release()
             self._outcome.cordoned = False
 
     def _node(self) -> Node:
-        printed = self._kubectl.read("get", "node", self._name, NODE_FIELDS)
+        printed = self._kubectl.read("get", "node", NODE_FIELDS, names=[self._name])
         fields = printed.strip("\n").split("|")
         if len(fields) != len(Node._fields):
             raise Failure(
@@ -156,18 +162,18 @@ class NodeService:
     def _cordon(self, node: Node) -> None:
         if not node.is_cordoned:
             # The annotation comes first: a run that follows a killed one knows by it that it may uncordon the node.
-            self._write("annotate", "node", self._name, "--overwrite", f"{ANNOTATION}=true")
-            self._write("cordon", self._name)
+            self._write("annotate", "node", "--overwrite", names=[self._name, f"{ANNOTATION}=true"])
+            self._write("cordon", names=[self._name])
             self._outcome.cordoned = True
 
     def _release(self) -> None:
-        self._write("annotate", "node", self._name, f"{ANNOTATION}-")
+        self._write("annotate", "node", names=[self._name, f"{ANNOTATION}-"])
 
     def _restart(self, pods: t.Sequence[Pod], timeout: int) -> None:
         """Delete pods of DaemonSets, which a drain leaves. Each DaemonSet creates its pod again, which Cilium connects."""
         for pod in pods:
             self._waits.note(f"waits for the end of the pod {_name(pod)}")
-            self._write("delete", "pod", pod["name"], f"--namespace={pod['namespace']}", f"--timeout={timeout}s")
+            self._write("delete", "pod", f"--namespace={pod['namespace']}", f"--timeout={timeout}s", names=[pod["name"]])
         if not self._kubectl.is_check:
             self._await({pod["owner"] for pod in pods}, {pod["name"] for pod in pods}, timeout)
 
@@ -188,9 +194,9 @@ class NodeService:
             self._waits.note(f"waits for {awaited}")
             time.sleep(PAUSE)
 
-    def _write(self, *words: str) -> None:
+    def _write(self, *words: str, names: t.Sequence[str]) -> None:
         self._outcome.changed = True
-        self._kubectl.write(*words)
+        self._kubectl.write(*words, names=names)
 
 
 def pods_command(node: str) -> list[str]:
@@ -210,8 +216,8 @@ def _pod(line: str, link_of: t.Mapping[str, str]) -> Pod:
     except ValueError:
         raise Failure(f"kubectl printed {line!r}; six fields were expected, separated by |") from None
     return {
-        "namespace": namespace,
-        "name": name,
+        "namespace": _named("namespace", namespace, LABEL),
+        "name": _named("pod", name, SUBDOMAIN),
         "kind": kind,
         "owner": f"{kind} {namespace}/{owner}" if kind else "",
         "ready": ready == "True",
@@ -239,6 +245,16 @@ def evictions(lines: t.Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return f"waits for the eviction of {', '.join(names[:MOST])}{more}" if names else ""
+
+
+def _named(kind: str, name: str, form: re.Pattern[str]) -> str:
+    """Return the name. Raises Failure for a name that Kubernetes does not permit."""
+    if not form.fullmatch(name):
+        raise Failure(
+            f"{name[:80]!r} is not the name of a {kind} in Kubernetes, which has lower-case letters, digits, '-' and '.' only."
+            " Nothing was done with it"
+        )
+    return name
 
 
 def _name(pod: Pod) -> str:

@@ -26,6 +26,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform.proces
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _connection_watch
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._report_callback import FOLDER
 
+LONGEST = 200  # characters of a text
 PAUSE = 8.0  # seconds between two looks, less than between two lines of the callback
 # Connections of which each command starts a program of its own. Others cannot be used by two threads.
 SEPARATE = ("buildah", "docker", "kubectl", "lab_node", "local", "nsenter", "podman", "ssh")
@@ -37,7 +38,7 @@ def note(host: str, text: str) -> None:
     folder = os.environ.get(FOLDER)
     if folder:
         with contextlib.suppress(OSError):
-            _file(folder, host).write_text(text)
+            _file(folder, host).write_text(text[:LONGEST])
 
 
 def noted(host: str) -> str:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
 from lab import collection, entering, module_process, programs, snapshot
 from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
@@ -249,10 +250,11 @@ class NamespaceNode(ClusterNode):
         environment = {"PYTHONPATH": str(collections or collection.link())}
         if through:
             command = [*through, sys.executable, module_process.PROGRAM, full_name]
-            return _result(self.run(command, text, check=False, timeout=timeout, environment=environment))
-        entering.refuse_host(self.pid)
-        done = module_process.run(self.pid, full_name, text, timeout, {**entering.ENVIRONMENT, **environment})
-        return _result(done)
+            done = self.run(command, text, check=False, timeout=timeout, environment=environment)
+        else:
+            entering.refuse_host(self.pid)
+            done = module_process.run(self.pid, full_name, text, timeout, {**entering.ENVIRONMENT, **environment})
+        return _result(done) if collections else _documented(name, _result(done))
 
     def snapshot(self) -> dict[str, Any]:
         """A snapshot as of every node; its files by their differences from the host's.
@@ -272,4 +274,12 @@ def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
         return {"failed": True, "rc": done.returncode, "msg": message, "stdout": done.stdout, "stderr": done.stderr}
     result.setdefault("failed", done.returncode != 0)
     result.setdefault("rc", done.returncode)
+    return result
+
+
+def _documented(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a module, which must have what its RETURN says: a controller refuses another one."""
+    if "stdout" not in result:
+        permitted = _node_answer.permitted(result, f"kubenode.datapath.{name}", "the node")
+        assert permitted == result, permitted.get("msg", [*result.keys() - permitted.keys()])
     return result

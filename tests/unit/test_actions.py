@@ -29,5 +29,6 @@ def test_a_checkpoint_is_confirmed_by_an_action(module: str) -> None:
 
 
 def test_the_modules_are_all() -> None:
-    assert {*ROUTED} < {*MODULES}
+    confirmed = {name for name, entry in ROUTED.items() if entry["action_plugin"].endswith((".rp_filter", ".policy_routes"))}
+    assert {name for name in confirmed if not name.startswith("profile_")} < {*MODULES}
     assert {"policy_routes", "rp_filter"} < {*MODULES}

@@ -58,6 +58,38 @@ def test_a_line_of_other_fields_is_an_error() -> None:
         _node_service.parse("a|b")
 
 
+NAMES = [
+    "--selector=kubernetes.io/os=linux",
+    "-n",
+    "Node1",
+    "node_1",
+    "node1.",
+    ".node1",
+    "a..b",
+    "node1 node2",
+    "",
+    "n" * 254,
+    "node1\n",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_kubernetes_does_not_permit_reaches_no_command(name: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(Failure, match="is not the name of a node in Kubernetes"):
+        cluster.service(Outcome(), name=name)
+    for names, kind in ((f"default|{name}", "pod"), (f"{name}|pod", "namespace"), ("a.b|pod", "namespace")):
+        with pytest.raises(Failure, match=f"is not the name of a {kind} in Kubernetes"):
+            _node_service._pod(f"{names}|DaemonSet|web|True|", {})
+
+
+@pytest.mark.parametrize("name", ["node1", "ip-10-0-0-1.ec2.internal", "0", "n" * 253])
+def test_a_name_that_kubernetes_permits_follows_the_options(name: str) -> None:
+    cluster = Cluster()
+    cluster.service(Outcome(cordoned=True), name=name).take_in()
+    assert cluster.calls == [f"uncordon -- {name}", f"annotate node -- {name} kubenode.datapath/cordoned-"]
+
+
 @pytest.mark.parametrize(
     ("names", "text"),
     [
@@ -84,13 +116,13 @@ class Cluster:
         self.notes: list[str] = []
         self._node, self._listing, self._fails = node, LISTING, fails
 
-    def service(self, outcome: Outcome, is_check: bool = False) -> NodeService:
+    def service(self, outcome: Outcome, is_check: bool = False, name: str = "node1") -> NodeService:
         waits = Waits(self.notes.append, contextlib.nullcontext())
-        return NodeService(Kubectl(["kubectl"], self._run, is_check), "node1", waits, outcome)
+        return NodeService(Kubectl(["kubectl"], self._run, is_check), name, waits, outcome)
 
     def _run(self, command: Any) -> CompletedProcess[str]:
         _kubectl, *words = command
-        self.calls.append(" ".join(words[:3] if words[0] == "get" else words))
+        self.calls.append(" ".join(word for word in words if words[0] != "get" or not word.startswith(("--output", "--field"))))
         if words[0] == self._fails:
             return ended(1, "", "refused\n")
         if words[0] == "delete":
@@ -98,10 +130,13 @@ class Cluster:
         return ended(0, {"node": f"{self._node}\n", "pods": self._listing}.get(words[1], ""), "")
 
 
-GET = ["get node node1", "get pods --all-namespaces"]
-CORDON = ["annotate node node1 --overwrite kubenode.datapath/cordoned=true", "cordon node1", "drain node1 --force"]
-RESTART = ["delete pod b --namespace=default --timeout=5s", "get pods --all-namespaces"]
-RELEASE = ["annotate node node1 kubenode.datapath/cordoned-"]
+GET = ["get node -- node1", "get pods --all-namespaces"]
+CORDON = [
+    "annotate node --overwrite -- node1 kubenode.datapath/cordoned=true",
+    *("cordon -- node1", "drain --force -- node1"),
+]
+RESTART = ["delete pod --namespace=default --timeout=5s -- b", "get pods --all-namespaces"]
+RELEASE = ["annotate node -- node1 kubenode.datapath/cordoned-"]
 
 
 def test_a_node_goes_out_of_service_and_back() -> None:
@@ -112,7 +147,7 @@ def test_a_node_goes_out_of_service_and_back() -> None:
     assert cluster.notes == ["waits for the end of the pod default/b"]
     cluster.calls.clear()
     cluster.service(outcome).take_in()
-    assert cluster.calls == ["uncordon node1", *RELEASE] and not outcome.cordoned
+    assert cluster.calls == ["uncordon -- node1", *RELEASE] and not outcome.cordoned
 
 
 def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +177,10 @@ def test_an_api_that_refuses_until_the_end_is_quoted(monkeypatch: pytest.MonkeyP
 def test_in_check_mode_each_write_is_a_dry_run_and_nothing_is_awaited() -> None:
     cluster, outcome = Cluster(), Outcome()
     cluster.service(outcome, is_check=True).take_out(OPTIONS, CNI, is_due=False)
-    assert cluster.calls == [*GET, *(f"{call} --dry-run=client" for call in [*CORDON, RESTART[0]])] and outcome.changed
+    assert (
+        cluster.calls == [*GET, *(call.replace(" -- ", " --dry-run=client -- ") for call in [*CORDON, RESTART[0]])]
+        and outcome.changed
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,6 +203,6 @@ def test_the_annotation_says_who_cordoned_the_node(
 
 def test_a_drain_that_is_refused_leaves_the_node_cordoned_and_says_why() -> None:
     cluster, outcome = Cluster(fails="drain"), Outcome()
-    with pytest.raises(Failure, match="kubectl drain node1 --force: exit status 1: refused"):
+    with pytest.raises(Failure, match="kubectl drain --force -- node1: exit status 1: refused"):
         cluster.service(outcome).take_out(OPTIONS, CNI, is_due=True)
     assert outcome.cordoned and cluster.calls == [*GET, *CORDON]

@@ -38,7 +38,7 @@ case "$*" in
   annotate*-) sed -i 's/|[^|]*/|/' "$folder/node";;
   annotate*) sed -i 's/|[^|]*/|true/' "$folder/node";;
   "get pods"*) cat "$folder/pods" 2> /dev/null || true;;
-  "delete pod"*) sed -i "s/|$3|/|$3-new|/" "$folder/pods"; sh -c "$(cat "$folder/deleted")";;
+  "delete pod"*) for pod; do :; done; sed -i "s/|$pod|/|$pod-new|/" "$folder/pods"; sh -c "$(cat "$folder/deleted")";;
   drain*) sh -c "$(cat "$folder/drained" 2> /dev/null)";;
 esac
 """
@@ -150,19 +150,19 @@ def test_an_audit_costs_one_module_and_does_not_keep_the_role_from_its_work(pool
     assert audited == ["cni_info", "datapath_audit", "profile_cilium_migration"]
 
 
-ANNOTATE = "annotate node node1 --overwrite kubenode.datapath/cordoned=true"
-RELEASE = ["uncordon node1", "annotate node node1 kubenode.datapath/cordoned-"]
-DRAIN = "drain node1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"
+ANNOTATE = "annotate node --overwrite -- node1 kubenode.datapath/cordoned=true"
+RELEASE = ["uncordon -- node1", "annotate node -- node1 kubenode.datapath/cordoned-"]
+DRAIN = "drain --ignore-daemonsets --delete-emptydir-data --timeout=300s -- node1"
 
 
 def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) -> None:
     options: dict[str, Any] = {"drain": True, "kubectl": [str(pool.kubectl)]}
     predicted = pool.play("--check", **options).well()
-    assert [call for call in pool.calls() if not call.endswith("--dry-run=client")][1:] == []
+    assert [call for call in pool.calls() if "--dry-run=client" not in call][1:] == []
     done = pool.play(**options).well()
     get, *calls = pool.calls()
-    assert get.startswith("get node node1 --output=jsonpath={.spec.unschedulable}|")
-    assert calls == [ANNOTATE, "cordon node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 3
+    assert get.startswith("get node --output=jsonpath={.spec.unschedulable}|") and get.endswith(" -- node1")
+    assert calls == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 3
     assert pool.play(**options).well().changed == 0
     assert [call.split()[0] for call in pool.calls()] == ["get"]
 
@@ -180,7 +180,7 @@ def test_a_drain_ends_with_its_task(pool: Pool, monkeypatch: pytest.MonkeyPatch)
     pool.replace_kubectl(f'echo $$ > {pool.folder}/pid; test "$1" != drain || exec sleep 90')
     monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "15")
     failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
-    assert failed.failed and "drain node1" not in pool.calls()
+    assert failed.failed and DRAIN not in pool.calls()
     assert not Path(f"/proc/{(pool.folder / 'pid').read_text().strip()}").exists()
 
 
@@ -235,11 +235,11 @@ def test_an_annotation_on_an_uncordoned_node_is_stale(pool: Pool) -> None:
     options: dict[str, Any] = {"cordon": "true", "kubectl": str(pool.kubectl)}
     pool.say(node="|true||")
     pool.play(**options).well()
-    assert pool.calls()[1:] == [ANNOTATE, "cordon node1", *RELEASE]
-    for arguments, suffix, left in ((["--check"], " --dry-run=client", "|true||"), ([], "", "|||")):
+    assert pool.calls()[1:] == [ANNOTATE, "cordon -- node1", *RELEASE]
+    for arguments, option, left in ((["--check"], " --dry-run=client --", "|true||"), ([], " --", "|||")):
         pool.say(node="|true||")
         assert pool.play(*arguments, **options).well().changed == 1
-        assert pool.calls()[1:] == [RELEASE[1] + suffix] and (pool.folder / "node").read_text() == left
+        assert pool.calls()[1:] == [RELEASE[1].replace(" --", option)] and (pool.folder / "node").read_text() == left
 
 
 @pytest.mark.thorough
@@ -285,7 +285,7 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
     assert "pod default/old of azure-vnet lives: kubectl drain evicts it" in foretold.output and foretold.changed == 2
     pool.calls()
     done = pool.play(drain=True, **options).well()
-    assert pool.calls()[2:] == [ANNOTATE, "cordon node1", DRAIN, *RELEASE]
+    assert pool.calls()[2:] == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE]
     assert "pod default/old of azure-vnet has ended" in done.output
     assert f"moved {azure_vnet.STATE} into /var/lib/kubenode/backup/azure_vnet.json" in done.output
     report = pool.report()
@@ -309,7 +309,7 @@ def test_pods_of_daemonsets_are_named_and_restarted_on_request_and_do_not_drain_
     (pool.folder / "fails").unlink()
     pool.calls()
     done = pool.play(**options).well()
-    delete = "delete pod old --namespace=default --timeout=2s"
+    delete = "delete pod --namespace=default --timeout=2s -- old"
     assert [call for call in pool.calls() if not call.startswith("get")] == [delete, *RELEASE], "cordoned before"
     assert "pod default/old of azure-vnet has ended" in done.output
 
@@ -436,8 +436,8 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
 def test_all_nodes_one_after_the_other(pool: Pool) -> None:
     done = pool.play("-e", "batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
     assert done.nodes["node1"].changed == done.nodes["node2"].changed > 1
-    calls = [" ".join(call.split()[:2]) for call in pool.calls() if not call.startswith("annotate")]
-    assert calls == ["get node", "cordon node1", "uncordon node1", "get node", "cordon node2", "uncordon node2"]
+    calls = [f"{call.split()[0]} {call.split()[-1]}" for call in pool.calls() if not call.startswith("annotate")]
+    assert calls == [f"{verb} {node}" for node in ("node1", "node2") for verb in ("get", "cordon", "uncordon")]
 
 
 def test_where_cilium_does_not_serve_nothing_is_changed(pool: Pool) -> None:
@@ -487,11 +487,11 @@ def test_a_node_that_another_cnis_leftovers_harm_is_not_called_clean(pool: Pool)
         assert failed.failed and "leftovers of kube-router act on packets, for example rule" in failed.output
         assert "which rejects packets to 10.9.9.9/32" in failed.output and "node1: ok" not in failed.output
     assert not pool.node.run(["ebtables-nft-save"]).stdout.count("10.240.0.7"), "azure-vnet's leftovers are gone"
-    assert "uncordon node1" not in pool.calls()
+    assert "uncordon -- node1" not in pool.calls()
     commands = [each["command"] for each in pool.report()["found"]["leftovers"] if each["owner"] == "kube-router"]
     pool.node.run(["sh", "-ec", "\n".join(commands)])
     assert pool.play(cordon=True, node_name="node1", kubectl=[str(pool.kubectl)]).well().changed == 1, "it is uncordoned"
-    assert "uncordon node1" in pool.calls() and pool.node.run(["iptables-nft-save"]).stdout.count("\n-A") == before
+    assert "uncordon -- node1" in pool.calls() and pool.node.run(["iptables-nft-save"]).stdout.count("\n-A") == before
 
 
 def test_in_an_image_the_configuration_is_inert_and_each_boot_looks(pool: Pool) -> None:

@@ -436,7 +436,18 @@ def test_the_shortest_and_the_longest_time_are_times() -> None:
     assert [model.seconds(one) for one in (5, 3600)] == [5, 3600]
 
 
-@pytest.mark.parametrize("line", ["{", '{"state": 1}', '{"state": "armed", "told": "", "age": "soon"}', '{"other": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("{", '{"state": 1}', '{"other": 1}', '{"state": "armed", "told": {}}', '{"state": "ready", "told": ""}'),
+        *(f'{{"state": "armed", "told": "", "age": {age}}}' for age in ('"soon"', "Infinity", "NaN", "-100", f"1{'0' * 400}")),
+    ],
+)
 def test_what_the_program_does_not_answer_is_asked_again(line: str) -> None:
     with pytest.raises(AnsibleConnectionFailure, match="the node answered"):
         _connection_watch.parse(line)
+
+
+def test_the_sentence_of_the_program_has_a_bound_and_no_control_characters() -> None:
+    answer = _connection_watch.parse('{"state": "none", "told": "\\u001b[2J' + "x" * 10_000 + '"}')
+    assert answer.told.startswith("\\x1b[2Jx") and len(answer.told) < 2100

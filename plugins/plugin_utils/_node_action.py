@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""The base of all actions of the collection.
+
+Facts come from a node, and replace variables of the inventory and defaults of roles: also of a role that runs commands on the
+controller or on other hosts. So no action runs for a host whose facts have set a variable of the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_answer import MODULES, PART
+
+Result = dict[str, t.Any]
+# Those of the roles, which each have a module, and of the playbooks. Without _profiles, whose import takes a tenth of a second.
+OWNERS = (*sorted(name[len(PART) :] for name in MODULES if name.startswith(PART)), "audit", "kubenode", "trace")
+PREFIXES = tuple(f"{marks}{owner}_" for owner in OWNERS for marks in ("", "__"))
+FORMER = ("batches", "checks", "checks_timeout", "max_failed_percentage", "report", "target")  # see _playbook_variables
+MOST = 3  # variables that the error names
+
+
+def set_by_facts(variables: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the variables of the collection that facts of the host have set. variables: of the task.
+
+    A name that begins with ansible_ is among the facts without that, but no variable has the shorter name.
+    """
+    facts = variables.get("ansible_facts") or {}
+    return sorted(name for name in facts if name in variables and (name.startswith(PREFIXES) or name in FORMER))
+
+
+def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
+    """Raise AnsibleActionFail if facts of the host have set a variable of the collection."""
+    names = set_by_facts(variables)
+    if names:
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        text = (
+            f"facts of {variables.get('inventory_hostname')} have set {', '.join(names[:MOST])}{more}, and a node must not set"
+            " variables of kubenode.datapath. Nothing was changed. Set them in the inventory, in the play, or by -e. Find the"
+            " program that returns these facts on the node, and clear a fact cache by --flush-cache"
+        )
+        raise AnsibleActionFail(in_one_line(text))
+
+
+class NodeAction(ActionBase):
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        refuse_facts(task_vars or {})
+        result: Result = super().run(tmp, task_vars)
+        return result
+
+
+class ModuleAction(NodeAction):
+    """The action of a module that needs nothing of the controller but that its answer is checked."""
+
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        return {**super().run(tmp, task_vars), **_node_answer.run(self, task_vars or {})}
