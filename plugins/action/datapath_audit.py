@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible.utils.color import ANSIBLE_COLOR
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import is_true
@@ -22,7 +20,9 @@ class ActionModule(NodeAction):
         arguments, variables = {**self._task.args}, task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         result.update(_pastes.execute("datapath_audit", arguments, lambda options: _library.lend(self, options, variables)))
-        if is_true(arguments.get("print")) and "findings" in result:
-            bundle = os.path.basename(str(arguments.get("dump") or ""))
-            _stdout.show(self, findings_text.text(result, colours=ANSIBLE_COLOR), bundle or _stdout.heading(variables))
+        if "findings" in result:
+            text = _stdout.written(findings_text.text, result)
+            if is_true(arguments.get("print")):
+                bundle = os.path.basename(str(arguments.get("dump") or ""))
+                _stdout.show(self, text, bundle or _stdout.heading(variables))
         return result

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.color import ANSIBLE_COLOR
-
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import ChangesAction, is_true
@@ -20,5 +18,5 @@ class ActionModule(ChangesAction):
         run = super().execute
         result = _pastes.trace(arguments, lambda options: run(options, task_vars))
         if is_true(arguments.get("print")) and "verdict" in result:
-            _stdout.show(self, terminal.text(result, colours=ANSIBLE_COLOR), _stdout.heading(task_vars))
+            _stdout.show(self, _stdout.written(terminal.text, result), _stdout.heading(task_vars))
         return result

@@ -26,9 +26,12 @@ description:
     V(stopped). A stopped node is one that Ansible stopped because another node of its batch failed (C(max_fail_percentage),
     C(any_errors_fatal)).
   - V(no task ran) means that C(--tags) or C(--skip-tags) selected no task of the node, except tasks tagged C(always).
+  - A node is V(failed), too, if a module of this collection has given an answer that it cannot give. The answer is refused, and
+    C(trouble) names the key, what was found and what was expected. The other nodes are reported as without it.
   - C(trouble) is the error of a node that failed, and C(action) the module of the task that failed.
   - C(seconds) is the time of a node's tasks, without the time in which tasks of other nodes ran.
-  - C(stats) are the statistics that plays and roles set with M(ansible.builtin.set_stats) and C(per_host).
+  - C(stats) are the statistics that plays and roles set with M(ansible.builtin.set_stats) and C(per_host). The key
+    C(checks) is that of the callback, for the connections that were checked.
 requirements:
   - It must be enabled with C(callbacks_enabled = kubenode.datapath.report) in the section C([defaults]) of C(ansible.cfg), or by
     E(ANSIBLE_CALLBACKS_ENABLED).
@@ -232,11 +235,8 @@ class CallbackModule(CallbackBase):
             node.action = action
         if _rollout.changes(said, name):
             node.change(result.task_name, action, said)
-        for entry in (said, *(said.get("results") or ())):
+        for entry in (said, *_rollout.items(said)):
             node.note(action, entry, self._rollout.is_check)
-            stats = entry.get("ansible_stats") or {}
-            if stats.get("per_host"):
-                node.stats.update(stats["data"])
         if time.monotonic() - self._written > PAUSE:
             self._write()
 

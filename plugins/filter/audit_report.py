@@ -18,7 +18,8 @@ options:
   _input:
     description:
       - The results of the module by the names of nodes. A result without C(findings) is that of a node that could not be audited,
-        whose C(msg) says why.
+        whose C(msg) says why. The result of each node is checked for itself. One that M(kubenode.datapath.datapath_audit) cannot
+        have returned is refused, and is that of a node that could not be audited; the report says what was expected.
     type: dict
     required: true
   format:
@@ -31,7 +32,8 @@ options:
         tell is skipped.
       - V(markdown) has a table of errors and risks with their nodes.
       - V(prometheus) has C(kubenode_datapath_finding) with the labels C(id), C(severity), C(subject) and C(node),
-        C(kubenode_datapath_cannot_tell) with C(id) and C(node), and C(kubenode_datapath_audit_timestamp_seconds) with C(node).
+        C(kubenode_datapath_cannot_tell) with C(id) and C(node), C(kubenode_datapath_audit_timestamp_seconds) with C(node), and
+        C(kubenode_datapath_not_audited) with C(node).
     type: str
     choices: [html, json, junit, markdown, prometheus]
     required: true
@@ -62,7 +64,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, page, prometheus
 
 FORMATS: dict[str, t.Callable[[object], str]] = {
@@ -81,7 +83,7 @@ def audit_report(results: t.Any, format: str, earlier: t.Any = None) -> str:
         raise AnsibleFilterError(f"audit_report: earlier must be left out for the format {format}: only html compares runs.")
     try:
         return page.text(results, earlier) if earlier is not None else FORMATS[format](results)
-    except NoAudit as error:
+    except Refused as error:
         raise AnsibleFilterError(f"audit_report: {error}.") from None
 
 

@@ -47,13 +47,13 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import NoAudit
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 
 
 def audit_text(result: t.Any, colors: bool = False) -> str:
     try:
         return findings_text.text(result, colours=colors)
-    except NoAudit as error:
+    except Refused as error:
         raise AnsibleFilterError(f"audit_text: {error}.") from None
 
 

@@ -54,13 +54,13 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 
 
 def trace_html(answer: t.Any, about: t.Any = None) -> str:
     try:
         return page.html(answer, about)
-    except NoTrace as error:
+    except Refused as error:
         raise AnsibleFilterError(f"trace_html: {error}.") from None
 
 

@@ -47,13 +47,13 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 
 
 def trace_mermaid(answer: t.Any) -> str:
     try:
         return mermaid.diagram(answer)
-    except NoTrace as error:
+    except Refused as error:
         raise AnsibleFilterError(f"trace_mermaid: {error}.") from None
 
 

@@ -53,13 +53,13 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.result import NoTrace
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 
 
 def trace_text(answer: t.Any, colors: bool = False) -> str:
     try:
         return terminal.text(answer, colours=colors)
-    except NoTrace as error:
+    except Refused as error:
         raise AnsibleFilterError(f"trace_text: {error}.") from None
 
 

@@ -14,6 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._report import f
 
 MODULE = "kubenode.datapath.datapath_audit"
 Result = dict[str, t.Any]
+Answer = t.Union[findings.Data, str]  # of an audit; a text says why there is none
 
 
 class Audits:
@@ -24,32 +25,29 @@ class Audits:
 
     def around(self, apply: t.Callable[[], Result], is_check_mode: bool) -> Result:
         """Apply the profile. Return its result with what the audits say. An audit that fails is a warning."""
-        before = self._audit({"checks": mended_text.CHECKS})
+        before = fleet.answer(self._audit({"checks": mended_text.CHECKS}))
         result = apply()
         if result.get("failed"):
             return result
         after = self._after(before, bool(result.get("changed")), is_check_mode)
-        failed = next((audit for audit in (before, after) if audit and audit.get("failed")), None)
-        if failed:
-            return _warned(result, [f"The audit around {self._profile} failed: {failed.get('msg')}"])
-        texts = findings.read(before), findings.read(after) if after else None
+        if isinstance(before, str) or isinstance(after, str):
+            failed = before if isinstance(before, str) else after
+            return _warned(result, [f"The audit around {self._profile} failed: {failed}"])
+        texts = findings.of(before), findings.of(after) if after else None
         report = mended_text.report(self._profile, *texts, bool(result.get("changed")))
-        audits = {"before": _plain(before), "after": _plain(after)}
+        audits = {"before": before, "after": after}
         return _warned({**result, "audit": report.lines, "audits": audits}, report.warnings)
 
-    def _after(self, before: Result, is_changed: bool, is_check_mode: bool) -> Result | None:
+    def _after(self, before: Answer, is_changed: bool, is_check_mode: bool) -> Answer | None:
         """Audit again by the checks whose findings the profile mends. Without a change, the first audit holds."""
-        if not is_changed or before.get("failed"):
+        if not is_changed or isinstance(before, str):
             return before
-        present = mended_text.mended(self._profile, findings.read(before).present)
+        present = mended_text.mended(self._profile, findings.of(before).present)
         if is_check_mode or not present:
             return None
-        return self._audit({"checks": sorted({finding.id for finding in present})})
-
-
-def _plain(audit: Result | None) -> Result | None:
-    return {key: audit[key] for key in fleet.KEYS if key in audit} if audit else None
+        return fleet.answer(self._audit({"checks": sorted({finding.id for finding in present})}))
 
 
 def _warned(result: Result, warnings: list[str]) -> Result:
-    return {**result, "warnings": [*result.get("warnings", ()), *warnings]} if warnings else result
+    former = result.get("warnings")
+    return {**result, "warnings": [*(former if isinstance(former, list) else ()), *warnings]} if warnings else result

@@ -17,6 +17,8 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
+
 ANNOTATION = "kubenode.datapath/cordoned"
 DRY_RUN = "--dry-run=client"
 # Only these fields are asked for: what a pod is told to run may be secret.
@@ -37,6 +39,7 @@ MOST = 3  # pods that a sentence names
 # The name of a node or a pod is a subdomain of RFC 1123, and that of a namespace a label.
 SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+LINKS = form.many(form.record({"link": form.LINE, "addresses": form.LINES}))  # of pods
 
 Pod = dict[str, t.Any]
 Pods = dict[str, t.Any]
@@ -206,7 +209,10 @@ def pods_command(node: str) -> list[str]:
 
 def parse(listing: str, links: t.Iterable[t.Mapping[str, t.Any]] = ()) -> list[Pod]:
     """Read the output of pods_command(). links: of pods, as cni_info has them. Raises Failure."""
-    link_of = {address: pod["link"] for pod in links for address in pod["addresses"]}
+    try:
+        link_of = {address: pod["link"] for pod in form.inside("links", LINKS, links) for address in pod["addresses"]}
+    except form.Refused as error:
+        raise Failure(f"{error.of('cni_info')}.") from None
     return [_pod(line, link_of) for line in listing.splitlines() if line.strip()]
 
 

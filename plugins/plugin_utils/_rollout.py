@@ -11,7 +11,9 @@ import dataclasses
 import typing as t
 from collections import Counter
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line, printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import said
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 
 FORMAT = 1  # of the JSON; docs/schema/rollout.json
 FAILED = "failed"
@@ -34,35 +36,75 @@ COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "fail
 OF_NODE = {"profile", "variables", "audits", "differences"}
 Data = t.Mapping[str, t.Any]
 
+NODE_REPORT, ROLLOUT_CHECK = CHECKED = (f"{OURS}node_report", f"{OURS}rollout_check")
+SET_STATS = "ansible.builtin.set_stats"
+_SAID = form.Form(lambda value: in_one_line(said(value)))
+_WARNINGS = {"warnings": form.perhaps(form.many(_SAID))._replace(default=())}
+_CONNECTION = form.record({"address": form.LINE, "port": form.NUMBER})
+CHECK = form.record(
+    {
+        "answers": form.FLAG,
+        "moment": form.word("before", "after"),
+        "connection": form.Form(lambda value: {**form.FIELDS.read(value), **_CONNECTION.read(value)}),
+    }
+)
+# What the report takes of a result, by actions. Of another one it takes warnings, if they are warnings.
+FORMS = {
+    PROFILE: form.record(
+        {
+            **_WARNINGS,
+            "node": form.record({"kernel": form.perhaps(form.LINE)}),
+            "nftables_package": form.record({"version": form.perhaps(form.LINE)}),
+            "profile": form.perhaps(form.LINE),
+            "variables": form.perhaps(form.FIELDS),
+            "audits": form.perhaps(form.record(dict.fromkeys(("before", "after"), form.perhaps(form.FIELDS)))),
+            "differences": form.many(form.record(dict.fromkeys(("before_header", "after_header", "before", "after"), form.TEXT))),
+        }
+    ),
+    NODE_REPORT: form.record({**_WARNINGS, "report": form.many(_SAID)}),
+    SET_STATS: form.record({**_WARNINGS, "ansible_stats": form.record({"per_host": form.FLAG, "data": form.FIELDS})}),
+}
+OTHERS = form.record({"warnings": form.Form(lambda value: [*map(_SAID.read, value)] if isinstance(value, list) else [])})
 
-def sentence(result: t.Mapping[str, t.Any]) -> str:
+
+def sentence(result: Data) -> str:
     """Return the error message of a failed task, on one line; for a loop, the messages of its failed items."""
     # ansible-core 2.19 and newer removes "failed" from an item, and gives each failed item an "exception".
     signs = ("failed", "unreachable", "exception")
-    items = [item for item in result.get("results") or () if any(map(item.get, signs))]
-    said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr", "censored")]
-    return printable(" ".join(" ".join(said).split()))
+    failed = [item for item in items(result) if any(map(item.get, signs))]
+    words = (said(entry.get(key) or "") for entry in failed or [result] for key in ("msg", "stderr", "censored"))
+    return " ".join(" ".join(words).split())
+
+
+def items(result: Data) -> list[Data]:
+    """Return the results of a loop's items. A module may have results of its own under the same key."""
+    listed = result.get("results")
+    every = listed if isinstance(listed, list) else []
+    return [item for item in every if isinstance(item, t.Mapping) and "ansible_loop_var" in item]
 
 
 def module_results(result: Data, left_out: t.Collection[str] = ()) -> dict[str, t.Any]:
     """Return a module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
-    left_out = {*COMMON, *left_out}
-    results = {key: value for key, value in result.items() if key not in left_out and not key.startswith("_ansible")}
-    variable = results.pop("ansible_loop_var", None)
-    if variable:
-        results = {key: value for key, value in results.items() if key != variable}
-        return {"label": result.get("_ansible_item_label"), **results}
-    if "results" in results:
-        results["results"] = [module_results(item, left_out) for item in results["results"]]
-    return results
+    results = _own(result, left_out)
+    return {**results, "results": [_own(item, left_out) for item in items(result)]} if items(result) else results
+
+
+def _own(result: Data, left_out: t.Collection[str]) -> dict[str, t.Any]:
+    variable = result.get("ansible_loop_var")
+    hidden = {*COMMON, *left_out, "ansible_loop_var", said(variable)}
+    results = {key: value for key, value in result.items() if key not in hidden and not key.startswith("_ansible")}
+    return {"label": result.get("_ansible_item_label"), **results} if variable else results
 
 
 def changes(result: Data, host: str) -> bool:
     """Return whether the task changed the node, and not a host that the task was delegated to."""
-    if items := result.get("results"):
-        return any(changes(item, host) for item in items)
-    where = (result.get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
-    return bool(result.get("changed")) and where in (None, host)
+    return any(entry.get("changed") and _target(entry) in (None, host) for entry in items(result) or [result])
+
+
+def _target(result: Data) -> t.Any:
+    """Return the host that a task was delegated to."""
+    delegated = result.get("_ansible_delegated_vars")
+    return delegated.get("ansible_delegated_host") if isinstance(delegated, t.Mapping) else None
 
 
 def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
@@ -79,6 +121,7 @@ class Node:
     action: the module of the task that failed.
     has_run: whether a task ran that the user has selected, and not only tasks that always run.
     results: the number of results of tasks.
+    refused: a sentence about an answer that its module cannot have returned; empty if there is none.
     is_kept_back: whether the rollout ended before the node was changed.
     seconds: the time of its tasks, without the time in which tasks of other nodes ran.
     about: what the last result of a profile says of the node: its kernel and nft, the profile, its variables and its audits.
@@ -88,6 +131,7 @@ class Node:
     end: str = ""
     trouble: str = ""
     action: str = ""
+    refused: str = ""
     is_begun: bool = False
     has_run: bool = False
     is_over: bool = False
@@ -95,6 +139,7 @@ class Node:
     results: int = 0
     changes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     stats: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    checks: dict[str, dict[str, list[Data]]] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     warnings: list[str] = dataclasses.field(default_factory=list)
     about: dict[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -123,27 +168,44 @@ class Node:
     def change(self, task: str, action: str, result: Data) -> None:
         entry: dict[str, t.Any] = {"task": task, "action": action}
         if action.startswith(OURS):
-            entry["result"] = module_results(result, OF_NODE if action == PROFILE else ())
+            own = module_results(result, OF_NODE if action == PROFILE else ())
+            entry["result"] = self._permitted(action, form.FIELDS, own) or {}
         self.changes.append(entry)
 
     def note(self, action: str, result: Data, is_check: bool) -> None:
         """Note what a result, or an item of one, says besides the change."""
-        self.warnings += [text for text in map(_text, result.get("warnings") or ()) if text not in self.warnings]
-        self.is_kept_back |= bool(result.get("is_kept_back"))
-        self.report += [printable(str(line)) for line in result.get("report") or ()] if action.startswith(OURS) else []
-        self.diffs += result.get("differences") or () if action == PROFILE else ()
-        if "answers" in result:
-            moments = self.stats.setdefault("checks", {}).setdefault(result["moment"], {"answered": [], "silent": []})
-            moments["answered" if result["answers"] else "silent"].append(result["connection"])
+        self.is_kept_back |= action == ROLLOUT_CHECK and bool(result.get("is_kept_back"))
+        noted = self._permitted(action, FORMS.get(action, OTHERS), result)
+        if noted is None:
+            return
+        self.warnings += [text for text in noted.get("warnings") or () if text not in self.warnings]
+        self.report += noted.get("report", ())
+        self.diffs += noted.get("differences", ())
+        self.stats.update({key: value for key, value in _per_host(noted).items() if key != "checks"})
+        if action in CHECKED and "answers" in result:
+            self._answered(self._permitted(action, CHECK, result))
         if action == PROFILE and "summary" in result:
-            self.about = _about(result)
-            self.proof = _proofs(result, is_check)
+            self.about = _about(noted)
+            self.proof = _proofs({**result, **noted}, is_check)
 
     def conclude(self, end: str) -> None:
         """Set the final state. ``end`` is empty if all went well."""
-        self.end, self.is_over = end, True
-        if not end:
-            self.trouble = ""
+        self.trouble = self.trouble if end else self.refused
+        self.end, self.is_over = end or (FAILED if self.refused else ""), True
+
+    def _permitted(self, action: str, shape: form.Form, result: Data) -> dict[str, t.Any] | None:
+        """Return what of a result has the form; None if it is refused, which is the node's trouble."""
+        try:
+            return t.cast("dict[str, t.Any]", form.bounded(shape, result))
+        except form.Refused as error:
+            self.refused, self.action = f"The answer of {action} is refused: {error}.", action
+            self.warnings.append(self.refused)
+            return None
+
+    def _answered(self, check: Data | None) -> None:
+        if check:
+            moments = self.checks.setdefault(check["moment"], {"answered": [], "silent": []})
+            moments["answered" if check["answers"] else "silent"].append(check["connection"])
 
     def line(self) -> str:
         """Return the middle of the node's line: its error, or else what was changed."""
@@ -162,11 +224,11 @@ class Node:
             "warnings": self.warnings,
             "proof": [*self.proof, *self._checked()],
             "changes": self.changes,
-            "stats": self.stats,
+            "stats": {**self.stats, **({"checks": self.checks} if self.checks else {})},
         }
 
     def _checked(self) -> list[str]:
-        after = self.stats.get("checks", {}).get("after", {})
+        after = self.checks.get("after", {})
         if not after:
             return []
         return [
@@ -174,19 +236,19 @@ class Node:
         ]
 
 
-def _text(warning: t.Any) -> str:
-    return printable(str(warning))
+def _per_host(noted: Data) -> Data:
+    """Return the statistics that a task sets for its node."""
+    stats = noted.get("ansible_stats") or {}
+    return stats["data"] if stats.get("per_host") else {}
 
 
-def _about(result: Data) -> dict[str, t.Any]:
-    node, package = result.get("node") or {}, result.get("nftables_package") or {}
-    audits = result.get("audits")
+def _about(noted: Data) -> dict[str, t.Any]:
     return {
-        "kernel": node.get("kernel"),
-        "nft": package.get("version"),
-        "profile": result.get("profile"),
-        "variables": result.get("variables"),
-        "audit": audits and {moment: audits.get(moment) for moment in ("before", "after")},
+        "kernel": noted["node"]["kernel"],
+        "nft": noted["nftables_package"]["version"],
+        "profile": noted["profile"],
+        "variables": noted["variables"],
+        "audit": noted["audits"],
     }
 
 
@@ -251,7 +313,7 @@ class Rollout:
         for group in groups:
             node, *_others = group.values()
             names = ", ".join(group)
-            words = [f"{names:{widest}}", f"{self.word(node.state):12}", node.line(), _seconds(group.values())]
+            words = [names.ljust(widest), f"{self.word(node.state):12}", node.line(), _seconds(group.values())]
             yield node.state, in_one_line("  ".join(word for word in words if word).rstrip())
             yield from (
                 ("", f"  {in_one_line(line)}") for line in common_lines({name: node.report for name, node in group.items()})

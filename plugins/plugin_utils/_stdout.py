@@ -10,7 +10,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible import constants as C
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.color import ANSIBLE_COLOR
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 
 # Stdout callbacks whose output is for people.
 FOR_PEOPLE = {
@@ -29,6 +33,14 @@ def is_for_people() -> bool:
 def heading(task_vars: t.Mapping[str, t.Any]) -> str:
     """Return the name of the node if the play has several; else empty."""
     return str(task_vars.get("inventory_hostname")) if len(task_vars.get("ansible_play_hosts_all") or ()) > 1 else ""
+
+
+def written(write: t.Callable[..., str], answer: object) -> str:
+    """Return the answer of a module as text for people; an answer that is refused is an error of the task."""
+    try:
+        return write(answer, colours=ANSIBLE_COLOR)
+    except Refused as error:
+        raise AnsibleActionFail(f"The answer of the node is refused: {error}.") from None
 
 
 def show(action: ActionBase, text: str, title: str = "") -> None:

@@ -38,13 +38,13 @@ def note(host: str, text: str) -> None:
     folder = os.environ.get(FOLDER)
     if folder:
         with contextlib.suppress(OSError):
-            _file(folder, host).write_text(text[:LONGEST])
+            _file(folder, host).write_text(in_one_line(text[:LONGEST]))
 
 
 def noted(host: str) -> str:
     folder = os.environ.get(FOLDER)
     with contextlib.suppress(OSError):
-        return in_one_line(_file(folder, host).read_text()) if folder else ""
+        return _file(folder, host).read_text(errors="replace") if folder else ""  # a part of a sign, while it is written
     return ""
 
 

@@ -72,11 +72,11 @@ def everywhere(name: str) -> Result:
         {**OUT, "where": name, "text": name},
     ]
     way["steps"] = [{**IN, "where": name}, *steps]
-    reply = {**way, "verdict": name}
+    reply = {**way, "verdict": "unknown"}
     open_fact = {"fact": name, "what": name, "ask": name}
     outcome = {"if": name, "verdict": name, "reply_verdict": name, "evidence": [name], "contradicted_by": [name]}
     return {
-        **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": name, "reply": None}],
+        **way, "reply": reply, "before": {**way, "reply": reply}, "branches": [{**way, "share": 0.5, "reply": None}],
         "cures": [{"change": name, "verdict": name, "reply_verdict": name, "task": in_one_line(name), "takes_along": name}],
         "depends_on": [{**open_fact, "outcomes": [outcome]}, {**open_fact, "outcomes": []}],
         "unknown": [name], "assumed": [name], "ignored": [name],

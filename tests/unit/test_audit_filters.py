@@ -12,12 +12,13 @@ import pytest
 
 pytest.importorskip("ansible")
 
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleActionFail, AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.filter.audit_report import audit_report
 from ansible_collections.kubenode.datapath.plugins.filter.audit_text import audit_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _stdout
 from unit.audits import audit, present
 
 RESULT = audit(present())
@@ -32,10 +33,15 @@ def test_a_filter_writes_what_its_room_writes() -> None:
     assert re.search(r'timestamp_seconds{node="node1"} \d{10}\n', audit_report(nodes, "prometheus"))
 
 
+def test_an_answer_that_is_refused_is_an_error_of_its_task_and_not_printed() -> None:
+    with pytest.raises(AnsibleActionFail, match=r"The answer of the node is refused: result.findings\[0\] is null; expected is"):
+        _stdout.written(findings_text.text, {"findings": [None]})
+
+
 @pytest.mark.parametrize(
     ("write", "sentence"),
     [
-        (lambda: audit_text("clean"), "audit_text: result is str; expected is a dictionary"),
+        (lambda: audit_text("clean"), "audit_text: result is 'clean'; expected is a dictionary"),
         (lambda: audit_report(RESULT["findings"], "json"), "audit_report: the value is list; expected is"),
         (
             lambda: audit_report({}, "pdf"),

@@ -13,6 +13,9 @@ import pytest
 
 pytest.importorskip("ansible")
 
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.datapath.plugins.filter.node_pods import node_pods
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_service
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service import (
     Failure,
@@ -21,6 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_service im
     Outcome,
     Waits,
 )
+from unit.lies import lies
 
 LINKS = [{"link": f"azv{number}", "addresses": [f"10.240.0.{number}", f"fd00::{number}"]} for number in (1, 2, 3, 4)]
 OPTIONS = {
@@ -88,6 +92,16 @@ def test_a_name_that_kubernetes_permits_follows_the_options(name: str) -> None:
     cluster = Cluster()
     cluster.service(Outcome(cordoned=True), name=name).take_in()
     assert cluster.calls == [f"uncordon -- {name}", f"annotate node -- {name} kubenode.datapath/cordoned-"]
+
+
+def test_whatever_a_node_says_of_its_links_the_pods_are_parsed_or_it_is_an_error() -> None:
+    for _path, lie in lies(LINKS[:2]):
+        try:
+            pods = node_pods(LISTING, lie)
+        except AnsibleFilterError as error:
+            assert "links" in str(error) and "as kubenode.datapath.cni_info returns it" in str(error)
+        else:
+            assert [pod["name"] for pod in pods] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
+LOOP = {"ansible_loop_var": "item"}  # in the result of each item of a loop
+
 
 def node(end: str = "", changes: t.Sequence[str] = (), over: bool = True) -> Node:
     """A node that was reached, with the actions that changed it."""
@@ -63,8 +65,11 @@ def test_a_failure_that_was_rescued_is_none() -> None:
     [
         ({"msg": "no\n  such file"}, "no such file"),
         ({"msg": "non-zero return code", "stderr": "refused\n"}, "non-zero return code refused"),
-        ({"msg": "some failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "not fine"}]}, "not fine"),
-        ({"msg": "some failed", "results": [{"msg": "fine"}, {"exception": "none", "msg": "not fine"}]}, "not fine"),
+        ({"msg": "some failed", "results": [{"msg": "fine", **LOOP}, {"failed": True, "msg": "not fine", **LOOP}]}, "not fine"),
+        (
+            {"msg": "some failed", "results": [{"msg": "fine", **LOOP}, {"exception": "none", "msg": "not fine", **LOOP}]},
+            "not fine",
+        ),
         ({"msg": None}, ""),
         ({"censored": "hidden by no_log", "changed": False}, "hidden by no_log"),
         ({"msg": "link eth\x1b[2J\u202e\n"}, "link eth\\x1b[2J\\u202e"),
@@ -159,8 +164,12 @@ def test_equal_nodes_have_one_line_and_in_check_mode_the_future_tense() -> None:
         ({"changed": False}, False),
         ({"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "localhost"}}, False),
         ({"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "node1"}}, True),
-        ({"changed": True, "results": [{"changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "x"}}]}, False),
-        ({"changed": True, "results": [{"changed": True}]}, True),
+        (
+            {"changed": True, "results": [{**LOOP, "changed": True, "_ansible_delegated_vars": {"ansible_delegated_host": "x"}}]},
+            False,
+        ),
+        ({"changed": True, "results": [{**LOOP, "changed": True}]}, True),
+        ({"changed": True, "results": [{"changed": False}, "installed: x"]}, True),
     ],
 )
 def test_a_change_of_another_host_is_none_of_the_node(result: dict[str, t.Any], is_change: bool) -> None:

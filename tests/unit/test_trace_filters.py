@@ -29,5 +29,5 @@ def test_a_filter_writes_what_its_room_writes() -> None:
 
 @pytest.mark.parametrize("write", [trace_text, trace_html, trace_mermaid])
 def test_what_is_no_trace_is_an_error_of_the_filter(write: t.Callable[[t.Any], str]) -> None:
-    with pytest.raises(AnsibleFilterError, match=f"{write.__name__}: result is str; expected is a dictionary"):
+    with pytest.raises(AnsibleFilterError, match=f"{write.__name__}: result is 'delivered'; expected is a dictionary"):
         write("delivered")

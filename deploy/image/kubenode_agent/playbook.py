@@ -19,6 +19,8 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+
 COLLECTION = "kubenode.datapath"
 NODE = "this-node"
 LIMIT = 1800.0  # seconds for a run; a package manager's lock is waited for within it
@@ -89,7 +91,7 @@ def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Aud
     """Judge an audit. The parameters are those of outcome_of()."""
     result = (_node(report).get("stats") or {}).get("audit") or {}
     if "findings" in result:
-        return Audit(result)
+        return Audit(result, fleet.read({NODE: result}).failed.get(NODE, ""))
     return Audit({}, _node(report).get("trouble") or _ending(status, printed))
 
 

@@ -9,20 +9,38 @@ from __future__ import annotations
 
 import typing as t
 
-from .._audit.suspicion import CANNOT_TELL, ERROR, PRESENT, RISK, SEVERITIES
+from .._audit.suspicion import CANNOT_TELL, CONFIGURATION, COUNTER, ERROR, PRESENT, RISK, SEVERITIES, TWIN
+from .._core import form
 from .._core.errors import Invalid
-from .._core.printable import all_printable, in_one_line
+from .._core.form import LINE, LINES
+from .._core.printable import in_one_line
 from .._trace import playbook_task
 from . import result as traces
 from .answer import Way
 
-STATES = (PRESENT, CANNOT_TELL)
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later
 Data = t.Mapping[str, t.Any]
 
-
-class NoAudit(Exception):
-    """The value is not a result of datapath_audit. The text is a sentence without its full stop."""
+# docs/schema/audit.json describes them.
+_MODULE = form.record({"module": LINE, "options": form.FIELDS, "task": form.TEXT})
+_OPERATOR = form.record({"operator": LINE, "commands": LINES, "task": form.TEXT})
+FINDING = {
+    **dict.fromkeys(("id", "subject", "what", "packet", "ask", "source"), LINE),
+    "state": form.word(PRESENT, CANNOT_TELL),
+    "severity": form.word(*SEVERITIES),
+    "evidence": LINES,
+    "proof": form.word(TWIN, COUNTER, CONFIGURATION, "")._replace(default=""),
+    "trace": form.perhaps(form.record(traces.WAY)),
+    "remedy": form.perhaps(form.either("module", _MODULE, _OPERATOR)),
+}
+RESULT = form.record(
+    {
+        "findings": form.many(form.record(FINDING)),
+        "passed": LINES,
+        "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES}),
+        "ignored": LINES,
+    }
+)
 
 
 class Remedy(t.NamedTuple):
@@ -74,52 +92,41 @@ class Findings(t.NamedTuple):
         return [finding for finding in self.present if finding.severity in LOSSES]
 
 
+def checked(result: object) -> Data:
+    """Return a result of datapath_audit as JSON has it: permitted keys with printable texts. Raises Refused."""
+    return form.result(RESULT, result, "findings", "datapath_audit")
+
+
 def read(result: object) -> Findings:
-    """Return the findings. Raises NoAudit."""
-    data = _dictionary(result, "result")
-    if not isinstance(data.get("findings"), (list, tuple)):
-        raise NoAudit(
-            f"the result has {_line(data.get('msg') or 'nothing')!r} in place of findings; expected is a result of"
-            " kubenode.datapath.datapath_audit"
-        )
-    entries = [_finding(entry, f"result.findings[{number}]") for number, entry in enumerate(data["findings"])]
+    """Return the findings. Raises Refused."""
+    return of(checked(result))
+
+
+def of(data: Data) -> Findings:
+    """Return the findings. data: as checked() returns it."""
+    entries = [_finding(entry) for entry in data["findings"]]
     return Findings(
         [finding for finding in entries if finding.state == PRESENT],
         [finding for finding in entries if finding.state == CANNOT_TELL],
-        _texts(data, "passed"),
-        _profile(_dictionary(data.get("profile") or {}, "result.profile")),
-        _texts(data, "ignored"),
+        data["passed"],
+        _profile(data["profile"]),
+        data["ignored"],
     )
 
 
-def _finding(value: object, place: str) -> Finding:
-    data = _dictionary(value, place)
-    for key, choices in (("state", STATES), ("severity", SEVERITIES)):
-        if data.get(key) not in choices:
-            raise NoAudit(f"{place}.{key} is {_line(data.get(key))!r}; expected is one of {', '.join(choices)}")
-    id, subject, state, severity, what, packet, ask, source = (
-        _line(data.get(key)) for key in ("id", "subject", "state", "severity", "what", "packet", "ask", "source")
-    )
-    way = _way(data["trace"], f"{place}.trace") if data.get("trace") else None
-    remedy = _remedy(_dictionary(data["remedy"], f"{place}.remedy")) if data.get("remedy") else None
-    return Finding(id, subject, state, severity, what, _texts(data, "evidence"), packet, way, remedy, ask, source)
-
-
-def _way(value: object, place: str) -> Way:
-    try:
-        return traces.read(value).way
-    except traces.NoTrace as error:
-        raise NoAudit(f"{place}: {error}") from None
+def _finding(data: Data) -> Finding:
+    way = traces.way(data["trace"]) if data["trace"] else None
+    values = {**data, "way": way, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
+    return Finding(**{key: values[key] for key in Finding._fields})
 
 
 def _remedy(data: Data) -> Remedy:
-    lines = _texts(data, "commands") + [_line(line) for line in str(data.get("task") or "").splitlines()]
-    return Remedy(_line(data.get("module") or data.get("operator")), lines)
+    lines = [*data.get("commands", ()), *map(in_one_line, data["task"].splitlines())]
+    return Remedy(data.get("module") or data.get("operator", ""), lines)
 
 
 def _profile(data: Data) -> Profile:
-    variables = all_printable(_dictionary(data.get("variables") or {}, "result.profile.variables"))
-    return Profile(_line(data.get("name")), _yaml(variables), _texts(data, "reasons"))
+    return Profile(data["name"] or "", _yaml(data["variables"]), data["reasons"])
 
 
 def _yaml(variables: Data) -> list[str]:
@@ -127,22 +134,3 @@ def _yaml(variables: Data) -> list[str]:
         return playbook_task.block(variables)
     except Invalid as error:
         return [f"# The variables cannot be written as YAML: {error}"]
-
-
-def _texts(data: Data, key: str) -> list[str]:
-    texts = data.get(key) or ()
-    if not isinstance(texts, (list, tuple)):
-        raise NoAudit(f"{key} is {_line(texts)!r}; expected is a list of texts")
-    return [_line(text) for text in texts]
-
-
-def _line(value: object) -> str:
-    return "" if value is None else in_one_line(str(value))
-
-
-def _dictionary(value: object, place: str) -> Data:
-    if not isinstance(value, t.Mapping):
-        raise NoAudit(
-            f"{place} is {type(value).__name__}; expected is a dictionary, as kubenode.datapath.datapath_audit returns it"
-        )
-    return value

@@ -19,7 +19,7 @@ COLOURS = {ERROR: RED, RISK: YELLOW, NOTE: FAINT}
 
 
 def text(result: findings.Data, *, colours: bool = False) -> str:
-    """Return the findings as text. Raises NoAudit."""
+    """Return the findings as text. Raises Refused."""
     lines = _lines(findings.read(result), painter(colours))
     return "".join(f"{line}\n" for line in lines)
 

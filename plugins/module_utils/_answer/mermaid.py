@@ -30,7 +30,7 @@ class Box(t.NamedTuple):
 
 
 def diagram(answer: result.Data) -> str:
-    """Return the answer as a flowchart. Raises NoTrace."""
+    """Return the answer as a flowchart. Raises Refused."""
     way = result.read(answer).way
     lines = ["flowchart TB", *_chart("packet", way, way.reply)]
     lines += _chart("reply", way.reply, way) if way.reply and way.reply.steps else []

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import form
+from .._core.form import Form, said
+from .._core.printable import in_one_line
 from .._trace.verdict import Culprit
 from . import drawing, result
 from .answer import Answer, Branch, Cure, Dependency, Outcome, Way, quality
@@ -20,9 +23,9 @@ ABOUT = {"node": "Node", "time": "Time", "versions": "Versions", "source": "Sour
 
 
 def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str:
-    """Return the answer as a page. about: node, time, versions and source of the evidence. Raises NoTrace."""
+    """Return the answer as a page. about: node, time, versions and source of the evidence. Raises Refused."""
     value = result.read(answer)
-    facts = {key: _fact((about or {}).get(key)) for key in ABOUT}
+    facts = form.inside("about", form.record(dict.fromkeys(ABOUT, Form(_fact))), about or {})
     title = ": ".join(filter(None, (value.summary, value.packet)))
     header = element("header", _head(value), _about(facts))
     return document(title, CSS + STYLE, header, element("main", *_sections(value, facts["node"])))
@@ -31,9 +34,10 @@ def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str
 def _fact(value: t.Any) -> str:
     """Return a fact about the evidence as text. value: may be a dictionary of versions, as a snapshot has it."""
     if isinstance(value, t.Mapping):
-        versions = {name: str(version) for name, version in value.items() if version}  # a program prints its name itself
+        # A program prints its name itself.
+        versions = {said(name): said(version) for name, version in value.items() if version}
         value = ", ".join(f"{name} {version}" if version[0].isdigit() else version for name, version in versions.items())
-    return result.printable(value)
+    return in_one_line(said(value))
 
 
 def _head(answer: Answer) -> Markup:

@@ -3,73 +3,73 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A result of the module datapath_trace, read into an answer.
-
-Names of links, comments of rules and the like come from a node or from a report, so each text is made printable first.
-"""
+"""A result of the module datapath_trace, read into an answer."""
 
 from __future__ import annotations
 
 import typing as t
 
+from .._core import form
+from .._core.form import LINE, LINES, said
 from .._core.printable import in_one_line
 from .._trace.verdict import ARRIVED, Culprit
 from .answer import NODE, VERDICTS, Answer, Branch, Change, Cure, Dependency, Outcome, Output, Step, Way, ends
 
 Data = t.Mapping[str, t.Any]
 
-
-class NoTrace(Exception):
-    """The value is not a result of datapath_trace. The text is a sentence without its full stop."""
+_OUTCOME = {"verdict": LINE, "reply_verdict": LINE}
+_REPLY = {
+    "verdict": form.word(*VERDICTS),
+    "interface": LINE,
+    "packet": form.perhaps(form.FIELDS),
+    "reason": LINE,
+    "culprit": form.perhaps(form.record({"kind": LINE, "text": LINE})),
+    "steps": form.many(form.record(dict.fromkeys(("kind", "where", "text", "verdict", "packet"), LINE))),
+}
+WAY = {**_REPLY, "reply": form.perhaps(form.record(_REPLY))}
+_OPEN = {"if": LINE, **_OUTCOME, "evidence": LINES, "contradicted_by": LINES}
+_CERTAIN = {"certain": form.FLAG._replace(default=True)}
+RESULT = form.record(
+    {
+        **WAY,
+        **_CERTAIN,
+        "before": form.perhaps(form.record(WAY)),
+        "branches": form.many(form.record({**WAY, "share": form.NUMBER})),
+        "cures": form.many(form.record({**_OUTCOME, **_CERTAIN, "change": LINE, "takes_along": LINE, "task": form.TEXT})),
+        "depends_on": form.many(
+            form.record({"fact": LINE, "what": LINE, "ask": LINE, "outcomes": form.many(form.record(_OPEN))})
+        ),
+        **dict.fromkeys(("unknown", "assumed", "ignored"), LINES),
+    }
+)
 
 
 def read(result: object) -> Answer:
-    """Return the answer. Raises NoTrace."""
-    data = _dictionary(result, "result")
-    if data.get("verdict") not in VERDICTS:
-        raise NoTrace(
-            f"the result has {printable(data.get('msg') or data.get('verdict') or 'nothing')!r} in place of a verdict; expected"
-            f" is a result of kubenode.datapath.datapath_trace, whose verdict is one of {', '.join(VERDICTS)}"
-        )
-    way = _way(data, "result")
-    facts = [
-        _dependency(entry, f"result.depends_on[{number}]")
-        for number, entry in enumerate(_dictionaries(data, "depends_on", "result"))
-    ]
+    """Return the answer. Raises Refused."""
+    data = form.result(RESULT, result, "verdict", "datapath_trace")
+    sent = way(data)
+    facts = [_dependency(entry) for entry in data["depends_on"]]
     return Answer(
-        _sent(way),
-        way,
-        bool(data.get("certain", True)),
-        [
-            Branch(_share(entry.get("share")), _way(entry, f"result.branches[{number}]"))
-            for number, entry in enumerate(_dictionaries(data, "branches", "result"))
-        ],
-        _way(data["before"], "result.before") if data.get("before") else None,
+        _sent(sent),
+        sent,
+        data["certain"],
+        [Branch(f"{entry['share'] * 100:.3g} %", way(entry)) for entry in data["branches"]],
+        way(data["before"]) if data["before"] else None,
         [fact for fact in facts if fact.outcomes or not fact.ask],
         _missing(facts),
-        [_cure(entry) for entry in _dictionaries(data, "cures", "result")],
-        *(_sentences(data, key) for key in ("unknown", "assumed", "ignored")),
+        [_cure(entry) for entry in data["cures"]],
+        *(data[key] for key in ("unknown", "assumed", "ignored")),
     )
 
 
-def printable(value: object) -> str:
-    """Return the value as text in one line, which cannot change the terminal."""
-    return "" if value is None else in_one_line(str(value))
-
-
 def _cure(data: Data) -> Cure:
-    task = [printable(line) for line in str(data.get("task") or "").split("\n") if line]
-    change, takes_along = printable(data.get("change")), printable(data.get("takes_along"))
-    return Cure(change, _verdicts(data), task, takes_along, bool(data.get("certain", True)))
+    task = [in_one_line(line) for line in data["task"].split("\n") if line]
+    return Cure(data["change"], _verdicts(data), task, data["takes_along"], data["certain"])
 
 
-def _dependency(data: Data, place: str) -> Dependency:
-    outcomes = [
-        Outcome(printable(entry.get("if")), _verdicts(entry), _sentences(entry, "evidence"), _sentences(entry, "contradicted_by"))
-        for entry in _dictionaries(data, "outcomes", place)
-    ]
-    fact, what, ask = (printable(data.get(key)) for key in ("fact", "what", "ask"))
-    return Dependency(fact, what, ask, outcomes)
+def _dependency(data: Data) -> Dependency:
+    outcomes = [Outcome(entry["if"], _verdicts(entry), entry["evidence"], entry["contradicted_by"]) for entry in data["outcomes"]]
+    return Dependency(data["fact"], data["what"], data["ask"], outcomes)
 
 
 def _missing(facts: t.Iterable[Dependency]) -> list[Output]:
@@ -85,15 +85,13 @@ def _missing(facts: t.Iterable[Dependency]) -> list[Output]:
 
 def _verdicts(data: Data) -> list[str]:
     """Return the verdict on the packet, and that on its reply if there is one."""
-    return [printable(data[key]) for key in ("verdict", "reply_verdict") if data.get(key)]
+    return [data[key] for key in ("verdict", "reply_verdict") if data[key]]
 
 
-def _way(value: object, place: str) -> Way:
-    data = _dictionary(value, place)
-    verdict = printable(data.get("verdict"))
-    named = _dictionary(data["culprit"], f"{place}.culprit") if data.get("culprit") else None
-    culprit = Culprit(printable(named.get("kind")), printable(named.get("text"))) if named else None
-    steps = _steps(_dictionaries(data, "steps", place))
+def way(data: Data) -> Way:
+    """Return what became of a packet. data: has the form WAY."""
+    verdict, culprit = data["verdict"], Culprit(**data["culprit"]) if data["culprit"] else None
+    steps = _steps(data["steps"])
     # The culprit of a packet that arrived is that of its reply.
     stopper = culprit if verdict not in ARRIVED else None
     guilty = next((at for at in reversed(range(len(steps))) if stopper and _is_same(steps[at], stopper)), None)
@@ -101,22 +99,22 @@ def _way(value: object, place: str) -> Way:
         steps[guilty] = steps[guilty]._replace(is_culprit=True)
     return Way(
         verdict,
-        printable(data.get("interface")),
-        _packet(_dictionary(data.get("packet") or {}, f"{place}.packet")),
-        printable(data.get("reason")),
+        data["interface"],
+        _packet(data["packet"] or {}),
+        data["reason"],
         culprit,
         stopper if guilty is None else None,
         steps,
-        _way(data["reply"], f"{place}.reply") if data.get("reply") else None,
+        way(data["reply"]) if data.get("reply") else None,
     )
 
 
 def _steps(entries: t.Iterable[Data]) -> list[Step]:
     steps, packet = [], ""
     for entry in entries:
-        kind, where, text, verdict, after = (printable(entry.get(key)) for key in ("kind", "where", "text", "verdict", "packet"))
-        after = text if kind in ("in", "out") else after or packet
-        steps.append(Step(kind, where, text, verdict, tuple(_changes(packet, after))))
+        after = entry["text"] if entry["kind"] in ("in", "out") else entry["packet"] or packet
+        changes = tuple(_changes(packet, after))
+        steps.append(Step(entry["kind"], entry["where"], entry["text"], entry["verdict"], changes))
         packet = after
     return steps
 
@@ -145,39 +143,19 @@ def _packet(data: Data) -> str:
     """Return a packet as tcpdump shows it, with the MAC addresses and the mark."""
     if not data:
         return ""
-    ends = (_end(data, "source"), _end(data, "destination"))
-    words = [f"{printable(data.get('protocol'))} {' > '.join(ends)}"]
-    macs = [printable(data.get(key)) for key in ("source_mac", "destination_mac")]
+    fields = {key: in_one_line(said(value)) for key, value in data.items()}
+    words = [f"{fields.get('protocol', '')} {_end(fields, 'source')} > {_end(fields, 'destination')}"]
+    macs = [fields.get(key, "") for key in ("source_mac", "destination_mac")]
     if all(macs):
         words.append(f"MAC {' > '.join(macs)}")
     mark = data.get("mark")
     if mark:
-        words.append(f"mark {mark:#x}" if isinstance(mark, int) else f"mark {printable(mark)}")
+        words.append(f"mark {mark:#x}" if isinstance(mark, int) else f"mark {fields['mark']}")
     return ", ".join(words)
 
 
-def _end(packet: Data, end: str) -> str:
-    address, port = printable(packet.get(end)), printable(packet.get(f"{end}_port"))
+def _end(fields: t.Mapping[str, str], end: str) -> str:
+    address, port = fields.get(end, ""), fields.get(f"{end}_port", "")
     if not port:
         return address
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def _share(value: object) -> str:
-    return f"{value * 100:.3g} %" if isinstance(value, (int, float)) else printable(value)
-
-
-def _sentences(data: Data, key: str) -> list[str]:
-    return [printable(sentence) for sentence in data.get(key) or ()]
-
-
-def _dictionaries(data: Data, key: str, place: str) -> list[Data]:
-    return [_dictionary(entry, f"{place}.{key}[{number}]") for number, entry in enumerate(data.get(key) or ())]
-
-
-def _dictionary(value: object, place: str) -> Data:
-    if not isinstance(value, t.Mapping):
-        raise NoTrace(
-            f"{place} is {type(value).__name__}; expected is a dictionary, as kubenode.datapath.datapath_trace returns it"
-        )
-    return value

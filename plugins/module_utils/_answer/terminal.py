@@ -20,7 +20,7 @@ NOTE = ("", "Below the steps: {}")
 
 
 def text(answer: result.Data, *, colours: bool = False) -> str:
-    """Return the answer as text. Raises NoTrace."""
+    """Return the answer as text. Raises Refused."""
     lines = _Writer(painter(colours)).lines(result.read(answer))
     return "".join(f"{line}\n" for line in lines)
 

@@ -11,30 +11,28 @@ import json
 import typing as t
 
 from .._answer import findings
-from .._answer.findings import Findings, NoAudit
-from .._core.printable import all_printable, in_one_line
+from .._answer.findings import Findings
+from .._core.form import Refused, said
+from .._core.printable import in_one_line
 
 FORMAT = 1  # of the JSON; docs/schema/audit.json
-KEYS = ("findings", "passed", "profile", "ignored")  # of a result, without what Ansible adds
-Results = t.Mapping[str, t.Any]
 
 
 class Fleet(t.NamedTuple):
-    """Both by the names of nodes. failed: why a node could not be audited."""
+    """Both by the names of nodes. failed: why a node could not be audited, or its answer is refused."""
 
     audited: dict[str, Findings]
     failed: dict[str, str]
 
 
 def read(results: object) -> Fleet:
-    """Return the audits of nodes. results: of datapath_audit by node, or errors of the module. Raises NoAudit."""
+    """Return the audits of nodes. results: of datapath_audit by node, or errors of the module. Raises Refused."""
     fleet = Fleet({}, {})
-    for node, result in _nodes(results).items():
-        name = in_one_line(str(node))
-        if "findings" in result:
-            fleet.audited[name] = _findings(name, result)
+    for name, answer in _answers(results).items():
+        if isinstance(answer, str):
+            fleet.failed[name] = in_one_line(answer)
         else:
-            fleet.failed[name] = in_one_line(_error(result))
+            fleet.audited[name] = findings.of(answer)
     return fleet
 
 
@@ -43,33 +41,23 @@ def count(number: int, singular: str, plural: str) -> str:
 
 
 def text(results: object) -> str:
-    """Return the results as JSON, in the format of the schema. Raises NoAudit."""
-    read(results)
-    nodes = {node: _plain(result) for node, result in _nodes(results).items()}
-    return json.dumps({"format": FORMAT, "nodes": all_printable(nodes)}, indent=1) + "\n"
+    """Return the results as JSON, in the format of the schema. Raises Refused."""
+    nodes = {name: {"error": entry} if isinstance(entry, str) else entry for name, entry in _answers(results).items()}
+    return json.dumps({"format": FORMAT, "nodes": nodes}, indent=1) + "\n"
 
 
-def _plain(result: Results) -> dict[str, t.Any]:
-    if "findings" not in result:
-        return {"error": _error(result)}
-    return {key: result[key] for key in KEYS if key in result}
-
-
-def _error(result: Results) -> str:
-    return str(result.get("msg") or "The module returned no findings.")
-
-
-def _findings(node: str, result: Results) -> Findings:
+def answer(result: object) -> findings.Data | str:
+    """Return a result of datapath_audit as JSON has it; or why there is none, as printable text."""
+    if isinstance(result, t.Mapping) and "findings" not in result:
+        return said(result.get("msg") or result.get("error")) or "The module returned no findings."
     try:
-        return findings.read(result)
-    except NoAudit as error:
-        raise NoAudit(f"{node}: {error}") from None
+        return findings.checked(result)
+    except Refused as error:
+        return f"The answer is refused: {error}."
 
 
-def _nodes(results: object) -> t.Mapping[str, Results]:
+def _answers(results: object) -> dict[str, findings.Data | str]:
+    """Return the answer of each node, which is checked for itself."""
     if not isinstance(results, t.Mapping):
-        raise NoAudit(f"the value is {type(results).__name__}; expected is a dictionary of results by node")
-    for node, result in results.items():
-        if not isinstance(result, t.Mapping):
-            raise NoAudit(f"{in_one_line(str(node))} has {type(result).__name__}; expected is a result of datapath_audit")
-    return results
+        raise Refused(type(results).__name__, "a dictionary of results by node", "the value")
+    return {in_one_line(str(node)): answer(result) for node, result in results.items()}

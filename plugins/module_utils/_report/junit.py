@@ -19,7 +19,7 @@ COUNTS = {"failures": FAILURE, "skipped": SKIPPED, "errors": ERROR}  # attribute
 
 
 def text(results: object) -> str:
-    """Return the document. Raises NoAudit."""
+    """Return the document. Raises Refused."""
     audits = fleet.read(results)
     root = Element("testsuites", name="kubenode.datapath audit")
     for node, audit in audits.audited.items():

@@ -21,7 +21,7 @@ Nodes = dict[Row, list[str]]  # nodes by the row that they share
 
 
 def text(results: object) -> str:
-    """Return the summary. Raises NoAudit."""
+    """Return the summary. Raises Refused."""
     audits = fleet.read(results)
     losses = grouped(_losses(audits.audited))
     lines = [f"# {_title(losses)}", "", f"{fleet.count(len(audits.audited), 'node was', 'nodes were')} audited."]

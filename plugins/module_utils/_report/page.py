@@ -89,7 +89,7 @@ class Group(t.NamedTuple):
 
 
 def text(results: object, earlier: object = None) -> str:
-    """Return the page. earlier: the results of a run before, to compare with; None for none. Raises NoAudit."""
+    """Return the page. earlier: the results of a run before, to compare with; None for none. Raises Refused."""
     now = fleet.read(results)
     before = None if earlier is None else fleet.read(earlier)
     groups = _groups(now.audited, before.audited if before else None)
@@ -161,7 +161,12 @@ def _sections(groups: t.Sequence[Group], now: fleet.Fleet, before: fleet.Fleet |
     yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
     yield section("What cannot be told", *_unclear(now.audited))
     yield section("Which profile the nodes need", *_profiles(now.audited))
-    yield section("Not audited", *(element("p", element("b", node), f": {error}") for node, error in now.failed.items()))
+    yield section("Not audited", *_failed(now))
+    yield section("Not audited in the earlier run", *_failed(before)) if before else Markup()
+
+
+def _failed(run: fleet.Fleet) -> t.Iterator[Markup]:
+    yield from (element("p", element("b", node), f": {error}") for node, error in run.failed.items())
 
 
 def _controls() -> Markup:

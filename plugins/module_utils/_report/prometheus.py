@@ -15,6 +15,7 @@ METRICS = {
     "kubenode_datapath_finding": "Findings of datapath_audit that are present.",
     "kubenode_datapath_cannot_tell": "Checks of datapath_audit that cannot tell.",
     "kubenode_datapath_audit_timestamp_seconds": "When the node was audited, in seconds since 1970.",
+    "kubenode_datapath_not_audited": "Nodes that could not be audited, or whose answer is refused.",
 }
 Labels = t.Mapping[str, str]
 
@@ -29,15 +30,18 @@ class Metric(t.NamedTuple):
 
 
 def metrics(results: object, time: int) -> list[Metric]:
-    """Return the metrics. A node that could not be audited has no samples. time: of the audit, in seconds. Raises NoAudit."""
-    audits = fleet.read(results).audited
+    """Return the metrics. time: of the audit, in seconds. Raises Refused."""
+    audits, failed = fleet.read(results)
     findings = [
         {"id": finding.id, "severity": finding.severity, "subject": finding.subject, "node": node}
         for node, audit in audits.items()
         for finding in audit.present
     ]
     unclear = [{"id": finding.id, "node": node} for node, audit in audits.items() for finding in audit.unclear]
-    series: list[tuple[list[dict[str, str]], int]] = [(findings, 1), (unclear, 1), ([{"node": node} for node in audits], time)]
+    series: list[tuple[list[dict[str, str]], int]] = [
+        *((findings, 1), (unclear, 1)),
+        *(([{"node": node} for node in audits], time), ([{"node": node} for node in failed], 1)),
+    ]
     return [
         Metric(name, about, [*{tuple(labels.items()): labels for labels in samples}.values()], value)
         for (name, about), (samples, value) in zip(METRICS.items(), series)
@@ -45,7 +49,7 @@ def metrics(results: object, time: int) -> list[Metric]:
 
 
 def text(results: object, time: int) -> str:
-    """Return the metrics as the exposition format has them. Raises NoAudit."""
+    """Return the metrics as the exposition format has them. Raises Refused."""
     return "".join(map(_text, metrics(results, time)))
 
 

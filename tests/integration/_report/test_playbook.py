@@ -54,7 +54,7 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
     texts = written[0]
     assert "<h1>" in texts["audit.html"] and "gone</b>: " in texts["audit.html"]
     sample = 'kubenode_datapath_finding{id="rp-strict-asymmetric",severity="risk",subject="eth0",node="node1"} 1\n'
-    assert sample in texts["audit.prom"] and "gone" not in texts["audit.prom"]
+    assert sample in texts["audit.prom"] and 'kubenode_datapath_not_audited{node="gone"} 1\n' in texts["audit.prom"]
     suites = {suite.attrib["name"]: suite.attrib for suite in ElementTree.fromstring(texts["audit.xml"])}
     assert int(suites["node1"]["failures"]) >= 1 and suites["gone"]["errors"] == "1"
     assert "<code>eth0</code> | <code>node1</code> |" in texts["audit.md"] and "<code>gone</code>" in texts["audit.md"]

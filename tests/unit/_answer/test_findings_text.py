@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 from unit.audits import OPERATOR, PROFILE, TASK, Result, audit, present, unclear
 
 
@@ -91,17 +92,20 @@ def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("clean", "result is str; expected is a dictionary"),
-        ({"msg": "datapath_audit: no"}, "the result has 'datapath_audit: no' in place of findings; expected is a result of"),
+        ("clean", "result is 'clean'; expected is a dictionary"),
+        (
+            {"msg": "datapath_audit: no"},
+            "result is without findings, and says 'datapath_audit: no'; expected is one with it, as kubenode.datapath.",
+        ),
         (audit(present("fatal")), r"result.findings\[0\].severity is 'fatal'; expected is one of error, risk, note"),
-        (audit({**present(), "state": 7}), r"result.findings\[0\].state is '7'; expected is one of present, cannot_tell"),
-        ({"findings": ["x"]}, r"result.findings\[0\] is str"),
-        ({"findings": [], "passed": 5}, "passed is '5'; expected is a list of texts"),
-        (audit(present(evidence="a line")), "evidence is 'a line'; expected is a list of texts"),
+        (audit({**present(), "state": 7}), r"result.findings\[0\].state is int; expected is one of present, cannot_tell"),
+        ({"findings": ["x"]}, r"result.findings\[0\] is 'x'; expected is a dictionary"),
+        ({"findings": [], "passed": 5}, "result.passed is int; expected is a list"),
+        (audit(present(evidence="a line")), r"result.findings\[0\].evidence is 'a line'; expected is a list"),
     ],
 )
 def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:
-    with pytest.raises(findings.NoAudit, match=sentence):
+    with pytest.raises(Refused, match=sentence):
         findings_text.text(value)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import answer, result
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer.answer import Change
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
 from unit.answers import DNAT, DROP, FILTER, FILTERED, IN, LEFT, MASQUERADE, ROUTE, Result, arrived, lost, rule
 
 
@@ -104,21 +105,24 @@ def test_each_verdict_has_a_quality(verdict: str, quality: str) -> None:
 
 
 def test_letters_of_all_languages_are_printable() -> None:
-    assert result.printable("größe 网络 …") == "größe 网络 …"
+    assert result.read(arrived(reason="größe 网络 …")).way.reason == "größe 网络 …"
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"failed": True, "msg": "the kernel refused"}, "the result has 'the kernel refused' in place of a verdict"),
-        ({}, "the result has 'nothing' in place of a verdict"),
-        ({"verdict": "arrived"}, "the result has 'arrived' in place of a verdict"),
-        ("delivered", "result is str; expected is a dictionary"),
-        (arrived(steps=["rule"]), "result.steps[0] is str"),
-        (arrived(branches=[arrived(steps=[1])]), "result.branches[0].steps[0] is int"),
+        (
+            {"failed": True, "msg": "the kernel refused"},
+            "result is without verdict, and says 'the kernel refused'; expected is one with it",
+        ),
+        ({}, "result is without verdict, and says 'nothing'"),
+        ({"verdict": "arrived"}, "result.verdict is 'arrived'; expected is one of delivered, forwarded, "),
+        ("delivered", "result is 'delivered'; expected is a dictionary"),
+        (arrived(steps=["rule"]), "result.steps[0] is 'rule'"),
+        (arrived(branches=[arrived(steps=[1], share=1)]), "result.branches[0].steps[0] is int"),
     ],
 )
 def test_what_is_no_trace_is_refused(value: t.Any, message: str) -> None:
-    with pytest.raises(result.NoTrace) as error:
+    with pytest.raises(Refused) as error:
         result.read(value)
     assert message in str(error.value) and "kubenode.datapath.datapath_trace" in str(error.value)

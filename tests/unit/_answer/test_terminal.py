@@ -9,7 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import answer, result, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import answer, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from unit.answers import DNAT, FILTER, FILTERED, MASQUERADE, ROUTE, SERVICE, Result, arrived, cure, everywhere, lost, rule
 
 COLOURS = {"good": "32", "bad": "31", "open": "33"}
@@ -161,7 +162,7 @@ def test_before_and_remarks_are_there_only_with_content() -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2Jgone", "a\nPacket: delivered", "a\rb", "\u202etxt", "\x00", "\x9b31m", "\udc80"])
 def test_a_hostile_name_cannot_change_the_terminal(name: str) -> None:
-    shown: t.Any = result.printable(name)
+    shown: t.Any = in_one_line(name)
     assert shown.isprintable() and shown.isascii()
     text = terminal.text(everywhere(name))
     assert text.replace("\n", "").isprintable() and shown in text

@@ -156,6 +156,14 @@ def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -
     [
         ({"nodes": {playbook.NODE: {"stats": {"audit": audit(ERROR)}, "trouble": ""}}}, playbook.Audit(audit(ERROR))),
         ({"nodes": {playbook.NODE: {"stats": {"audit": {"msg": "no"}}, "trouble": FAILED}}}, playbook.Audit({}, FAILED)),
+        (
+            {"nodes": {playbook.NODE: {"stats": {"audit": {"findings": 7}}, "trouble": ""}}},
+            playbook.Audit(
+                {"findings": 7},
+                "The answer is refused: result.findings is int; expected is a list, as kubenode.datapath.datapath_audit"
+                " returns it.",
+            ),
+        ),
         (None, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
         ({"nodes": {}}, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
     ],
