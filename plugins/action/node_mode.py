@@ -32,9 +32,9 @@ class ActionModule(NodeAction):
     def _look(self) -> node_mode.Answer:
         done = self._low_level_execute_command(node_mode.ASK)
         if done["rc"] != 0:
-            complaint = done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}"
+            complaint = printable(done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}")[:LONGEST]
             raise AnsibleActionFail(
-                f"node_mode: the node could not be asked whether it is a running node or an image: {printable(complaint[:LONGEST])}."
+                f"node_mode: the node could not be asked whether it is a running node or an image: {complaint}."
                 " Set mode to runtime or image"
             )
         return node_mode.parse(done["stdout"][-LONGEST:])
