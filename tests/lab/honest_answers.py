@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,7 +17,7 @@ MODULES = CHECKOUT / "plugins/modules"
 SAMPLES = {"str": "text", "bool": True, "int": 1, "list": [], "dict": {}, "raw": "", None: ""}
 LATER = ("diff", "msg")  # keys that are not in each result
 # Values that the documentation describes in words.
-FINDING = {"state": "present", "severity": "risk", "trace": None}
+FINDING = {"state": "present", "severity": "risk", "proof": "configuration", "trace": None}
 TRACE = {"reply": None, "before": None}
 # What Ansible's own modules answer that the roles run.
 BUILTIN: dict[str, dict[str, Any]] = {
@@ -56,13 +55,13 @@ def of_module(module: str) -> dict[str, Any]:
         result["findings"] = [{**finding, **FINDING} for finding in result["findings"]]
     if module == "datapath_trace":
         result |= TRACE
-    return _of_profile(module) if module.startswith("profile_") else result
+    return _of_profile(module) if module.startswith("profile") else result
 
 
 def _of_profile(module: str) -> dict[str, Any]:
     """Return the result of a role's profile: that of the module profile, with the results of its modules under their names."""
     profile = documented("profile")
-    parts = [name for name in _imports(module) if (MODULES / f"{name}.py").exists()]
+    parts = [name for name in _imports(module) if (MODULES / f"{name}.py").exists()] or ["rp_filter"]
     results = {part: {"changed": True, **of_module(part)} for part in parts}
     if "ebtables_cleanup" in results:  # nothing comes back after the change
         nothing: dict[str, list[str]] = {"removed": [], "kept": []}

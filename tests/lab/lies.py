@@ -33,7 +33,8 @@ class Liar(t.NamedTuple):
         return "{{ lookup('pipe', '%s') }}" % self.command
 
 
-OVERFLOW = "@1e999@"  # stands for a number that JSON can write and no float can hold
+# Texts that stand for numbers that JSON can write: more than a float holds, and more than sys.set_int_max_str_digits() permits.
+NUMBERS = {"@overflow@": "1e999", "@digits@": "1" * 5000}
 TYPES: dict[str, t.Any] = {
     "null": None,
     "false": False,
@@ -44,8 +45,8 @@ TYPES: dict[str, t.Any] = {
     "dictionary": {"lie": [1]},
     "nan": float("nan"),
     "infinity": float("inf"),
-    "overflow": OVERFLOW,
-    "digits": 10**5000,  # more than sys.set_int_max_str_digits() permits
+    "overflow": "@overflow@",
+    "digits": "@digits@",
 }
 HUGE = {"text": 5_000_000, "list": 100_000, "nesting": 500}  # characters, entries, levels
 
@@ -93,7 +94,9 @@ def added(kind: str, liar: Liar, names: t.Iterable[str]) -> Answer:
         "statistics": {"ansible_stats": {"data": {"audit": {}, "victim": liar.template}, "per_host": False, "aggregate": False}},
         "broken statistics": {"ansible_stats": {"per_host": True}},
         "host": {"add_host": {"host_name": "added", "groups": ["nodes"], "host_vars": {"ansible_host": "127.0.0.1"}}},
-        "host of another": {"add_host": {"host_name": liar.victim, "groups": ["lie"], "host_vars": {"lying_node_lie": "no JSON"}}},
+        "host of another": {
+            "add_host": {"host_name": liar.victim, "groups": ["lie"], "host_vars": {"lying_node_lie": "no JSON"}}
+        },
         "group": {"add_group": "lie", "parent_groups": ["all"]},
         "library": {"failed": True, "msg": "a library is needed", "missing_library": "lying_secret.inner"},
         "package": {"failed": True, "msg": "a library is needed", "missing_library": "lying_secret"},
@@ -110,13 +113,15 @@ def added(kind: str, liar: Liar, names: t.Iterable[str]) -> Answer:
         "kept back": {"is_kept_back": True, "report": [f"{liar.victim}: failed"], "moment": [], "answers": {}, "connection": 5},
         "lines": {"report": 5, "warnings": 5, "deprecations": 5, "diff": 5, "exception": 5, "summary": 5},
     }
+    if kind == "everything":
+        return {key: value for lie in keys.values() if "missing_library" not in lie for key, value in lie.items()}
     return keys[kind]
 
 
 FACTS = ("commands", "hosts", "paths", "templates", "connection")
 ADDED = (
     *(*FACTS, "delegation", "statistics", "broken statistics", "host", "host of another", "group", "library", "package"),
-    *("internal", "loop", "kept back", "lines"),
+    *("internal", "loop", "kept back", "lines", "everything"),
 )
 TEXTS: dict[str, t.Callable[[str, str], str]] = {
     "nothing": lambda honest, template: "",
@@ -142,7 +147,7 @@ def every(paths: int) -> t.Iterator[str]:
         yield from (f"type: {number} {kind}" for kind in TYPES)
 
 
-def told(lie: str, honest: Answer, liar: Liar, names: t.Iterable[str]) -> bytes:
+def printed(lie: str, honest: Answer, liar: Liar, names: t.Iterable[str]) -> bytes:
     """Return what the node prints in place of an honest answer. lie: of every(); empty for none."""
     kind, _colon, rest = lie.partition(": ")
     word, _space, last = rest.partition(" ")
@@ -186,7 +191,10 @@ def replaced(value: t.Any, path: tuple[t.Any, ...], *new: t.Any) -> t.Any:
 def _templates(kind: str, value: t.Any, template: str) -> t.Any:
     if isinstance(value, dict):
         names = {key: f"{key} {template}" if kind == "keys" else key for key in value}
-        return {**{names[key]: _templates(kind, child, template) for key, child in value.items()}, **({} if kind != "keys" else value)}
+        return {
+            **{names[key]: _templates(kind, child, template) for key, child in value.items()},
+            **({} if kind != "keys" else value),
+        }
     if isinstance(value, list):
         return [_templates(kind, child, template) for child in value]
     if isinstance(value, str):
@@ -206,7 +214,10 @@ def _huge(kind: str) -> t.Any:
 
 
 def _json(value: Answer) -> bytes:
-    return json.dumps(value).replace(f'"{OVERFLOW}"', "1e999").encode()
+    text = json.dumps(value)
+    for name, number in NUMBERS.items():
+        text = text.replace(f'"{name}"', number)
+    return text.encode()
 
 
 # Commands of a shell

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _playbook_variables, _profiles
-from lab import collection, honest_answers, inventory, playbook
+from lab import collection, honest_answers, playbook
 
 HONEST = ("honest1", "honest2")
 """Other nodes of each run; the first is the victim that lies name."""
@@ -30,8 +30,9 @@ KUBECTL = """\
 #!/bin/sh
 { printf '%s' "$1"; shift; printf '\\037%s' "$@"; echo; } >> "$KUBECTL_RECORD"
 case "$*" in
-*"nodeName="*) printf '%s\\n' 'kube-system|dns|ReplicaSet|dns|True|10.244.0.5' 'kube-system|agent-1|DaemonSet|agent|True|10.240.0.7' \\
-  'kube-system|agent-2|DaemonSet|agent|True|10.240.0.8' ;;
+*"nodeName="*)
+  printf 'kube-system|%s\\n' 'dns|ReplicaSet|dns|True|10.244.0.5' 'agent-1|DaemonSet|agent|True|10.240.0.7' \\
+    'agent-2|DaemonSet|agent|True|10.240.0.8' ;;
 "get node"*) echo 'false||MC_example|' ;;
 esac
 """
@@ -73,7 +74,7 @@ class Fleet:
     def run(self, name: str, liars: Mapping[str, Mapping[str, str]]) -> Run:
         """Run the playbook. liars: variables of the connection by names of nodes."""
         folder = self._folder / name
-        for part in ("bin", "home", "tmp", "markers", "reports", "python/lying_secret/inner"):
+        for part in ("armed", "bin", "home", "tmp", "markers", "reports", "python/lying_secret/inner"):
             (folder / part).mkdir(parents=True)
         (folder / "honest.json").write_text(json.dumps(honest_answers.answers()))
         (folder / "names.json").write_text(json.dumps(names()))
@@ -106,9 +107,8 @@ class Fleet:
     def _inventory(self, folder: Path, liars: Mapping[str, Mapping[str, str]]) -> Path:
         first, last = HONEST
         hosts = {first: {}, **liars, last: {}}
-        for host, variables in hosts.items():
-            hosts[host] = {"lying_node_name": host, "lying_node_victim": first, **variables}
-        variables = {
+        hosts = {host: {"lying_node_name": host, "lying_node_victim": first, **lie} for host, lie in hosts.items()}
+        variables: dict[str, Any] = {
             "ansible_connection": "lying_node",
             "ansible_become": False,
             "ansible_pipelining": True,
@@ -155,7 +155,7 @@ def violations(alone: Run, run: Run, liars: Mapping[str, Mapping[str, str]]) -> 
         *_programs(alone, run, liars),
         *_writes(run),
         *_kubectl(alone, run, liars),
-        *_hosts(run, liars),
+        *_hosts(alone, run, liars),
         *_reports(alone, run),
         *_sentences(run, liars),
     ]
@@ -169,8 +169,8 @@ def _programs(alone: Run, run: Run, liars: Mapping[str, Mapping[str, str]]) -> I
     yield from (f"{_named(liars, marker.name)} ran a program" for marker in sorted((run.folder / "markers").iterdir()))
     usual = {_normal(program, alone.folder) for program in alone.programs}
     yield from (f"the controller started {new}" for new in sorted({_normal(one, run.folder) for one in run.programs} - usual))
-    carried = {name for host, kind, value in run.requests if kind == "file" and isinstance(value, list) for name in value}
-    yield from (f"a node got {name}" for name in sorted(carried) if not re.match("pyroute2/|/|ansible", name))
+    carried = {name for _host, kind, names in run.requests if kind == "archive" for name in names}
+    yield from (f"a node got {name}" for name in sorted(carried) if not name.startswith("pyroute2/"))
 
 
 def _normal(program: Any, folder: Path) -> str:
@@ -200,17 +200,22 @@ def _kubectl(alone: Run, run: Run, liars: Mapping[str, Mapping[str, str]]) -> It
             yield f"kubectl of {_named(liars, call[0].partition('=')[2])} got {sorted(strange)}"
 
 
-def _hosts(run: Run, liars: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    hosts = {*HONEST, *liars}
+def _hosts(alone: Run, run: Run, liars: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    hosts, usual = {*HONEST, *liars}, {*_targets(alone)}
+    for task, host, target in sorted({*_targets(run)} - {(task, host, target) for task, _own, target in usual for host in hosts}):
+        yield f"{task} of {_named(liars, host)} went to {target}"
+    strange = {*run.report.get("nodes", ()), *(result["host"] for result in run.results)} - hosts
+    yield from (f"the host {host} was added" for host in sorted(strange))
+
+
+def _targets(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yield the task, the host and the other host, or "itself", of each task that was delegated."""
     for result in run.results:
-        if result["host"] not in hosts:
-            yield f"the host {result['host']} was added"
         for entry in (result["result"], *_entries(result["result"])):
             delegated = entry.get("_ansible_delegated_vars")
             target = delegated.get("ansible_delegated_host") if isinstance(delegated, dict) else None
-            if target not in (None, "localhost", result["host"]) and not result["task"].startswith("Check"):
-                yield f"{result['task']} of {_named(liars, result['host'])} went to {target}"
-    yield from (f"{host} was added to the report" for host in sorted({*run.report.get("nodes", ())} - hosts))
+            if target is not None:
+                yield result["task"], result["host"], "itself" if target == result["host"] else str(target)
 
 
 def _entries(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -236,11 +241,15 @@ def _reports(alone: Run, run: Run) -> Iterator[str]:
 def _comparable(run: Run, host: str) -> dict[str, Any]:
     """Return what the reports say of a node, without times."""
     node = {**run.report.get("nodes", {}).get(host, {}), "seconds": 0}
+    # Of ansible-core 2.19 and newer, on the task that reads variables of all hosts: facts that it does not take.
+    node["warnings"] = [text for text in node.get("warnings", ()) if not text.startswith("Removed restricted key from module")]
     audit = run.folder / "reports/audit.json"
     node["audit.json"] = json.loads(audit.read_text())["nodes"].get(host) if audit.exists() else None
     for name in ("audit.prom", "audit.md", "rollout.md"):
         lines = _text(run.folder / "reports" / name).splitlines()
-        node[name] = sorted(re.sub(r"\d{9,}|\d+\.\d+ s", "N", line) for line in lines if f'"{host}"' in line or f"| {host} |" in line)
+        node[name] = sorted(
+            re.sub(r"\d{9,}|\d+\.\d+ s", "N", line) for line in lines if f'"{host}"' in line or f"| {host} |" in line
+        )
     for page in sorted((run.folder / "reports").glob(f"{host}.*")):
         node[page.name] = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", page.read_text()).replace(str(run.folder), "")
     node["failed"] = [message for failed, message in run.messages() if failed == host]

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sampling import marked
 
 from lab import honest_answers, lies, lying_fleet, playbook
 from lab.lying_fleet import Fleet, Run
-from sampling import sampled
 
 PACKET = "tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0"
 CNI = {"azure_vnet": {"pods": []}, "cilium_agent": {"not_ready_taint": "node.cilium.io/agent-not-ready"}}
@@ -53,79 +54,77 @@ class Book(NamedTuple):
 
     variables: dict[str, Any]
     always: tuple[str, ...] = ()
-    sample: int = 3  # lies of a sample, besides
+    sample: int = 2  # lies of a sample, besides
     name: str = ""
     write: Callable[[Path], Path] | None = None
+    each_core: bool = True
 
 
 def every_module(path: Path) -> Path:
+    """Write a play that gathers facts, from a liar's as well, and then runs each module of the collection."""
+    options = {"kubectl": "{{ cilium_migration_kubectl }}", "state": "absent", "drain": True, "restart_daemonset_pods": False}
     tasks = [
-        {f"kubenode.datapath.{name}": arguments, "name": name, "ignore_errors": True, "become": False}
+        {f"kubenode.datapath.{name}": arguments, "name": name, "ignore_errors": True, "vars": {"options": options}}
         | ({"delegate_to": "localhost"} if name == "node_service" else {})
         for name, arguments in ARGUMENTS.items()
     ]
-    options = {"kubectl": "{{ cilium_migration_kubectl }}", "state": "absent", "drain": True, "restart_daemonset_pods": False}
-    return playbook.write(path, [{**task, "vars": {"options": options}} for task in tasks], "nodes")
-
-
-def gathers_facts(path: Path) -> Path:
-    role = {"ansible.builtin.import_role": {"name": "kubenode.datapath.cilium_migration"}}
-    playbook.write(path, [role], "nodes")
-    path.write_text(path.read_text().replace('"gather_facts": false', '"gather_facts": true'))
+    path.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True, "tasks": tasks}]))
     return path
 
 
-FACTS = tuple(f"added: {kind}" for kind in lies.FACTS)
-PROFILE = ("added: commands", "added: library", "template: values")
+def under_checkpoint(path: Path) -> Path:
+    """Write a play with a change whose checkpoint the controller confirms."""
+    change = {"interfaces": ["eth0"], "checkpoint": 60, "checkpoint_command": "true"}
+    return playbook.write(path, [{"kubenode.datapath.rp_filter": change}], "nodes")
+
+
+ARMED = tuple(f"handled: checkpoint_armed {kind}" for kind in ("null", "text", "dictionary", "nan"))
+PROFILE = ("added: everything", "added: library", "template: values")
 SERVICE = {"cilium_migration_cordon": True, "cilium_migration_drain": True, "cilium_migration_restart_daemonset_pods": True}
 AUDIT = {"audit_folder": "FOLDER", "audit_prove": False}
 TRACE = {"trace_packet": PACKET, "trace_html": "FOLDER/"}
 BOOKS = {
     "aks_dual_stack": Book({"kubenode_checks": CHECKS}, PROFILE),
-    "eni_policy_routing": Book({"eni_policy_routing_layout": "aws_vpc_cni"}, PROFILE),
-    "symmetric_routing": Book({"symmetric_routing_audit": True, "symmetric_routing_rehearse": True}, PROFILE),
-    "cilium_migration": Book({**SERVICE, "kubenode_checks": CHECKS[:1]}, ("added: commands", "added: hosts", "template: values")),
-    "an image": Book({"cilium_migration_mode": "image"}, ("template: values",), 1, "cilium_migration"),
-    "audit": Book(AUDIT, ("added: paths", "template: values", "type: 1 list")),
-    "audit on the controller": Book({**AUDIT, "audit_on_controller": True}, ("template: values",), 1, "audit"),
-    "trace": Book(TRACE, ("added: paths", "template: values"), 2),
-    "every module": Book({}, ("added: commands", "added: broken statistics", "template: values"), 2, write=every_module),
-    "gathered facts": Book(SERVICE, FACTS, 0, write=gathers_facts),
+    "eni_policy_routing": Book({"eni_policy_routing_layout": "aws_vpc_cni"}, PROFILE[1:2]),
+    "symmetric_routing": Book({"symmetric_routing_audit": True, "symmetric_routing_rehearse": True}, PROFILE[2:]),
+    "cilium_migration": Book({**SERVICE, "kubenode_checks": CHECKS[:1]}, ("added: hosts", "added: everything"), 1),
+    "an image": Book({"cilium_migration_mode": "image"}, ("template: values",), 0, "cilium_migration"),
+    "audit": Book(AUDIT, ("added: paths", "added: everything", "template: values", "type: 1 list")),
+    "audit on the controller": Book(
+        {**AUDIT, "audit_on_controller": True, "audit_checks": ["own-drift"]}, ("template: values",), 0, "audit", each_core=False
+    ),
+    "trace": Book(TRACE, ("template: values", "added: templates"), 1),
+    "every module": Book({"kubenode_max_failed_percentage": "100"}, ("added: commands", "added: package"), 1, write=every_module),
+    "a checkpoint": Book({"lying_node_arms": True}, ARMED, 0, write=under_checkpoint),
 }
 SLICES = 12
 
 
 def chosen(book: str, part: int | None) -> Iterator[str]:
-    """Yield the lies of a part of all, or of the sample of a playbook: the lists of several playbooks begin at other lies."""
+    """Yield the lies of a part of all, or of the sample of a playbook. The samples of several playbooks have other lies."""
     most = max(len(lies.paths(answer)) for answer in honest_answers.answers().values())
     every = [*lies.every(most)]
     if part is not None:
         yield from every[part::SLICES]
         return
     yield from BOOKS[book].always
-    start, number = [*BOOKS].index(book), BOOKS[book].sample
-    added, others = every[: len(lies.ADDED)], every[len(lies.ADDED) :]
-    yield from (added[(start * number + place) % len(added)] for place in range(number // 2))
-    step = len(others) // (number + 1) + 1
-    yield from others[start * 7 :: step][: number - number // 2]
+    place, number = [*BOOKS].index(book), BOOKS[book].sample
+    yield from every[len(lies.ADDED) + 7 * place :: len(every) // (number + 1) + place][:number]
 
 
 def runs(folder: Path, book: str, names: Iterator[str]) -> tuple[Run, Run, dict[str, dict[str, str]]]:
     """Run a playbook without liars, and again with one for each lie."""
     variables, write = BOOKS[book].variables, BOOKS[book].write
-    is_fact = book == "gathered facts"
-    liars = {
-        f"liar{number}": {"lying_node_lie": lie, **({"lying_node_modules": "setup"} if is_fact else {})}
-        for number, lie in enumerate(names)
-    }
-    if book != "gathered facts":
-        liars |= {f"shell{number}": {"lying_node_shell_lie": lie} for number, lie in enumerate(lies.SHELL_LIES[:2])}
+    liars = {f"liar{number}": {"lying_node_lie": lie} for number, lie in enumerate(names)}
+    shell = {"cilium_migration": lies.SHELL_LIES[:1], "every module": lies.SHELL_LIES[1:2], "a checkpoint": lies.SHELL_LIES}
+    liars |= {f"shell{number}": {"lying_node_shell_lie": lie} for number, lie in enumerate(shell.get(book, ()))}
+    if book == "every module":
+        liars |= {f"facts{kind}": {"lying_node_lie": f"added: {kind}", "lying_node_modules": "setup"} for kind in lies.FACTS}
     fleet = Fleet(folder, write(folder / "book.yml") if write else f"kubenode.datapath.{BOOKS[book].name or book}", variables)
     return fleet.run("alone", {}), fleet.run("together", liars), liars
 
 
-@pytest.mark.each_core
-@pytest.mark.parametrize("book", BOOKS)
+@pytest.mark.parametrize("book", marked(BOOKS, lambda book: BOOKS[book].each_core, pytest.mark.each_core))
 def test_the_answers_of_a_lying_node_are_data(tmp_path: Path, book: str) -> None:
     alone, together, liars = runs(tmp_path, book, chosen(book, None))
     assert not lying_fleet.violations(alone, together, liars)
@@ -141,8 +140,3 @@ def test_each_lie_in_each_playbook_is_data(tmp_path: Path, book: str, part: int)
 
 def test_each_module_gets_lies() -> None:
     assert {*ARGUMENTS} == {path.stem for path in honest_answers.MODULES.glob("*.py")}
-
-
-def test_each_added_key_and_each_text_is_in_a_sample() -> None:
-    names = {lie for book in BOOKS for lie in chosen(book, None)}
-    assert {f"added: {kind}" for kind in lies.ADDED} <= names

@@ -42,6 +42,12 @@ options:
     default: ""
     vars:
       - name: lying_node_modules
+  arms:
+    description: Whether the first module arms a checkpoint, as if it had changed the node.
+    type: bool
+    default: false
+    vars:
+      - name: lying_node_arms
   victim:
     description: The name of another node, which lies name.
     type: string
@@ -58,14 +64,17 @@ import re
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.connection import ConnectionBase
 
 # Ansible imports this file for each task. The package lab would take longer than the task.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-import lies
+if TYPE_CHECKING:
+    from lab import lies
+else:
+    import lies
 
 _MODULE = re.compile(rb"ansible_collections\.kubenode\.datapath\.plugins\.modules\.(\w+)|ansible\.(?:legacy|modules)\.(\w+)")
 
@@ -86,21 +95,31 @@ class Connection(ConnectionBase):
         module = _MODULE.search(in_data or b"")
         if module is None:
             self._record("shell", cmd)
-            out = lies.told(self.get_option("shell_lie"), {}, self._liar(), ()) if self.get_option("shell_lie") else b""
+            out = lies.printed(self.get_option("shell_lie"), {}, self._liar(), ()) if self.get_option("shell_lie") else b""
             return 0, out or lies.shell(cmd).encode(), b""
         name = (module[1] or module[2]).decode()
         self._record("module", name)
-        honest = self._read("honest.json")[name]
+        honest = {**self._read("honest.json")[name], **self._armed()}
         lie = self.get_option("lie") if self.get_option("modules") in ("", name) else ""
-        answer = lies.told(lie, honest, self._liar(), self._read("names.json"))
+        answer = lies.printed(lie, honest, self._liar(), self._read("names.json"))
         return int(b'"failed": true' in answer[:4096]), answer, b""
 
+    def _armed(self) -> dict[str, Any]:
+        armed = Path(self.get_option("folder"), "armed", self.get_option("name"))
+        if not self.get_option("arms") or armed.exists():
+            return {}
+        armed.touch()
+        return {"changed": True, "checkpoint_armed": {"id": "1", "life": "boot", "left": 2.0}}
+
     def put_file(self, in_path: str, out_path: str) -> None:
-        """Record the names of the files in an archive, or the path of the file."""
+        """Record the names of the files in an archive, or the path of another file."""
         super().put_file(in_path, out_path)
         data = Path(in_path).read_bytes()
-        names = tarfile.open(fileobj=io.BytesIO(data)).getnames() if data.startswith(b"\x1f\x8b") else [out_path]
-        self._record("file", names)
+        if data.startswith(b"\x1f\x8b"):
+            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+                self._record("archive", archive.getnames())
+        else:
+            self._record("file", out_path)
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         """Write a file of the node."""
