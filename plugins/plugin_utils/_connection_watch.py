@@ -83,7 +83,7 @@ def parse(stdout: str) -> Answer:
 def _checked(answer: Answer) -> Answer:
     """Return the answer of the node's program with its types. Raises ValueError for one that the program does not make."""
     age = float(answer.age)
-    if answer.state not in STATES or not isinstance(answer.told, str) or not -1 < age < math.inf:
+    if answer.state not in STATES or not isinstance(answer.told, str) or not -2 < age < math.inf:
         raise ValueError(answer)
     return answer._replace(told=printable(answer.told[:LONGEST]), age=max(age, 0.0))
 

@@ -33,7 +33,8 @@ class Leftover(t.NamedTuple):
     def report(self) -> dict[str, t.Any]:
         """Return the leftover as the module returns it."""
         fields = self._asdict()
-        return {**fields, "certain": fields.pop("is_certain")}
+        certain = fields.pop("is_certain")
+        return {**fields, "certain": certain}
 
 
 class Findings(t.NamedTuple):
