@@ -11,9 +11,10 @@ controller or on other hosts. So no action runs for a host whose facts have set 
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
@@ -25,6 +26,8 @@ Result = dict[str, t.Any]
 OWNERS = (*sorted(name[len(PART) :] for name in MODULES if name.startswith(PART)), "audit", "kubenode", "trace")
 PREFIXES = tuple(f"{marks}{owner}_" for owner in OWNERS for marks in ("", "__"))
 FORMER = ("batches", "checks", "checks_timeout", "max_failed_percentage", "report", "target")  # see _playbook_variables
+# Variables that Ansible sets itself, and that facts replace nevertheless: a task is delegated to a host of this name.
+MAGIC = ("group_names", "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short", "playbook_dir")
 MOST = 3  # variables that the error names
 
 
@@ -34,7 +37,7 @@ def set_by_facts(variables: t.Mapping[str, t.Any]) -> list[str]:
     A name that begins with ansible_ is among the facts without that, but no variable has the shorter name.
     """
     facts = variables.get("ansible_facts") or {}
-    return sorted(name for name in facts if name in variables and (name.startswith(PREFIXES) or name in FORMER))
+    return sorted(name for name in facts if name in variables and (name.startswith(PREFIXES) or name in (*FORMER, *MAGIC)))
 
 
 def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
@@ -50,7 +53,31 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
         raise AnsibleActionFail(in_one_line(text))
 
 
+def _returning(run: t.Callable[..., Result]) -> t.Callable[..., Result]:
+    """Return a function that returns the errors of run() as results."""
+
+    @functools.wraps(run)
+    def returned(self: NodeAction, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        try:
+            return run(self, tmp, task_vars)
+        except AnsibleConnectionFailure as failure:
+            return {"unreachable": True, "changed": False, "msg": str(failure)}
+        except AnsibleActionFail as failure:
+            return {"failed": True, "changed": False, "msg": str(failure)}
+
+    return returned
+
+
 class NodeAction(ActionBase):
+    def __init_subclass__(cls) -> None:
+        """Let run() return its errors: ansible-core before 2.19 marks a result as data, and the text of these errors not.
+
+        The text may be a node's. Once it is registered, Ansible would evaluate it as a template.
+        """
+        super().__init_subclass__()
+        if "run" in vars(cls):
+            cls.run = _returning(cls.run)  # type: ignore[method-assign]
+
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         refuse_facts(task_vars or {})
         result: Result = super().run(tmp, task_vars)

@@ -32,3 +32,16 @@ def test_the_modules_are_all() -> None:
     confirmed = {name for name, entry in ROUTED.items() if entry["action_plugin"].endswith((".rp_filter", ".policy_routes"))}
     assert {name for name in confirmed if not name.startswith("profile_")} < {*MODULES}
     assert {"policy_routes", "rp_filter"} < {*MODULES}
+
+
+@pytest.mark.parametrize(("kind", "key"), [("AnsibleActionFail", "failed"), ("AnsibleConnectionFailure", "unreachable")])
+def test_an_error_with_a_text_of_the_node_is_a_result(kind: str, key: str) -> None:
+    """ansible-core 2.17 marks a result as data, and registers the text of an error as it is: as a template."""
+    errors = importlib.import_module("ansible.errors")
+    base = importlib.import_module("ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action").NodeAction
+
+    class Action(base):  # type: ignore[misc, valid-type]
+        def run(self, tmp: str | None = None, task_vars: dict[str, object] | None = None) -> dict[str, object]:
+            raise getattr(errors, kind)("{{ text of the node }}")
+
+    assert Action.__new__(Action).run() == {key: True, "changed": False, "msg": "{{ text of the node }}"}
