@@ -40,7 +40,11 @@ EVIDENCE = ("datapath_audit", "datapath_rehearsal", "datapath_trace")
 def answers() -> Sources:
     """The keys that the answer of each module may have."""
     documented = {path.stem: {*honest_answers.documented(path.stem)} for path in honest_answers.MODULES.glob("*.py")}
-    return {**documented, **{name: {*keys} for name, keys in _node_answer.BUILTIN.items() if keys}, "each module": {*_node_answer.COMMON}}
+    return {
+        **documented,
+        **{name: {*keys} for name, keys in _node_answer.BUILTIN.items() if keys},
+        "each module": {*_node_answer.COMMON},
+    }
 
 
 def modules_of_ansible() -> Sources:

@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "nftables_probe_snat": {},
     "node_mode": {},
     "node_report": {"lines": ["a line"]},
+    "node_task": {"name": "find", "arguments": {"paths": ["/etc"]}},
     "node_service": {"state": "out", "name": "{{ inventory_hostname }}", "options": "{{ options }}", "cni": CNI},
     "policy_routes": {"rules": []},
     "profile": {"modules": [{"rp_filter": {"interfaces": ["eth0"]}}], "rehearse": True, "rehearse_packets": [PACKET]},
