@@ -54,6 +54,14 @@ ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
 ROOMS["_answer"] = ("_core", "_trace", "_audit")
 ROOMS["_report"] = ("_core", "_answer")
+# Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
+# These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
+# foreign rules into a twin as they are.
+NFT_KEYS = ("expr", "payload")
+NFT_READERS = (
+    *("_ruleset/nft_json.py", "_nftables/nft_table.py", "_pastes/netfilter_text.py"),
+    *("_twin/blueprint.py", "_twin/bounds.py", "_twin/foreign_tables.py", "_twin/reachable_objects.py"),
+)
 CONTROLLER = ("_pastes", "_answer", "_report")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (
@@ -82,6 +90,16 @@ def models() -> list[Path]:
     """Return the pure files: those of the core, those in MODELS, and of each subject those of no other kind."""
     named = [ROOT / name for name in MODELS]
     return files("_core") + named + [path for room in SUBJECTS for path in files(room) if kind(path) == "model"]
+
+
+def keys(path: Path) -> Iterator[str]:
+    """Yield the texts by which a file looks up entries of dictionaries."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        looked_up = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            looked_up = next(iter(node.args), None)
+        if isinstance(looked_up, ast.Constant) and isinstance(looked_up.value, str):
+            yield looked_up.value
 
 
 def imported(path: Path) -> Iterator[tuple[str, ...]]:

@@ -63,6 +63,11 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the cycle
 
 
+def test_the_rules_of_nfts_json_have_one_reader() -> None:
+    readers = {str(path.relative_to(house.ROOT)) for path in FILES if {*house.NFT_KEYS} & {*house.keys(path)}}
+    assert readers == {*house.NFT_READERS}
+
+
 @pytest.mark.parametrize("path", house.models(), ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_a_model_is_pure(path: Path) -> None:
     pure = {(model.parent.name, model.stem) for model in house.models()}
