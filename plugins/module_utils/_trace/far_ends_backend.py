@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import time
 import typing as t
 
@@ -155,6 +156,8 @@ class FarEnds:
             (socket.IPPROTO_IPV6, IPV6_TRANSPARENT) if packet.family == IPV6 else (socket.IPPROTO_IP, IP_TRANSPARENT)
         )
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if kind == socket.SOCK_STREAM:  # a reply completes the connection, whose ports must be free again when forget() ends it
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if packet.mark:
             sock.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
         if packet.source:

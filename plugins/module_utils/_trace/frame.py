@@ -63,8 +63,8 @@ def ip_packet(packet: Packet) -> bytes:
 def payload(packet: Packet) -> bytes:
     ports, data = (packet.source_port, packet.destination_port), b""
     if packet.protocol == TCP:
-        flags, acknowledged = (SYN | ACK, 1001) if packet.is_reply else (SYN, 0)
-        data = struct.pack("!HHIIBBHHH", *ports, 5000 if packet.is_reply else 1000, acknowledged, 5 << 4, flags, 64240, 0, 0)
+        flags, acknowledged = (SYN | ACK, packet.acknowledged) if packet.is_reply else (SYN, 0)
+        data = struct.pack("!HHIIBBHHH", *ports, packet.sequence, acknowledged, 5 << 4, flags, 64240, 0, 0)
         return _with_checksum(packet, data, 16)
     if packet.protocol == UDP:
         return _with_checksum(packet, struct.pack("!HHHH", *ports, 12, 0) + b"data", 6)
@@ -132,7 +132,8 @@ def _ip(body: bytes) -> tuple[Packet, bytes] | None:
         source_port, destination_port = struct.unpack_from("!HH", payload)
         packet = packet._replace(source_port=source_port, destination_port=destination_port)
         if protocol == TCP and len(payload) > 13:
-            packet = packet._replace(is_reply=bool(payload[13] & ACK))
+            (sequence,) = struct.unpack_from("!I", payload, 4)
+            packet = packet._replace(is_reply=bool(payload[13] & ACK), sequence=sequence)
     elif protocol in ECHO and len(payload) >= 6 and payload[0] in ECHO[protocol]:
         (identifier,) = struct.unpack_from("!H", payload, 4)
         packet = packet._replace(source_port=identifier, is_reply=payload[0] == ECHO[protocol][1])

@@ -35,6 +35,8 @@ class Packet(t.NamedTuple):
 
     source, destination: addresses in network order; source is empty if the node itself chooses it. protocol: IANA's number.
     interface: the link by which it comes in; empty if the node itself sends it. is_reply: an answer, such as a SYN-ACK.
+    sequence: the number of TCP; of a packet that the node sends, the kernel chooses it. acknowledged: by an answer. Connection
+    tracking takes an answer that acknowledges another number for invalid (net/netfilter/nf_conntrack_proto_tcp.c).
     """
 
     source: bytes
@@ -45,6 +47,8 @@ class Packet(t.NamedTuple):
     interface: str = ""
     mark: int = 0
     is_reply: bool = False
+    sequence: int = 1000
+    acknowledged: int = 0
 
     @property
     def family(self) -> int:
@@ -60,7 +64,8 @@ class Packet(t.NamedTuple):
         ports = (self.destination_port, self.source_port)
         if self.protocol in (ICMP, ICMPV6):  # the source port stands for the identifier, which an answer repeats
             ports = (self.source_port, self.destination_port)
-        return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, not self.is_reply)
+        is_reply, acknowledged = not self.is_reply, (self.sequence + 1) % 2**32
+        return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, is_reply, acknowledged=acknowledged)
 
     def report(self) -> dict[str, t.Any]:
         """Return the packet as the module returns it."""

@@ -121,3 +121,31 @@ def test_a_profile_that_would_cut_off_its_controller_is_refused_over_that_connec
         wrong = profile(RULE, rehearse_packets=[{"destination": PEER}])
         result = controller.play([wrong])["node1"]
         assert result["failed"] and "packets[0].destination_port must be " in result["msg"], result
+
+
+STATEFUL = {
+    "plain": "",
+    "translated source": "table ip nat { chain c { type nat hook postrouting priority 100; masquerade random; }; }",
+    "translated destination": f"table ip nat {{ chain c {{ type nat hook output priority -100; ip daddr 192.0.2.77 dnat to {PEER}; }}; }}",
+}
+HARDENED = """table inet hardened {
+    chain input {
+        type filter hook input priority 0; policy drop;
+        ct state invalid drop
+        ct state established,related accept
+        tcp dport 22 accept
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("translation", STATEFUL)
+def test_connection_tracking_knows_each_reply_to_what_the_node_sends(node: NamespaceNode, translation: str) -> None:
+    """The kernel chooses the sequence number, by the ports among other things."""
+    node.run(["nft", "-f", "-"], HARDENED + STATEFUL[translation])
+    destination = "192.0.2.77" if "destination" in translation else PEER
+    packets = [{"destination": destination, "destination_port": 443, "source_port": 40000 + 97 * number} for number in range(64)]
+    change = {"policy_routes": {"rules": [RULE | {"to": "203.0.113.1"}]}}
+    done = rehearsal(node).run(changes=[change], packets=packets)
+    verdicts = {one["before"]["verdict"] for one in done["rehearsed"] if one["what"] != CONTROLLER}
+    assert verdicts == {"forwarded"} and not warnings(done)  # there is one for a packet whose reply is lost before the change
