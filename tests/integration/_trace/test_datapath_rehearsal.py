@@ -126,7 +126,8 @@ def test_a_profile_that_would_cut_off_its_controller_is_refused_over_that_connec
 STATEFUL = {
     "plain": "",
     "translated source": "table ip nat { chain c { type nat hook postrouting priority 100; masquerade random; }; }",
-    "translated destination": f"table ip nat {{ chain c {{ type nat hook output priority -100; ip daddr 192.0.2.77 dnat to {PEER}; }}; }}",
+    "translated destination": "table ip nat { chain c { type nat hook output priority -100; ip daddr 192.0.2.77 dnat to "
+    f"{PEER}; }}; }}",
 }
 HARDENED = """table inet hardened {
     chain input {
