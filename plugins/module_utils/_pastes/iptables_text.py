@@ -12,6 +12,7 @@ import re
 import shlex
 
 from .._snapshot import assumption
+from .._snapshot import saved as saved_tables
 from .._snapshot.assumption import Assumption
 from . import iptables_list
 from .commands import Ignore, Part
@@ -65,6 +66,8 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
             table.policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
         elif text not in ("", "COMMIT") and not _REMARK.match(text):
             ignore("is no rule of iptables", line)
+    for shared in saved_tables.shared("\n".join(part.lines)):  # it has rules that only nft prints
+        tables.setdefault((family, shared), Table()).is_complete = False
     for of_table, of_rules in counts.items():
         _count(tables[family, of_table], of_rules)
     if part.table and is_all and any(map(_POLICY.fullmatch, map(str.strip, part.lines))):  # of iptables -S

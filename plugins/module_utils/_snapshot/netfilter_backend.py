@@ -58,13 +58,13 @@ def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:
         raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(listed)}") from error
 
 
-def iptables(run: process.Runner, note: Notes) -> list[dict[str, str]]:
+def iptables(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the tables of both backends and families as iptables-save prints them."""
     entries = []
     for family, program in PROGRAMS.items():
         for backend, names in (("nft", _nft_tables(family)), ("legacy", set(legacy_tables(LEGACY[family][0])))):
             texts = _saved(run, note, f"{program}-{backend}-save", f"{family} {{}} ({backend})", names) if names else {}
-            entries += [{"family": family, "backend": backend, "table": name, "save": text} for name, text in texts.items()]
+            entries += [{"family": family, "backend": backend, "table": name, **entry} for name, entry in texts.items()]
     for name in legacy_tables(ARP_TABLES):
         note(f"arp {name} (legacy)", "Legacy tables of arptables are not read. List them with: arptables-legacy -L")
     return entries
@@ -75,8 +75,11 @@ def _nft_tables(family: str) -> set[str]:
     return {chain.table for chain in chains} & set(saved.TABLES)
 
 
-def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, str]:
-    """Return the text of each table. place: with the name of a table, what a note calls it."""
+def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, dict[str, t.Any]]:
+    """Return the text of each table, and whether another program has chains in it.
+
+    place: with the name of a table, what a note calls it.
+    """
     try:
         text = _printed(run, tool)
     except Failure as failure:
@@ -90,7 +93,8 @@ def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Col
             place.format(name),
             f"{tool} cannot print it, because it has rules of nft." if is_nfts else f"{tool} did not print it.",
         )
-    return texts
+    shared = saved.shared(text)
+    return {name: {"save": text, **({saved.SHARED: True} if name in shared else {})} for name, text in texts.items()}
 
 
 def ipsets(run: process.Runner, note: Notes) -> list[dict[str, str]]:

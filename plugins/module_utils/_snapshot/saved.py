@@ -16,6 +16,9 @@ Entry = t.Mapping[str, t.Any]
 
 TABLES = ("raw", "mangle", "nat", "filter", "security")  # of iptables
 _TABLE = re.compile(r"^\*(\S+)\n(?:(?!\*).*\n)*?COMMIT\n", re.MULTILINE)
+BASES = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")  # chains in which iptables prints each rule right
+SHARED = "is_shared"  # a key of a table, for compose()
+_SHARED = re.compile(r"^# Table `(\S+)' contains incompatible base-chains", re.MULTILINE)  # iptables 1.8.8 and newer
 _INCOMPATIBLE = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
 _SERVER = re.compile(r"(TCP|UDP|SCTP|FWM) +(\S+) (.*)")
 _DESTINATION = re.compile(r" +-> (\S+) +(\S+) +(\d+) ")
@@ -36,17 +39,63 @@ def incompatible(text: str) -> list[str]:
     return _INCOMPATIBLE.findall(text)
 
 
+def shared(text: str) -> list[str]:
+    """Return the tables in which another program has base chains of its own, which iptables-nft-save leaves out.
+
+    In chains that these jump to it leaves out the matches that it does not know, so that a rule for one address matches all.
+    """
+    return _SHARED.findall(text)
+
+
+def separated(
+    iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], ruleset: t.Sequence[Entry]
+) -> tuple[list[Entry], list[Entry]]:
+    """Return the tables of iptables, and of nft's objects those that neither iptables nor ebtables prints."""
+    tables = list(iptables)
+    divided = {number: _divided(table, ruleset) for number, table in enumerate(tables) if SHARED in table}
+    places = {(table["family"], table["table"]) for table in tables if SHARED in table}
+    objects = without(ruleset, printed(tables, ebtables) | places)
+    for number, (table, of_nft) in divided.items():
+        tables[number] = table
+        objects += of_nft
+    return tables, objects
+
+
+def _divided(table: Entry, ruleset: t.Iterable[Entry]) -> tuple[Entry, list[Entry]]:
+    """Divide a shared table: return it as iptables prints it, and the objects that nft has to list.
+
+    A chain with a rule that has an extension of iptables is one of iptables, as nft shows the name of an extension alone.
+    """
+    bodies = [
+        (kind, body) for entry in ruleset for kind, body in entry.items() if _place(body) == (table["family"], table["table"])
+    ]
+    chains = {_chain(kind, body) for kind, body in bodies if kind == "chain"}
+    of_iptables = {_chain(kind, body) for kind, body in bodies if kind == "rule" and any("xt" in each for each in body["expr"])}
+    of_nft = chains - of_iptables - {*BASES}
+    lines = str(table["save"]).splitlines(keepends=True)
+    rules = [line for line in lines if not (line.startswith("-A ") and line.split(" ", 2)[1] in of_nft)]
+    objects: list[Entry] = [{kind: body} for kind, body in bodies if _chain(kind, body) in ("", *of_nft)]
+    return {**{key: value for key, value in table.items() if key != SHARED}, "save": "".join(rules)}, objects
+
+
+def _place(body: Entry) -> tuple[t.Any, t.Any]:
+    return body.get("family"), body.get("table") or body.get("name")
+
+
+def _chain(kind: str, body: Entry) -> str:
+    """Return the chain that an object is, or is in; empty for another object, such as a set."""
+    return str(body["name" if kind == "chain" else "chain"]) if kind in ("chain", "rule") else ""
+
+
 def printed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry]) -> set[tuple[str, str]]:
-    """Return family and name of the tables in nf_tables of which iptables and ebtables print the rules."""
-    of_iptables = {(table["family"], table["table"]) for table in iptables if table["backend"] == "nft"}
+    """Return family and name of the tables in nf_tables of which iptables and ebtables print all rules."""
+    of_iptables = {(table["family"], table["table"]) for table in iptables if table["backend"] == "nft" and SHARED not in table}
     return of_iptables | {("bridge", table["table"]) for table in ebtables if table["backend"] == "nft"}
 
 
 def without(ruleset: t.Iterable[Entry], tables: t.Collection[tuple[str, str]]) -> list[Entry]:
     """Return the objects of nft's JSON that are not in ``tables``. An object is a dictionary with its kind as the only key."""
-    return [
-        entry for entry in ruleset for body in entry.values() if (body["family"], body.get("table") or body["name"]) not in tables
-    ]
+    return [entry for entry in ruleset for body in entry.values() if _place(body) not in tables]
 
 
 def sets(text: str, names: t.Iterable[str]) -> list[dict[str, str]]:

@@ -47,11 +47,11 @@ def subsets(gathered: t.Sequence[str]) -> list[str]:
 def compose(values: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[str, t.Any]:
     """Return the snapshot. values: of each subset; None for one that could not be read.
 
-    nft's JSON omits what only iptables and ebtables know, so a table that these print is left out of it.
+    nft's JSON omits what only iptables and ebtables know, so what these print is left out of it.
     """
-    ruleset = values.get("nftables")
-    tables = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
-    once = {"nftables": saved.without(ruleset, tables)} if ruleset else {}
+    ruleset, iptables = values.get("nftables"), values.get("iptables")
+    tables, objects = saved.separated(iptables or (), values.get("ebtables") or (), ruleset or ())
+    once = {**({"nftables": objects} if ruleset else {}), **({"iptables": tables} if iptables else {})}
     return {"format": FORMAT, **values, **once, "unread": [entry._asdict() for entry in unread]}
 
 
