@@ -42,7 +42,7 @@ plan:
   sample: [{nftables_probe_snat: {state: present, table: azureSLBProbe}}]
 nftables_probe_snat:
   description: C(changed) and the other results of M(kubenode.datapath.nftables_probe_snat).
-  returned: success
+  returned: if RV(plan) has it
   type: dict
 """
 

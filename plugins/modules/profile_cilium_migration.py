@@ -43,7 +43,7 @@ plan:
   sample: [{ebtables_cleanup: {state: absent}}]
 ebtables_cleanup:
   description: C(changed) and the other results of M(kubenode.datapath.ebtables_cleanup).
-  returned: success
+  returned: if RV(plan) has it
   type: dict
 """
 

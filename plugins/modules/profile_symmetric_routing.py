@@ -43,7 +43,7 @@ plan:
   sample: [{rp_filter: {interfaces: [eth0, eth1], mode: loose}}]
 policy_routes:
   description: C(changed) and the other results of M(kubenode.datapath.policy_routes).
-  returned: success
+  returned: if RV(plan) has it
   type: dict
 """
 

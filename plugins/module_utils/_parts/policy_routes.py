@@ -160,8 +160,7 @@ def parts(request: Request) -> Parts:
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
     guards: list[Guard] = [partial(cni_layouts, listed)] if request.is_present else []
     if request.is_present and request.is_alone:
-        owners = ownership_backend.read(Files())
-        guards.append(partial(unowned, owners, "policy_routes", request.params, listed.query.source if listed.query else "lists"))
+        guards.append(partial(unowned, ownership_backend.read(Files()), "policy_routes", request.params))
     if is_permanent and not kept.is_empty:
         guards += [partial(roots_folders, path, path_of(boot.unit))] if request.is_present or is_moving else []
         guards.append(partial(kubelet_starters, systemd, [boot.unit], before))

@@ -37,22 +37,21 @@ def record(profile: str) -> str:
 class Owners(t.NamedTuple):
     """recorded: the objects of each profile with a record.
 
-    former: by object, the profile that set it by a version without records, and the option of policy_routes from which the set
-    follows, if it does. Such a set may also be that of a module that was used alone.
+    former: by object, the profile that set it by a version without records. It may also be a set of a module that was used alone.
     """
 
     recorded: t.Mapping[str, frozenset[str]]
-    former: t.Mapping[str, tuple[str, str]]
+    former: t.Mapping[str, str]
 
-    def other(self, name: str, profile: str, source: str = "") -> str:
+    def other(self, name: str, profile: str) -> str:
         """Return another profile that owns an object; empty for none.
 
-        profile: the one that asks; empty for modules in a playbook. source: of their rules and routes, as in ``former``.
+        profile: the one that asks; empty for modules in a playbook, which only a record keeps from an object, because without
+        one it may be their own.
         """
         owners = [owner for owner, names in self.recorded.items() if name in names]
-        former, its_source = self.former.get(name, ("", ""))
-        is_former = bool(profile) or (its_source and its_source != source)
-        if former and former not in self.recorded and is_former and (not owners or name == DAEMONS):
+        former = self.former.get(name, "")
+        if profile and former and former not in self.recorded and (not owners or name == DAEMONS):
             owners.append(former)
         return next((owner for owner in owners if owner != profile), "")
 

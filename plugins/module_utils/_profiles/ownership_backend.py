@@ -28,20 +28,21 @@ def read(backend: files.Files) -> Owners:
     return Owners(recorded, dict(_former(backend)))
 
 
-def _former(backend: files.Files) -> t.Iterator[tuple[str, tuple[str, str]]]:
+def _former(backend: files.Files) -> t.Iterator[tuple[str, str]]:
     """Yield the objects of the profiles that a boot loads. What both profiles share is of the one that loads something else."""
     profiles = set[str]()
     for unit in sorted(unit_files.named(ROUTES.format("*"))):
         match = SOURCE.search(_loaded(backend, unit))
         source = match[1] if match else ""
         profiles |= {PROFILES[source]} if source else set()
-        yield f"protocol {unit.rpartition('-')[2].partition('.')[0]}", (PROFILES[source], source)
+        yield f"protocol {unit.rpartition('-')[2].partition('.')[0]}", PROFILES[source]
     table = _loaded(backend, f"kubenode-nft-inet-{TABLE}.service")
     if table:
-        profiles.add(PROFILES["enis" if PRIMARY in table else "uplinks"])
-        yield f"table inet {TABLE}", (PROFILES["enis" if PRIMARY in table else "uplinks"], "")
+        profile = PROFILES["enis" if PRIMARY in table else "uplinks"]
+        profiles.add(profile)
+        yield f"table inet {TABLE}", profile
     if len(profiles) == 1:
-        yield from ((name, (profile, "")) for profile in profiles for name in (FILTERS, DAEMONS))
+        yield from ((name, profile) for profile in profiles for name in (FILTERS, DAEMONS))
 
 
 def _loaded(backend: files.Files, unit: str) -> str:

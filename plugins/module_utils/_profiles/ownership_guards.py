@@ -16,10 +16,10 @@ from .ownership import DAEMONS, Owners
 INSTEAD = {"policy_routes": "protocol", "nftables_connmark": "table and path", "rp_filter": "path"}  # options
 
 
-def unowned(owners: Owners, module: str, options: t.Mapping[str, t.Any], source: str = "") -> t.Iterable[str]:
-    """Raise Refusal if a module that is used alone would replace an object of a profile. source: see Owners.other()."""
+def unowned(owners: Owners, module: str, options: t.Mapping[str, t.Any]) -> t.Iterable[str]:
+    """Raise Refusal if a module that is used alone would replace an object of a profile."""
     name = ownership.claim(module, options)
-    owner = owners.other(name, "", source)
+    owner = owners.other(name, "")
     if owner:
         raise Refusal(ownership.refusal([name], owner, module, f"set {INSTEAD[module]} to another value"))
     return ()
