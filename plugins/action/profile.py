@@ -146,7 +146,7 @@ class ActionModule(NodeAction):
         # The callback prints the diff of equal nodes once. A program that reads stdout has it where Ansible has it.
         if "diff" in result and _report_callback.is_running() and _stdout.is_for_people():
             result["differences"] = result.pop("diff")
-        if "node" in result:
+        if "reason" in result.get("node", ()):  # the answer of a failed module may have less
             reason, transport = result["node"]["reason"], self._connection.transport
             result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)
         return result

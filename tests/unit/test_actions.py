@@ -45,3 +45,12 @@ def test_an_error_with_a_text_of_the_node_is_a_result(kind: str, key: str) -> No
             raise getattr(errors, kind)("{{ text of the node }}")
 
     assert Action.__new__(Action).run() == {key: True, "changed": False, "msg": "{{ text of the node }}"}
+
+
+@pytest.mark.parametrize("node", [{}, {"kernel": "6.1"}])
+def test_the_answer_of_a_failed_profile_may_lack_what_another_one_has(node: dict[str, str]) -> None:
+    profile = importlib.import_module("ansible_collections.kubenode.datapath.plugins.action.profile")
+    action, answer = profile.ActionModule.__new__(profile.ActionModule), {"failed": True, "msg": "m", "node": node}
+    action._applied = lambda call, variables: answer
+    call = profile.Call("kubenode.datapath.profile_symmetric_routing", {}, {}, None, None)
+    assert action._executed(call, {}) == answer
