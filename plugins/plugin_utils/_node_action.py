@@ -45,8 +45,9 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
     names = set_by_facts(variables)
     if names:
         more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        host = "this host" if "inventory_hostname" in names else variables.get("inventory_hostname")
         text = (
-            f"facts of {variables.get('inventory_hostname')} have set {', '.join(names[:MOST])}{more}, and a node must not set"
+            f"facts of {host} have set {', '.join(names[:MOST])}{more}, and a node must not set"
             " variables of kubenode.datapath. Nothing was changed. Set them in the inventory, in the play, or by -e. Find the"
             " program that returns these facts on the node, and clear a fact cache by --flush-cache"
         )

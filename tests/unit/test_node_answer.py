@@ -182,6 +182,12 @@ def test_a_variable_of_the_collection_that_facts_set_is_refused(name: str) -> No
         _node_action.refuse_facts(variables)
 
 
+def test_a_host_whose_facts_set_its_own_name_is_not_named_as_another() -> None:
+    facts = {"inventory_hostname": "victim"}
+    with pytest.raises(AnsibleActionFail, match=r"^facts of this host have set inventory_hostname, "):
+        _node_action.refuse_facts({**facts, "ansible_facts": facts})
+
+
 @pytest.mark.parametrize("facts", [{}, {"os_family": "Debian"}, {"kubenode_0": {}}, {"auditd": 1}])
 def test_other_facts_are_permitted(facts: dict[str, Any]) -> None:
     """An interface named kubenode_0 has a fact of this name, and no variable."""

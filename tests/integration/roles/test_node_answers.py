@@ -115,6 +115,15 @@ def test_facts_name_no_file_on_the_controller(liar: Liar) -> None:
         assert failed.failed and f"facts of node1 have set {name}_" in failed.output and after <= {*before}, failed.output
 
 
+def test_facts_put_no_answer_in_the_place_of_another_nodes(liar: Liar) -> None:
+    own, reports = liar.folder / "own.yml", liar.folder / "reports"
+    audit = {"ansible.builtin.import_playbook": "kubenode.datapath.audit", "vars": {"audit_folder": str(reports)}}
+    own.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True}, audit]))
+    liar.play(own, {"setup": {"ansible_facts": {"inventory_hostname": "victim"}}})
+    nodes = json.loads((reports / "audit.json").read_text())["nodes"]
+    assert [*nodes] == ["node1"] and nodes["node1"]["error"].startswith("facts of this host have set inventory_hostname, ")
+
+
 LIES = [{"node": None}, {"ebtables_cleanup": {}}]
 
 
