@@ -33,7 +33,8 @@ description:
     in the form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name
     of the controller.
   - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose
-    it is; with O(strict) they are an error. One of their Node objects is stale or wrong.
+    it is; with O(strict) they are an error. One of their Node objects is stale or wrong. An address that is not internal, and
+    by which none of the nodes is reached, may be shared, as behind one NAT.
   - M(kubenode.datapath.profile), and with it each role and playbook of this collection, compares C(kubenode_machine_id) and
     C(kubenode_system_uuid) with the machine that answers, before it changes anything. A node that has neither is left out
     with a warning; with O(strict) it is an error. Clones of an image that keeps its machine id have one machine id, of which

@@ -108,11 +108,16 @@ def screened(node: Json, controller: str) -> tuple[Json, list[str]]:
     return {**node, "addresses": usable}, sentences
 
 
-def doubles(nodes: t.Iterable[Json], types: t.Container[str]) -> dict[str, list[str]]:
-    """Return the names of the nodes that share an address of these types, or an instance id, by what they share."""
+def doubles(nodes: t.Sequence[Json], types: t.Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the nodes that share an address of these types, or an instance id, by what they share.
+
+    Nodes behind one NAT share an external address. That matters only if one of them is reached by it.
+    """
+    used = {_canonical(text) for node in nodes for text in (address(node, types), *_internal(node)) if text}
     names: dict[str, list[str]] = {}
     for node in nodes:
-        shared = {f"the address {_canonical(text)}" for kind, text in _addresses(node) if kind in types}
+        of_types = {_canonical(text) for kind, text in _addresses(node) if kind in types}
+        shared = {f"the address {text}" for text in of_types & used}
         for claim in sorted(shared | {f"the instance id {text}" for text in (instance_id(node),) if text}):
             names.setdefault(claim, []).append(node["name"])
     return {claim: claimants for claim, claimants in names.items() if len(claimants) > 1}
@@ -210,6 +215,10 @@ def is_ready(node: Json) -> bool:
 
 def _first(labels: Json, names: t.Iterable[str]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _internal(node: Json) -> list[str]:
+    return [text for kind, text in _addresses(node) if kind == IP_TYPES[0]]
 
 
 def _addresses(node: Json) -> list[tuple[str, str]]:

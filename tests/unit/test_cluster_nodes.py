@@ -214,6 +214,23 @@ def test_nodes_that_share_an_address_or_an_instance_are_named_with_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("internal", "doubles"),
+    [
+        (["10.0.0.4", "10.0.0.5"], {}),  # behind one NAT
+        (["10.0.0.4", ""], {"the address 192.0.2.1": ["a", "b"]}),  # b would be reached by the address of both
+    ],
+)
+def test_an_external_address_that_leads_to_no_node_may_be_shared(internal: list[str], doubles: dict[str, list[str]]) -> None:
+    external = [{"type": "ExternalIP", "address": "192.0.2.1"}]
+    nodes = [
+        {**reduced(addresses=[*external, *([{"type": "InternalIP", "address": text}] if text else [])]), "name": name}
+        for name, text in zip("ab", internal, strict=True)
+    ]
+    assert _cluster_nodes.doubles(nodes, ["InternalIP", "ExternalIP"]) == doubles
+    assert "the address 192.0.2.1" in _cluster_nodes.doubles(nodes, ["ExternalIP", "InternalIP"])
+
+
+@pytest.mark.parametrize(
     ("uuids", "end"), [("12345", "UUIDs do."), ("11111", "UUIDs do not either."), (["", *"1234"], "UUIDs do not either.")]
 )
 def test_clones_are_named_with_what_tells_them_apart(uuids: t.Sequence[str], end: str) -> None:
