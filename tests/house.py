@@ -37,7 +37,7 @@ SUBJECTS = {
     "_probe_snat": ("_cloud", "_cni", "_kubelet", "_nftables"),
     "_ebtables": ("_netfilter",),
     "_leftovers": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
-    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
+    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing", "_ruleset"),
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),

@@ -33,7 +33,7 @@ Documents = t.Mapping[str, Document]  # by key
 FOLDER = Path(__file__).parents[1] / "modules"
 MODULES = frozenset(path.stem for path in FOLDER.glob("*.py"))
 PART = "profile_"  # of the module profile, with the name of a role
-RETURN = re.compile(r'^RETURN = r"""(.*?)^"""', re.MULTILINE | re.DOTALL)
+LITERAL = re.compile(r'^RETURN = r"""(.*?)^"""', re.MULTILINE | re.DOTALL)
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
     "dict": ("a dictionary", (dict,)),
@@ -149,7 +149,7 @@ def _documents(module: str) -> Documents:
     if module in BUILTIN:
         return BUILTIN[module]
     name = _short(module)
-    literal = RETURN.search((FOLDER / f"{name}.py").read_text())
+    literal = LITERAL.search((FOLDER / f"{name}.py").read_text())
     if literal is None:
         raise AssertionError(f"{name} has no RETURN")
     documents: Documents = yaml.load(literal[1], Loader=_Loader)

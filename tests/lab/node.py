@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
 from lab import collection, entering, module_process, programs, snapshot
 from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
@@ -279,6 +278,8 @@ def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def _documented(name: str, result: dict[str, Any]) -> dict[str, Any]:
     """The result of a module, which must have what its RETURN says: a controller refuses another one."""
+    from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer  # not on the path of each program
+
     if "stdout" not in result:
         permitted = _node_answer.permitted(result, f"kubenode.datapath.{name}", "the node")
         assert permitted == result, permitted.get("msg", [*result.keys() - permitted.keys()])

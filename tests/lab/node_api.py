@@ -85,8 +85,10 @@ def serving(nodes: list[dict[str, Any]], page: int = 100) -> Iterator[Api]:
     """Serve these Node objects while the block runs."""
     with Api(nodes, page) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 def kubeconfig(folder: Path, port: int, token: str = "secret") -> str:

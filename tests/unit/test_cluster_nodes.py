@@ -203,7 +203,7 @@ def test_nodes_that_share_an_address_or_an_instance_are_named_with_it() -> None:
     nodes = [
         {**reduced(addresses=[{"type": "InternalIP", "address": text} for text in texts], **parts), "name": name}
         for name, texts, parts in zip(
-            "abcd", addresses, [{}, {}, {"providerID": "aws:///z1/i-0a"}, {"providerID": "aws:///z2/i-0a"}], strict=True
+            "abcd", addresses, [{}, {}, {"providerID": "aws:///z1/i-0a"}, {"providerID": "aws:///z2/i-0a"}]
         )
     ]
     assert _cluster_nodes.doubles(nodes, ["InternalIP"]) == {
@@ -224,7 +224,7 @@ def test_an_external_address_that_leads_to_no_node_may_be_shared(internal: list[
     external = [{"type": "ExternalIP", "address": "192.0.2.1"}]
     nodes = [
         {**reduced(addresses=[*external, *([{"type": "InternalIP", "address": text}] if text else [])]), "name": name}
-        for name, text in zip("ab", internal, strict=True)
+        for name, text in zip("ab", internal)
     ]
     assert _cluster_nodes.doubles(nodes, ["InternalIP", "ExternalIP"]) == doubles
     assert "the address 192.0.2.1" in _cluster_nodes.doubles(nodes, ["ExternalIP", "InternalIP"])
@@ -235,7 +235,7 @@ def test_an_external_address_that_leads_to_no_node_may_be_shared(internal: list[
 )
 def test_clones_are_named_with_what_tells_them_apart(uuids: t.Sequence[str], end: str) -> None:
     infos = [{"machineID": "AB" * 16, "systemUUID": uuid} for uuid in uuids]
-    nodes = [{**reduced(nodeInfo=info), "name": name} for name, info in zip("abcde", infos, strict=True)]
+    nodes = [{**reduced(nodeInfo=info), "name": name} for name, info in zip("abcde", infos)]
     (sentence,) = _cluster_nodes.clones([*nodes, reduced(nodeInfo={"machineID": "cd" * 16}), reduced()])
     assert sentence.startswith(f"Nodes a, b, c and 2 more have one machine id, {'ab' * 16}, ") and end in sentence, sentence
 

@@ -80,5 +80,5 @@ def seconds(read: Callable[[str], object], text: str) -> float:
 def test_the_time_of_a_reader_grows_with_the_text_and_not_with_its_square(read: Callable[[str], object]) -> None:
     for start, repeated in SHAPES:
         small, large = (start + repeated * (size // len(repeated)) + "\x01" for size in (SMALL, LARGE))
-        # Of a square, the time of a text eight times as long is 64 times as long. 0.1 s are of a busy machine.
-        assert seconds(read, large) < 0.1 + 30 * seconds(read, small), (start, repeated)
+        # Of a square, the time of a text eight times as long is 64 times as long. A busy machine may be slow three times.
+        assert any(seconds(read, large) < 0.1 + 30 * seconds(read, small) for _attempt in range(4)), (start, repeated)

@@ -56,6 +56,11 @@ def tables(objects: t.Iterable[t.Mapping[str, t.Any]]) -> list[Table]:
     return [table(*place, rules.get(place, ()), chains.get(place, {}), sets.get(place, {})) for place in names]
 
 
+def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a rule has an extension of iptables, of which nft shows the name alone."""
+    return any("xt" in statement for statement in body["expr"])
+
+
 def _rule(body: t.Mapping[str, t.Any]) -> Rule:
     matches, statements = list[Match](), list[Statement]()
     for entry in _listed(body.get("expr")):

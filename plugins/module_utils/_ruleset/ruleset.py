@@ -13,6 +13,7 @@ prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/M
 from __future__ import annotations
 
 import typing as t
+from types import MappingProxyType
 
 ALL = 2**32 - 1  # the mask of a mark of 32 bits
 PACKET_MARK, CONNECTION_MARK = "meta mark", "ct mark"
@@ -147,8 +148,8 @@ def table(
     family: str,
     name: str,
     rules: t.Iterable[Rule],
-    bases: t.Mapping[str, Chain] = {},
-    sets: t.Mapping[str, tuple[Element, ...]] = {},
+    bases: t.Mapping[str, Chain] = MappingProxyType({}),
+    sets: t.Mapping[str, tuple[Element, ...]] = MappingProxyType({}),
     program: str = NFT,
     backend: str = NFT,
 ) -> Table:

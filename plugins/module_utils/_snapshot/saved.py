@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from .._core import fields
+from .._ruleset import nft_json
 
 Entry = t.Mapping[str, t.Any]
 
@@ -70,7 +71,7 @@ def _divided(table: Entry, ruleset: t.Iterable[Entry]) -> tuple[Entry, list[Entr
         (kind, body) for entry in ruleset for kind, body in entry.items() if _place(body) == (table["family"], table["table"])
     ]
     chains = {_chain(kind, body) for kind, body in bodies if kind == "chain"}
-    of_iptables = {_chain(kind, body) for kind, body in bodies if kind == "rule" and any("xt" in each for each in body["expr"])}
+    of_iptables = {_chain(kind, body) for kind, body in bodies if kind == "rule" and nft_json.is_of_iptables(body)}
     of_nft = chains - of_iptables - {*BASES}
     lines = str(table["save"]).splitlines(keepends=True)
     rules = [line for line in lines if not (line.startswith("-A ") and line.split(" ", 2)[1] in of_nft)]

@@ -64,7 +64,7 @@ class Packet(t.NamedTuple):
         ports = (self.destination_port, self.source_port)
         if self.protocol in (ICMP, ICMPV6):  # the source port stands for the identifier, which an answer repeats
             ports = (self.source_port, self.destination_port)
-        is_reply, acknowledged = not self.is_reply, (self.sequence + 1) % 2**32
+        is_reply, acknowledged = not self.is_reply, (self.sequence + 1) % 2**32 if self.protocol == TCP else 0
         return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, is_reply, acknowledged=acknowledged)
 
     def report(self) -> dict[str, t.Any]:

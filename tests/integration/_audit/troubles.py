@@ -197,7 +197,9 @@ TROUBLES = {
         ["net.ipv4.conf.eth0.rp_filter = 0", "/etc/sysctl.d/60-hard.conf: net.ipv4.conf.eth0.rp_filter = 1"],
         files={"/etc/sysctl.d/60-hard.conf": "net.ipv4.conf.eth0.rp_filter = 1\n"},
     ),
-    "mark-without-rule": Trouble("0x80/0x80", ["table ip mangle (nft): 0x80/0x80"], [f"iptables -t mangle -A PREROUTING {MARKS}"]),
+    "mark-without-rule": Trouble(
+        "0x80/0x80", ["table ip mangle (nft): 0x80/0x80"], [f"iptables -t mangle -A PREROUTING {MARKS}"]
+    ),
     "pod-rule-missing": Trouble(
         POD, [f"{POD} dev veth-pod1 scope link"], [f"ip rule del from {POD} lookup {ENI.table} priority 2048"]
     ),

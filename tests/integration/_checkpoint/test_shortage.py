@@ -97,8 +97,8 @@ def records(node: NamespaceNode) -> str:
     return node.run(["sh", "-c", "cd /run/kubenode && grep -r '' . | sort"], check=False).stdout
 
 
-def arm(node: NamespaceNode, module: str = "policy_routes", options: Options = CHANGES["policy_routes"][1]) -> str:
-    result = node.module(module, {**options, "checkpoint": SECONDS})
+def arm(node: NamespaceNode, module: str = "policy_routes", options: Options | None = None) -> str:
+    result = node.module(module, {**(options or CHANGES[module][1]), "checkpoint": SECONDS})
     assert not result["failed"], result
     return str(result["checkpoint_armed"]["id"])
 

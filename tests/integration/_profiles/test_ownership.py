@@ -114,6 +114,13 @@ def test_a_module_that_is_used_alone_does_not_replace_what_a_profile_owns(node: 
     assert node.snapshot() == clean
 
 
+def test_a_list_of_modules_that_no_profile_owns_is_applied_again(node: NamespaceNode) -> None:
+    modules, clean = [{"policy_routes": OPTIONS["symmetric_routing"]}], node.snapshot()
+    Steps(node, "profile", {"modules": modules, "mode": "runtime"}).four()
+    Steps(node, "policy_routes", {"state": "absent"}).run()
+    assert node.snapshot() == clean
+
+
 def test_settings_of_daemons_stay_until_the_last_profile_that_needs_them_is_absent(node: NamespaceNode) -> None:
     routing, daemons, clean = Profile(node, "symmetric_routing"), Profile(node, "eni_policy_routing"), node.snapshot()
     routing.run()

@@ -33,7 +33,7 @@ def given(**options: Any) -> Packet:
 def test_a_packet_has_defaults_and_its_reply_the_other_ends() -> None:
     sent = given(interface="eth0", mark="0x80")
     assert sent == Packet(A, B, 6, packet.SOURCE_PORT, 80, "eth0", 0x80)
-    assert sent.replied("eth1") == Packet(B, A, 6, 80, packet.SOURCE_PORT, "eth1", 0, True)
+    assert sent.replied("eth1") == Packet(B, A, 6, 80, packet.SOURCE_PORT, "eth1", 0, True, acknowledged=sent.sequence + 1)
     assert str(sent) == "tcp 10.0.0.1:40000 > 10.0.0.2:80"
     assert str(packet.from_options({"destination": "fd00::2", "protocol": "icmp"})) == "ipv6-icmp the node > fd00::2"
 
