@@ -25,13 +25,14 @@ description:
     C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_machine_id), C(kubenode_system_uuid),
     C(kubenode_labels), C(kubenode_taints) and C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that does
-    not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
-    V(localhost), or with a name that Kubernetes does not permit is left out with a warning.
+    not have the form of one is not used. A node with the name of a group, with the name V(localhost), or
+    with a name that Kubernetes does not permit is left out with a warning.
   - With ansible-core 2.17 and 2.18, values that could be templates are marked as unsafe. C(ansible-inventory --list) prints
     these as dictionaries with the key C(__ansible_unsafe).
   - An address is not used, with a warning, if it is loopback, unspecified, link-local, multicast or reserved, an IPv4 address
-    in the form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, or a name
-    of the controller.
+    in the form of IPv6 or in an unusual spelling such as V(127.1), a host name whose type is that of an IP address, a name
+    of the controller, or a C(Hostname) that is not the node's name. The names C(InternalDNS) and C(ExternalDNS) lead where DNS
+    says; a cloud sets them.
   - Nodes that share an address of O(address_types) or an instance id are left out with a warning, because nothing tells whose
     it is; with O(strict) they are an error. One of their Node objects is stale or wrong. An address that is not internal, and
     by which none of the nodes is reached, may be shared, as behind one NAT.

@@ -96,10 +96,13 @@ def reduced(node: Json) -> Json:
 def screened(node: Json, controller: str) -> tuple[Json, list[str]]:
     """Return a reduced node with its usable addresses alone, and a sentence about each other one.
 
-    controller: the controller's name for itself.
+    controller: the controller's name for itself. A node of a cloud may have another Hostname than its name (AWS: its private DNS
+    name), which is worth a sentence only if the node has no other address.
     """
     reasons = [(address, _unusable(address["type"], address["address"], controller)) for address in node["addresses"]]
-    usable = [address for address, reason in reasons if not reason]
+    usable = [address for address, reason in reasons if not reason and not _is_of_another_name(address, node["name"])]
+    if not usable:
+        reasons = [(address, reason or "not the name of the node") for address, reason in reasons]
     sentences = [
         f"Node {node['name']}: its {address['type']} {address['address']!r} is not used, because it is {reason}"
         for address, reason in reasons
@@ -223,6 +226,12 @@ def _internal(node: Json) -> list[str]:
 
 def _addresses(node: Json) -> list[tuple[str, str]]:
     return [(address["type"], address["address"]) for address in node["addresses"]]
+
+
+def _is_of_another_name(address: Json, name: str) -> bool:
+    """Return whether a Hostname is not the node's name: by one that a kubelet chooses, DNS could lead to any machine."""
+    text = address["address"]
+    return address["type"] == "Hostname" and not _family(text) and text.lower() != name.lower()
 
 
 def _unusable(kind: str, text: str, controller: str) -> str:

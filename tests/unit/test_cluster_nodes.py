@@ -194,8 +194,19 @@ def test_an_address_that_is_not_one_other_machines_is_refused_by_its_name(kind: 
     ],
 )
 def test_an_address_of_a_node_is_used(kind: str, text: str) -> None:
-    parts = reduced(addresses=[{"type": kind, "address": text}])
+    parts = {**reduced(addresses=[{"type": kind, "address": text}]), "name": text}
     assert _cluster_nodes.screened(parts, "jump.example.com") == (parts, [])
+
+
+def test_a_hostname_that_is_not_the_nodes_name_is_not_used() -> None:
+    """As a kubelet chooses it, DNS could lead it to any machine."""
+    hostname, address = {"type": "Hostname", "address": "n.127.0.0.1.nip.io"}, {"type": "InternalIP", "address": "10.0.0.4"}
+    both, alone = (reduced(addresses=addresses) for addresses in ([hostname, address], [hostname]))
+    assert _cluster_nodes.screened(both, "jump") == ({**both, "addresses": [address]}, [])
+    assert _cluster_nodes.screened(alone, "jump") == (
+        {**alone, "addresses": []},
+        ["Node n: its Hostname 'n.127.0.0.1.nip.io' is not used, because it is not the name of the node"],
+    )
 
 
 def test_nodes_that_share_an_address_or_an_instance_are_named_with_it() -> None:
