@@ -215,10 +215,21 @@ def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point 
             path = os.path.join(os.readlink(f"/proc/{pid}/fd/{arguments[folder]}"), path)
     else:
         path = os.readlink(f"/proc/{pid}/fd/{arguments[2 if call == 'copy_file_range' else 0]}")
-    if not path.startswith("/") or path.startswith(("/dev/", "/memfd:")):
+    if not path.startswith("/") or path.startswith(("/dev/", "/memfd:")) or _is_hidden(path, pid, main):
         return None
     is_file = not path.startswith("/proc/")
     return Point(call, path, by, is_file and call in _NEEDS_SPACE, is_file)
+
+
+def _is_hidden(path: str, pid: int, main: int) -> bool:
+    """Whether the path is on a file system that the process has mounted for itself: it ends with the process."""
+    if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink(f"/proc/{main}/ns/mnt"):
+        return False
+    try:
+        one, other = (os.stat(f"/proc/{process}/root{os.path.dirname(path)}").st_dev for process in (pid, main))
+    except FileNotFoundError:  # one of them has no such folder
+        return True
+    return one != other
 
 
 def _comm(pid: int) -> str:

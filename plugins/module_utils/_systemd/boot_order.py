@@ -50,7 +50,6 @@ ENVIRONMENT = {
     # The empty component stands for the usual folders.
     "SYSTEMD_UNIT_PATH": f"/tmp/asked:{unit_files.FOLDER}:/tmp/system:/tmp/generator:",
 }
-SECONDS = 30.0
 
 
 class BootOrder(t.NamedTuple):
@@ -85,7 +84,7 @@ def read(unit: BootUnit, is_placed: bool) -> BootOrder:
     texts = _asked(unit, is_placed)
     words = [word for name, text in texts.items() for word in (name, text)]
     try:
-        done = process.run([unshare, "--mount", "sh", "-ec", SCRIPT, "sh", program, *words], None, ENVIRONMENT, SECONDS)
+        done = process.run([unshare, "--mount", "sh", "-ec", SCRIPT, "sh", program, *words], None, ENVIRONMENT)
     except Failure:
         return BootOrder(False)
     return of_log(done.stderr, unit.name)
