@@ -106,8 +106,8 @@ def run(action: ActionBase, task_vars: Result, arguments: Result | None = None, 
     node = str(action._task.delegate_to or task_vars.get("inventory_hostname"))
     try:
         answer = action._execute_module(module, arguments, task_vars=task_vars)
-    except (AttributeError, RecursionError, TypeError, ValueError) as error:  # Ansible could not handle the answer
-        return _refused(name, node, f"answered what Ansible cannot read: {error}", {})
+    except (AttributeError, RecursionError, TypeError, ValueError):  # Ansible could not handle the answer
+        return _refused(name, node, "answered what Ansible cannot read", {})
     interpreter = {action._discovered_interpreter_key: action._discovered_interpreter}
     if None not in interpreter and answer.get("ansible_facts") == interpreter:
         del answer["ansible_facts"]  # of the controller

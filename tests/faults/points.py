@@ -204,6 +204,8 @@ def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point 
     """The point of the call; None if the call changes nothing."""
     by = "module" if pid == main else _comm(pid)
     if call == "execve":
+        if by != "module" and _has_own_mounts(pid, main):  # it only asks: what it changes outside is a point
+            return None
         return Point(call, " ".join(_strings(pid, arguments[1])), by)
     if call in ("sendto", "sendmsg"):
         request = _request(pid, call, arguments)
@@ -223,13 +225,17 @@ def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point 
 
 def _is_hidden(path: str, pid: int, main: int) -> bool:
     """Whether the path is on a file system that the process has mounted for itself: it ends with the process."""
-    if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink(f"/proc/{main}/ns/mnt"):
+    if not _has_own_mounts(pid, main):
         return False
     try:
         one, other = (os.stat(f"/proc/{process}/root{os.path.dirname(path)}").st_dev for process in (pid, main))
     except FileNotFoundError:  # one of them has no such folder
         return True
     return one != other
+
+
+def _has_own_mounts(pid: int, main: int) -> bool:
+    return os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink(f"/proc/{main}/ns/mnt")
 
 
 def _comm(pid: int) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,17 +126,24 @@ def runs(folder: Path, book: str, names: Iterator[str]) -> tuple[Run, Run, dict[
     return fleet.run("alone", {}), fleet.run("together", liars), liars
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: that of a socket, which Ansible has in it, may have 107 bytes (unix(7))."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
 @pytest.mark.parametrize("book", marked(BOOKS, lambda book: BOOKS[book].each_core, pytest.mark.each_core))
-def test_the_answers_of_a_lying_node_are_data(tmp_path: Path, book: str) -> None:
-    alone, together, liars = runs(tmp_path, book, chosen(book, None))
+def test_the_answers_of_a_lying_node_are_data(folder: Path, book: str) -> None:
+    alone, together, liars = runs(folder, book, chosen(book, None))
     assert not lying_fleet.violations(alone, together, liars)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", range(SLICES))
 @pytest.mark.parametrize("book", BOOKS)
-def test_each_lie_in_each_playbook_is_data(tmp_path: Path, book: str, part: int) -> None:
-    alone, together, liars = runs(tmp_path, book, chosen(book, part))
+def test_each_lie_in_each_playbook_is_data(folder: Path, book: str, part: int) -> None:
+    alone, together, liars = runs(folder, book, chosen(book, part))
     assert not lying_fleet.violations(alone, together, liars)
 
 
