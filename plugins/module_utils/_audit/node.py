@@ -245,7 +245,7 @@ class Node:
 
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy, in any of its modes, serves a node port."""
-        tables = [*self.tables(FAMILIES, "nat")]
+        tables = self.tables(FAMILIES, "nat")  # those of nft matter only if iptables has no node port
         if any(table.chains.get(NODE_PORTS_CHAIN, Chain()).rules or table.sets.get(NODE_PORTS) for table in tables):
             return True
         # In the mode ipvs, a node port is a virtual server of an address of the node, without those of the link of all Services.

@@ -127,8 +127,9 @@ def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None or not node.has_cilium():
         return
-    tuple(node.tables([IPV4], "mangle"))  # by whose marks the layout is known
+    node.iptables(IPV4, "mangle")  # by whose marks the layout is known
     if enis.layout != "cilium":
+        node.tables_of_nft()  # whose marks may tell it, too
         return
     for name in enis.secondary:
         value = node.setting(IPV4, name, "rp_filter")
@@ -183,7 +184,7 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None:
         return
-    tuple(node.tables([IPV4], "mangle"))  # whose rules mark
+    node.iptables(IPV4, "mangle")  # whose rules mark
     rules = node.rules(IPV4)
     for each in enis.marks:
         if not any(_tests(entry, each.bits) for entry in rules):
@@ -193,6 +194,7 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
             )
             options = {"rules": [{"priority": 1024, "fwmark": each.text, "table": "main"}], **protocol_for_rules(node)}
             yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", options))
+    node.tables_of_nft()  # whose rules may mark, too
 
 
 def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
