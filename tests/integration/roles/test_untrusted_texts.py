@@ -78,11 +78,11 @@ def test_no_text_of_a_node_is_evaluated(trap: Trap) -> None:
 def test_no_text_of_a_node_is_evaluated_after_a_filter(trap: Trap) -> None:
     """ansible-core before 2.19 does not mark what a filter returns for a value that comes from hostvars."""
     printed = trap.inventory.with_name("printed")
-    printed.write_text(f"ns|{trap.text}|DaemonSet|web|True|10.0.0.1")
+    printed.write_text(f"ns|pod|DaemonSet|{trap.text}|True|10.0.0.1")
     command = {"ansible.builtin.command": {"argv": ["cat", str(printed)]}}
     said = {**command, "delegate_to": "localhost", "register": "said"}
     listing = "hostvars['a'].said.stdout"
     pods = json.loads(trap.play(f"{listing} | kubenode.datapath.node_pods", said))
-    assert [pod["name"] for pod in pods] == [trap.text]
+    assert [pod["owner"] for pod in pods] == [f"DaemonSet ns/{trap.text}"]
     report = trap.play(f"{{'a': {{'msg': {listing}}}}} | kubenode.datapath.audit_report('json')", said)
     assert trap.text in report.replace("\\", "") and not trap.sprung.exists()
