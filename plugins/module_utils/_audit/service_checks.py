@@ -12,7 +12,7 @@ import ipaddress
 import re
 import typing as t
 
-from .._snapshot import counters
+from .._snapshot import proc_net
 from .._trace import service_rules
 from .._twin import pod_links
 from .._twin.pod_links import Network
@@ -100,9 +100,9 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
 def _martians(node: Node) -> int:
     """Return how many packets were dropped because of their source, and not by a reverse-path filter."""
     counted = node.demand("counters")
-    dropped = (counted.get("routing") or {}).get(counters.MARTIANS[0])
+    dropped = (counted.get("routing") or {}).get(proc_net.MARTIANS[0])
     if dropped is None:
-        raise Unobserved("How many packets were dropped because of their source is open.", f"cat {counters.ROUTING}")
+        raise Unobserved("How many packets were dropped because of their source is open.", f"cat {proc_net.ROUTING}")
     return max(0, int(dropped) - int((counted.get("packets") or {}).get("TcpExt.IPReversePathFilter") or 0))
 
 

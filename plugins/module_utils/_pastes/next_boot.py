@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot import boot
+from .._snapshot import settings
 from .._snapshot.snapshot import Unread
 from .commands import UNKNOWN, Part
 
@@ -23,7 +23,7 @@ def path(name: str) -> str:
     """Return the path of the file that an output is; empty for another output. name: of the output."""
     words = name.strip()
     place = words[len(COMMAND) :].strip()
-    return place if words.startswith(COMMAND) and boot.part(place) else ""
+    return place if words.startswith(COMMAND) and settings.boot_part(place) else ""
 
 
 def files(dump: t.Mapping[str, str]) -> dict[str, str]:
@@ -31,16 +31,16 @@ def files(dump: t.Mapping[str, str]) -> dict[str, str]:
     return {place: text for name, text in dump.items() if (place := path(name))}
 
 
-def subset(texts: boot.Files) -> dict[str, t.Any] | None:
+def subset(texts: settings.Files) -> dict[str, t.Any] | None:
     """Return the subset of the snapshot; None without any file. A part of which there is no file is None."""
-    parts = {boot.part(place) for place in texts}
-    return {name: value if name in parts else None for name, value in boot.boot(texts, texts).items()} if parts else None
+    parts = {settings.boot_part(place) for place in texts}
+    return {name: value if name in parts else None for name, value in settings.boot(texts, texts).items()} if parts else None
 
 
-def unread(texts: boot.Files) -> list[dict[str, t.Any]]:
+def unread(texts: settings.Files) -> list[dict[str, t.Any]]:
     """Return what the subset lacks, if there is a file at all: folders without a file, and files that are not whole."""
     filled = {place.rpartition("/")[0] for place in texts}
-    empty = ", ".join(folder for folders in boot.FOLDERS.values() for folder in folders if folder not in filled)
+    empty = ", ".join(folder for folders in settings.BOOT_FOLDERS.values() for folder in folders if folder not in filled)
     lacking = [Unread(SUBSET, empty, "The dump has no file of these folders. The node may have some.")] if texts and empty else []
     cut = [place for place, text in texts.items() if not Part(UNKNOWN, tuple(text.splitlines())).has_all_lines]
     lacking += [Unread(SUBSET, place, "The dump does not have the whole file.") for place in cut]

@@ -3,20 +3,143 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Rules, routes and neighbours as plain data, under the names that the options of policy_routes have."""
+"""Links, rules, routes and neighbours as plain data, under the names that the options of the modules have."""
 
 from __future__ import annotations
 
+import sys
 import typing as t
 
 from .._core import fields
-from .._netlink.attributes import attributes
+from .._interfaces import link_message
+from .._interfaces.interface import Interface
+from .._interfaces.link_message import IFINFO, IFLA_LINKINFO, IFLA_MTU, INFO_DATA, INFO_SLAVE_DATA, INFO_SLAVE_KIND, Address, Link
+from .._netlink.attributes import attributes, text, u32
 from .._routing import route as routes
 from .._routing import rt_names
 from .._routing import rule as rules
 from .._routing.neighbour import HEADER, NDA_DST, STATES, Neighbour
-from .._routing.route import UNREAD_TYPE, Route
+from .._routing.route import SCOPES, UNREAD_TYPE, Route
 from .._routing.rule import Rule
+
+# include/uapi/linux/if_link.h, if.h, if_addr.h
+IFLA_LINK, IFLA_LINK_NETNSID = 5, 37
+FLAGS = (
+    "UP", "BROADCAST", "DEBUG", "LOOPBACK", "POINTOPOINT", "NOTRAILERS", "RUNNING", "NOARP", "PROMISC", "ALLMULTI", "MASTER",
+    "SLAVE", "MULTICAST", "PORTSEL", "AUTOMEDIA", "DYNAMIC", "LOWER_UP", "DORMANT", "ECHO",
+)  # fmt: skip
+ADDRESS_FLAGS = (
+    "secondary", "nodad", "optimistic", "dadfailed", "homeaddress", "deprecated", "tentative", "permanent", "mngtmpaddr",
+    "noprefixroute", "autojoin", "stable-privacy",
+)  # fmt: skip
+# Settings that decide where a packet goes, by kind, and by attribute of IFLA_INFO_DATA.
+SETTINGS: dict[str, dict[int, str]] = {
+    "bond": {1: "mode"},
+    "bridge": {
+        5: "stp_state", 7: "vlan_filtering", 9: "group_fwd_mask", 22: "mcast_router", 23: "mcast_snooping",
+        36: "nf_call_iptables", 37: "nf_call_ip6tables", 38: "nf_call_arptables",
+    },
+    "ipvlan": {1: "mode", 2: "flags"},
+    "macvlan": {1: "mode"},
+    "vlan": {1: "id"},
+    "vrf": {1: "table"},
+}  # fmt: skip
+# The same settings of a bridge's port, in IFLA_INFO_SLAVE_DATA.
+PORT_SETTINGS = {
+    1: "state", 4: "hairpin", 5: "guard", 6: "root_block", 8: "learning", 9: "unicast_flood", 10: "proxy_arp",
+    12: "proxy_arp_wifi", 27: "mcast_flood", 28: "mcast_to_unicast", 30: "bcast_flood", 32: "neigh_suppress", 33: "isolated",
+}  # fmt: skip
+# Kinds without such settings: hardware, and these.
+PLAIN = ("", "dummy", "ifb", "tun", "veth")
+VETH = "veth"
+
+
+class Lower(t.NamedTuple):
+    """The link that IFLA_LINK names: the other end of a veth, or the link below.
+
+    number: its index, 0 for none. namespace: the number of its network namespace, None for the link's own.
+    """
+
+    number: int
+    namespace: int | None
+
+
+def lower(link: Link) -> Lower:
+    values = attributes(link.body, IFINFO.size)
+    return Lower(u32(values, IFLA_LINK), u32(values, IFLA_LINK_NETNSID) if IFLA_LINK_NETNSID in values else None)
+
+
+def peer(link: Link, interfaces: t.Mapping[tuple[str, int], Interface], namespaces: t.Mapping[int, str]) -> Interface | None:
+    """Return the other end of a veth; None if it was not found.
+
+    interfaces: by the name of the namespace and the index. namespaces: the names of those of other ends, by the link's index.
+    """
+    number, namespace = lower(link)
+    name = "" if namespace is None else namespaces.get(link.number)
+    return None if name is None else interfaces.get((name, number))
+
+
+def link(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address], other: Interface | None) -> dict[str, t.Any]:
+    """Return a link as plain data.
+
+    names: the node's links by index. addresses: those of the link. other: the other end of a veth.
+    """
+    _family, hardware, _index, flags, _change = IFINFO.unpack_from(link.body)
+    values = attributes(link.body, IFINFO.size)
+    number, namespace = lower(link)
+    is_upper = link.kind != VETH and namespace is None
+    return {
+        "name": link.name,
+        "index": link.number,
+        "kind": link.kind,
+        "type": hardware,
+        "mac": link.mac.hex(":"),
+        "mtu": u32(values, IFLA_MTU),
+        "flags": _flags(flags, FLAGS),
+        "master": names.get(link.master, ""),
+        "parent": names.get(number, "") if is_upper else "",
+        "peer": _peer(other) if other else None,
+        "settings": _settings(values, link.kind),
+        "addresses": [_address(address) for address in addresses],
+    }
+
+
+def is_read_in_full(link: Link) -> bool:
+    """Return False for a kind with settings that are not in its entry, such as the ends of a tunnel."""
+    return link.kind in PLAIN or link.kind in SETTINGS
+
+
+def _peer(other: Interface) -> dict[str, t.Any]:
+    return {"namespace": other.namespace, "name": other.link, "mac": other.mac, "addresses": sorted(other.addresses)}
+
+
+def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
+    info = attributes(values.get(IFLA_LINKINFO, b""))
+    shown = _numbers(attributes(info.get(INFO_DATA, b"")), SETTINGS.get(kind, {}))
+    if text(info, INFO_SLAVE_KIND) == "bridge":
+        shown.update(_numbers(attributes(info.get(INFO_SLAVE_DATA, b"")), PORT_SETTINGS))
+    return shown
+
+
+def _numbers(values: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[str, int]:
+    return {name: int.from_bytes(values[kind], sys.byteorder) for kind, name in names.items() if kind in values}
+
+
+def _address(address: Address) -> dict[str, t.Any]:
+    values = attributes(address.body, link_message.IFADDR.size)
+    far = values.get(link_message.IFA_ADDRESS, address.local)
+    return {
+        "address": str(address),
+        "peer": "" if far == address.local else fields.show(far),
+        "scope": next((name for name, number in SCOPES.items() if number == address.scope), str(address.scope)),
+        "flags": _flags(address.flags, ADDRESS_FLAGS),
+    }
+
+
+def _flags(bits: int, names: t.Sequence[str]) -> list[str]:
+    """Return the names of the bits that are set, from the lowest on."""
+    return [name for place, name in enumerate(names) if bits >> place & 1]
+
 
 _BESIDE = ("protocol", "unread", "tos", "from")  # keys of a route that no desired route has
 

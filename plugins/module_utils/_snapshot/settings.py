@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Settings under /proc/sys/net that decide what happens to a packet."""
+"""Settings of the network: the running kernel's that decide where a packet goes, and those that files set at the next boot."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import re
 import typing as t
 
 from .._core.names import DOTTED
+from .._network_daemons import networkd
+from .._platform import sysctl_files
 
 ALL, DEFAULT = "all", "default"
 FAMILIES = ("ipv4", "ipv6")
@@ -120,3 +122,35 @@ def _of_router(every: t.Mapping[str, int], of_link: t.Mapping[str, int]) -> dict
         "forwarding": int(bool(every.get("forwarding") or of_link.get("force_forwarding"))),
         "accept_ra": int(accept_ra == 2 if forwarding else accept_ra != 0),
     }
+
+
+Files = t.Mapping[str, str]  # texts by path
+SYSCTL, NETWORKD = "settings", "networkd"  # the parts of the subset
+BOOT_FOLDERS = {SYSCTL: sysctl_files.FOLDERS, NETWORKD: networkd.DROP_IN_FOLDERS}
+BOOT_FILES = {SYSCTL: (sysctl_files.LAST_OF_PROCPS,), NETWORKD: networkd.MAIN_FILES}
+
+
+def boot(sysctl: Files, of_networkd: Files) -> dict[str, t.Any]:
+    """Return the subset of a snapshot. sysctl, of_networkd: the files that systemd-sysctl and networkd may read."""
+    return {SYSCTL: _sysctl(sysctl), NETWORKD: _networkd(of_networkd)}
+
+
+def boot_part(path: str) -> str:
+    """Return the part of the subset about which a file on the node may say something; empty for any other file."""
+    folder, is_drop_in = path.rpartition("/")[0], path.endswith(".conf")
+    parts = (name for name in BOOT_FOLDERS if path in BOOT_FILES[name] or (is_drop_in and folder in BOOT_FOLDERS[name]))
+    return next(parts, "")
+
+
+def _sysctl(files: Files) -> dict[str, dict[str, t.Any]]:
+    """Return the values and their files by key, in the order in which systemd-sysctl writes them. A key may be a pattern.
+
+    The value is None for a key that a line exempts from patterns, also by a value that the kernel refuses.
+    """
+    lines = (line for line in sysctl_files.by_systemd(files).assignments if decides(line.key))
+    return {line.key.translate(DOTTED): {"value": line.number, "file": line.path} for line in lines}
+
+
+def _networkd(files: Files) -> dict[str, dict[str, t.Any]]:
+    settings = {key: networkd.setting(files, key) for key in networkd.SINCE}
+    return {key: {"value": setting.value, "file": setting.path} for key, setting in settings.items()}

@@ -11,20 +11,74 @@ from __future__ import annotations
 import os
 import socket
 import typing as t
+from pathlib import Path
 
 from .._cni import cni_backend
 from .._core import version
-from .._core.errors import Failure
+from .._core.errors import Failure, Invalid
 from .._files import files
+from .._interfaces.link_backend import LinkMessages
+from .._interfaces.link_message import IFINFO
+from .._netlink.attributes import attributes
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
+from .._routing import policy
+from .._routing.active_policy_resource import record
+from .._routing.rt_tables_backend import tables
 from .._systemd import masked_unit
 from .._systemd.units import Units
-from . import boot as boot_model
-from . import counters_backend, firewalls, pods_backend, policies_backend
-from . import listeners as listeners_model
+from . import firewalls, pods_backend, proc_net
+from . import settings as boot_model
 from .snapshot import Notes
+
+# That of the running kernel, which a boot removes, comes before that of the next boot.
+RECORD_FOLDERS = (str(Path(record(policy.PROTOCOL)).parent), "/etc/kubenode")
+RECORD_FILES = "policy-routes-*.json"
+
+
+def policies(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the policy of each protocol, with the path of its record. One that a boot discovers has no lists in a file."""
+    paths = [path for folder in RECORD_FOLDERS for path in sorted(Path(folder).glob(RECORD_FILES))]
+    by_protocol: dict[int, dict[str, t.Any]] = {}
+    for path in map(str, paths):
+        try:
+            kept = policy.from_text(files.text(path), tables())
+        except (OSError, Invalid) as error:
+            note(path, f"The record could not be read: {error}.")
+            continue
+        if kept.is_known and kept.protocol not in by_protocol:
+            rules, routes = [rule.options() for rule in kept.rules or ()], [route.options() for route in kept.routes or ()]
+            by_protocol[kept.protocol] = {"protocol": kept.protocol, "path": path, "rules": rules, "routes": routes}
+    return [by_protocol[protocol] for protocol in sorted(by_protocol)]
+
+
+CONNECTIONS = {"count": "net/netfilter/nf_conntrack_count", "max": "net/netfilter/nf_conntrack_max"}
+
+
+def counters(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Return counters since the start of the network namespace. What the kernel lacks is left out. Raises Failure."""
+    values = proc_net.counters(*map(files.text_or_empty, proc_net.COUNTERS))
+    connections = ((name, kernel.setting(key)) for name, key in CONNECTIONS.items())
+    return {
+        "packets": {name: value for name, value in sorted(values.items()) if name.endswith(proc_net.DROPS)},
+        "connections": {
+            **{name: value for name, value in connections if value is not None},
+            **proc_net.sums(files.text_or_empty(proc_net.TRACKING), proc_net.TRACKED),
+        },
+        "routing": proc_net.sums(files.text_or_empty(proc_net.ROUTING), proc_net.MARTIANS),
+        "otherhost": _otherhost(),
+    }
+
+
+def _otherhost() -> dict[str, int]:
+    """Return the packets for other MAC addresses by link, without links that dropped none."""
+    statistics = {
+        link.name: attributes(link.body, IFINFO.size).get(proc_net.IFLA_STATS64, b"") for link in LinkMessages().links()
+    }
+    dropped = {name: proc_net.otherhost_dropped(each) for name, each in statistics.items()}
+    return {name: count for name, count in dropped.items() if count}
+
 
 IFUPDOWN = "networking.service"
 OWN_UNITS = "kubenode-*"
@@ -99,9 +153,9 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 def listeners(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
     """Return the listening TCP sockets by port and address, each once. Raises Failure."""
     sockets: list[dict[str, t.Any]] = []
-    for path in filter(os.path.exists, listeners_model.PATHS):
+    for path in filter(os.path.exists, proc_net.SOCKETS):
         with files.answering(path):
-            sockets += listeners_model.parsed(files.text(path))
+            sockets += proc_net.listeners(files.text(path))
     once = {(entry["port"], entry["address"]): entry for entry in sockets}
     return [once[key] for key in sorted(once)]
 
@@ -127,9 +181,9 @@ READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "boot": boot,
     "cni": configurations,
     "units": units,
-    "policies": policies_backend.policies,
+    "policies": policies,
     "listeners": listeners,
     "pod_neighbors": pods_backend.neighbors,
-    "counters": counters_backend.read,
+    "counters": counters,
     "versions": versions,
 }

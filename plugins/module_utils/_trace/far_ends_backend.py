@@ -20,7 +20,7 @@ from .._core.errors import Failure
 from .._core.fields import IPV6
 from .._netlink import nfnetlink, wire
 from .._netlink.attributes import messages
-from .._snapshot import counters
+from .._snapshot import proc_net
 from .._twin import link_messages
 from . import frame, kernel_events
 from .frame import Frame, Request
@@ -183,10 +183,10 @@ class FarEnds:
 
 def _counters() -> dict[str, int]:
     texts = []
-    for path in counters.PATHS:
+    for path in proc_net.COUNTERS:
         with contextlib.suppress(OSError), open(path) as file:
             texts.append(file.read())
-    return counters.parsed(*texts)
+    return proc_net.counters(*texts)
 
 
 def _is_explained(observation: Observation) -> bool:

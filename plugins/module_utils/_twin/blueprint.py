@@ -24,8 +24,7 @@ from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern, gap
-from .._snapshot.entries import kernels_rules
-from .._snapshot.link import SETTINGS
+from .._snapshot.entries import SETTINGS, kernels_rules
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES

@@ -13,7 +13,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range, Unfit
 from .._snapshot import evidence
-from .._snapshot.boot import SETTINGS
+from .._snapshot.settings import SYSCTL
 from .._snapshot.snapshot import of_this_format
 from .blueprint import Entry, entries
 
@@ -84,7 +84,7 @@ def _check_programs(snapshot: Entry) -> None:
         for key, setting in _dictionary(f"snapshot.boot.{part}", settings).items():
             option = f"snapshot.boot.{part}.{key}"
             _words(option, setting)
-            if not isinstance(setting.get("value") or False, bool) or part == SETTINGS:
+            if not isinstance(setting.get("value") or False, bool) or part == SYSCTL:
                 _number(f"{option}.value", setting.get("value") or 0, SETTING)
             _present(f"{option}.file", setting.get("file"))
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rt_names, rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import counters
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import proc_net
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, frame, kernel_events, packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query, Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
@@ -167,8 +167,8 @@ def test_what_is_no_whole_ip_header_is_known(header: bytes) -> None:
 
 
 def test_counters_that_moved() -> None:
-    before = counters.parsed("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
-    after = counters.parsed("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")
+    before = proc_net.counters("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
+    after = proc_net.counters("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")
     assert kernel_events.moved(before, after) == {"Ip.InNoRoutes": 1, "Ip6InReceives": 1}
 
 

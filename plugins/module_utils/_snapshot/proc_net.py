@@ -3,16 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The kernel's counters of packets, of which some tell why it dropped them."""
+"""The files of /proc/net: the kernel's counters of packets, some of which tell why it dropped them, and listening TCP sockets.
+
+ss asks the kernel by netlink instead, which loads a kernel module.
+"""
 
 from __future__ import annotations
 
+import struct
 import sys
 import typing as t
 
-PATHS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
+from .._core import fields
+
+COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 # Those of a snapshot, by their ends (net/ipv4/proc.c, net/ipv6/proc.c).
-KEPT = ("IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InDiscards", "OutDiscards")
+DROPS = ("IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InDiscards", "OutDiscards")
 IFLA_STATS64 = 23  # include/uapi/linux/if_link.h
 OTHERHOST = slice(192, 200)  # rx_otherhost_dropped of struct rtnl_link_stats64, since kernel 6.0
 TRACKING = "/proc/net/stat/nf_conntrack"
@@ -22,7 +28,7 @@ ROUTING = "/proc/net/stat/rt_cache"
 MARTIANS = ("in_martian_src",)
 
 
-def parsed(*texts: str) -> dict[str, int]:
+def counters(*texts: str) -> dict[str, int]:
     """Return the counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
     values: dict[str, int] = {}
     for content in texts:
@@ -48,3 +54,21 @@ def sums(text: str, kept: t.Sequence[str]) -> dict[str, int]:
     """Return the sums over all processors in a file of /proc/net/stat, whose numbers are hexadecimal."""
     names, *rows = [line.split() for line in text.splitlines()] or [[]]
     return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in kept if name in names}
+
+
+SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+LISTEN = "0A"  # include/net/tcp_states.h
+
+
+def listeners(text: str) -> t.Iterator[dict[str, t.Any]]:
+    """Yield the listening sockets. text: of one of PATHS (net/ipv4/tcp_ipv4.c, net/ipv6/tcp_ipv6.c)."""
+    for _number, local, _remote, state, *_rest in map(str.split, text.splitlines()[1:]):
+        if state == LISTEN:
+            address, _colon, port = local.partition(":")
+            yield {"address": _address(address), "port": int(port, 16)}
+
+
+def _address(digits: str) -> str:
+    """Return an address, whose words of 32 bits are numbers of the machine."""
+    words = (int(digits[start : start + 8], 16) for start in range(0, len(digits), 8))
+    return fields.show(b"".join(struct.pack("=I", word) for word in words))
