@@ -235,13 +235,7 @@ neighbors:
   sample: [10.240.0.9 dev eth0 lladdr 12:34:56:78:9a:bc PERMANENT]
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
-    cilium,
-    cilium_backend,
-    cilium_health_backend,
-    cni_backend,
-    marks_backend,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cilium, cilium_backend, cni_backend, marks_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
@@ -252,7 +246,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import M
 
 def _trouble(agent: cilium.Agent | None, is_configured: bool) -> str:
     if agent:
-        return cilium_health_backend.trouble(agent.health_port)
+        return cilium_backend.health_problem(agent.health_port)
     return f"has not created its link {cilium_backend.LINK}" if is_configured else ""
 
 

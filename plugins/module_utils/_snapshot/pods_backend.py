@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._cni import attachments_backend
+from .._cni import cni_backend
 from .._core.errors import Failure
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface, other_ends
@@ -67,7 +67,7 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 def addresses(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
     """Return the addresses of each pod by its name, as the container runtime recorded them."""
-    return [attachment.entry() for attachment in attachments_backend.attachments()]
+    return [attachment.entry() for attachment in cni_backend.attachments()]
 
 
 def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:
