@@ -185,8 +185,7 @@ has_ipv6:
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.clouds import CHOICES
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import address_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import CHOICES, address_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 

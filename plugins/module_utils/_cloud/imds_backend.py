@@ -21,8 +21,17 @@ import time
 import typing as t
 
 from . import metadata
-from .clouds import ENDPOINTS
-from .metadata import TREES, Garbled, Nic, NoMetadata, Rejected, Silent, Unidentified, Unreachable
+from .metadata import (
+    ENDPOINTS,
+    TREES,
+    Garbled,
+    Nic,
+    NoMetadata,
+    Rejected,
+    Silent,
+    Unidentified,
+    Unreachable,
+)
 
 AZURE_PATH = "/metadata/instance/network/interface?api-version=2021-02-01"
 TREE_PATH = "/latest/meta-data/"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import eni_layout
-from .._cloud.clouds import ENDPOINTS
+from .._cloud.metadata import ENDPOINTS
 from .._core import names
 from .._core.errors import Invalid
 from .._routing import policy, rt_names

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
-from .._cloud.clouds import CHOICES
+from .._cloud.metadata import CHOICES
 from .._cni.layout_guards import cni_layouts
 from .._core import names
 from .._core.errors import Failure, Invalid

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import eni, eni_layout
-from .._cloud.clouds import CHOICES
+from .._cloud.metadata import CHOICES
 from .._cni import marks as marks_of_cni
 from .._core import names
 from .._core.errors import Invalid
