@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._files.files imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables_backend import Iptables
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemons_backend import Networkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.packages import Packages
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl

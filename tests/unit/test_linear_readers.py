@@ -19,7 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._discovery impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import address_unit, link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import ipset_text, iptables, restore_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import agent_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import known_daemons
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rt_names
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import iptables_save, nft_listing, nft_text
@@ -31,8 +31,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "dhclient's leases": lambda text: leases.dhclient(text, "eth1", ADDRESSES),
     "networkd's file": leases.network_file,
     "NetworkManager's keyfile": lambda text: leases.keyfile(text, "eth1", ADDRESSES),
-    "cloud-init's file": lambda text: agent_files.says_hotplug([text]),
-    "udev's file": agent_files.has_rules,
+    "cloud-init's file": lambda text: known_daemons.says_hotplug([text]),
+    "udev's file": known_daemons.has_rules,
     "a unit": address_unit.addresses,
     "link addresses": link_address.record_from,
     "rt_tables": rt_names.parse,

@@ -11,8 +11,7 @@ import ipaddress
 import typing as t
 
 from .._network_daemons import networkd
-from .._network_daemons.agent_files import SWITCHES
-from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE
+from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE, SWITCHES
 from .._network_daemons.networkd import Setting
 from .._twin.blueprint import Entry
 from .context import AWS_VPC_CNI, TERWAY

@@ -11,9 +11,9 @@ import typing as t
 
 from .._core.errors import Refusal
 from . import networkd
+from .daemons_backend import Networkd
 from .known_daemons import COMPETING, HOSTILE, Daemon
 from .networkd import Setting
-from .networkd_backend import Networkd
 
 
 def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The network daemons and cloud agents of a node, and what each does to foreign rules and routes.
+"""The network daemons and cloud agents of a node, what each does to foreign rules and routes, and files that keep agents off.
 
 From the sources of systemd, NetworkManager (src/nm-cloud-setup), netplan (src/networkd.c), cloud-init
 (cloudinit/sources/DataSourceEc2.py, config/cc_install_hotplug.py) and amazon-ec2-net-utils (lib/lib.sh), and from
@@ -12,10 +12,67 @@ amazon-vpc-cni-k8s (docs/troubleshooting.md) on nm-cloud-setup.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from . import networkd
 from .networkd import ROUTES, RULES, Setting
+
+NET_UTILS, HOTPLUG, IFUPDOWN = "amazon-ec2-net-utils", "cloud-init hotplug", "cloud-ifupdown-helper"
+UDEV_FOLDER, CLOUD_FILE, CLOUD_FOLDER = "/etc/udev/rules.d", "/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d"
+NET_UTILS_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
+HOTPLUG_RULE = "[0-9][0-9]-cloud-init-hook-hotplug.rules"  # cloud-init, config/cc_install_hotplug.py
+IFUPDOWN_RULE = "75-cloud-ifupdown.rules"  # of Debian 11's cloud images
+# What a cloud.cfg says about the events at which cloud-init configures the network, as a list in one line or in several.
+_WHEN = re.compile(r"\bwhen:[ \t]*(\[[^\[\]]*\]|(?:\n\s*-[^\n]*)+)")
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+
+HOTPLUG_SWITCH = f"{CLOUD_FOLDER}/99-kubenode-hotplug.cfg"
+
+
+class Switch(t.NamedTuple):
+    """agent: the agent's name in known_daemons.AGENTS. path, text: of the file that keeps it off."""
+
+    agent: str
+    path: str
+    text: str
+
+
+SWITCHES = (
+    # The first folder that has a file of the name hides the file of the package (udev(7)).
+    Switch(
+        NET_UTILS,
+        f"{UDEV_FOLDER}/{NET_UTILS_RULE}",
+        "# Hides the rule of amazon-ec2-net-utils, which would configure each interface that the CNI attaches.\n",
+    ),
+    # The events that remain are those of cloud-init's defaults for EC2 (DataSourceEc2.py) without hotplug.
+    Switch(
+        HOTPLUG,
+        HOTPLUG_SWITCH,
+        "# Keep cloud-init from configuring interfaces that the CNI attaches.\n"
+        "updates:\n  network:\n    when: [boot-new-instance]\n",
+    ),
+    # cloud-init writes the other rule at an instance's first boot. It starts the helper for pods' links (eni...), too, and a DHCP
+    # that fails takes the link down. RUN= replaces what earlier rules added for the event.
+    Switch(
+        IFUPDOWN,
+        f"{UDEV_FOLDER}/76-kubenode-ifupdown.rules",
+        '# Keep cloud-ifupdown-helper off the links of pods.\nSUBSYSTEM=="net", ACTION=="add", KERNEL=="eni[0-9a-f]*", RUN=""\n',
+    ),
+)
+
+
+def has_rules(text: str) -> bool:
+    """Return whether a file of udev has anything besides comments."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def says_hotplug(texts: t.Sequence[str]) -> bool | None:
+    """Return whether files of cloud-init turn its hotplug on, the last that says so; None if none does. texts: in its order."""
+    lists = [match[1] for text in texts for match in _WHEN.finditer(_COMMENT.sub("", text))]
+    return "hotplug" in lists[-1] if lists else None
+
 
 # What a daemon does to foreign rules and routes. HARMLESS: leaves them alone. KEPT_OFF: its configuration makes it leave them
 # alone. COMPETING: leaves them alone, but routes the same links itself. HOSTILE: removes them.
@@ -91,7 +148,7 @@ AGENTS = {
 _OCCASIONS = "it does so at netplan apply, and at each upgrade of systemd, which may be unattended"
 
 
-def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Setting], in_force: bool) -> Daemon:
+def networkd_daemon(active: bool, version: int | None, settings: t.Mapping[str, Setting], in_force: bool) -> Daemon:
     """Describe systemd-networkd as a Daemon.
 
     settings: the current or coming settings of the keys that the version knows.
@@ -116,7 +173,7 @@ def _paths(settings: t.Mapping[str, Setting]) -> str:
     return " and ".join(dict.fromkeys(setting.path for setting in settings.values()))
 
 
-def of_firewalld(is_active: bool, flushes: bool, path: str) -> Daemon:
+def firewalld_daemon(is_active: bool, flushes: bool, path: str) -> Daemon:
     """Describe firewalld as a Daemon. flushes: what path, its configuration, says about a reload."""
     if not is_active:
         return Daemon("firewalld", False, None, *_IDLE)
@@ -132,7 +189,7 @@ def of_firewalld(is_active: bool, flushes: bool, path: str) -> Daemon:
 _IDLE = Agent(HARMLESS, "it is not active")
 
 
-def of_agents(
+def agent_daemons(
     agents: t.Mapping[str, bool], switches: t.Mapping[str, str], remnants: t.Mapping[str, t.Sequence[Remnant]]
 ) -> list[Daemon]:
     """Return the agents as Daemons, and those of which only rules are left.
@@ -141,10 +198,12 @@ def of_agents(
     """
     names = {name.partition(",")[0] for name in agents}
     states = {**agents, **{name: False for name in remnants if name not in names}}
-    return [_of_agent(name, is_active, switches, remnants) for name, is_active in states.items()]
+    return [_agent_daemon(name, is_active, switches, remnants) for name, is_active in states.items()]
 
 
-def _of_agent(name: str, is_active: bool, switches: t.Mapping[str, str], remnants: t.Mapping[str, t.Sequence[Remnant]]) -> Daemon:
+def _agent_daemon(
+    name: str, is_active: bool, switches: t.Mapping[str, str], remnants: t.Mapping[str, t.Sequence[Remnant]]
+) -> Daemon:
     base = name.partition(",")[0]
     agent = _IDLE
     if is_active:

@@ -24,7 +24,7 @@ from .._interfaces.live_link_addresses import (
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import kubelet_starters
 from .._network_daemons.daemon_guards import links_of_networkd
-from .._network_daemons.networkd_backend import Networkd
+from .._network_daemons.daemons_backend import Networkd
 from .._platform import kernel
 from .._rp_filter.boot_record import BootRecord
 from .._systemd.unit_files import path_of

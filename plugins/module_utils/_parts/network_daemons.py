@@ -17,23 +17,15 @@ from .._core.plan import Guard, Resource
 from .._files import managed_files
 from .._files.files import Files, text_or_empty
 from .._files.folder_guards import roots_folders
-from .._network_daemons import (
-    agents_resource,
-    daemons_backend,
-    known_daemons,
-    networkd,
-)
+from .._network_daemons import daemons_backend, daemons_resource, known_daemons, networkd
 from .._network_daemons.daemon_guards import (
     later_file,
     network_daemons,
     second_default,
 )
+from .._network_daemons.daemons_backend import File, Networkd
+from .._network_daemons.daemons_resource import NetworkdSettings, has_read
 from .._network_daemons.known_daemons import Daemon
-from .._network_daemons.networkd_backend import File, Networkd
-from .._network_daemons.networkd_resource import (
-    NetworkdSettings,
-    has_read,
-)
 from .._platform import kernel
 from .._routing import known_programs, routing_backend
 from .._routing.rule import IPV6, Rule
@@ -59,20 +51,20 @@ def parts(request: Request) -> Parts:
     text = networkd.drop_in(version) if request.is_present and keys and _is_needed(configuration, keys) else None
     settings = _settings(texts, text, keys)
 
-    files, agents = Files(), daemons_backend.read(units)
+    files, agents = Files(), daemons_backend.agents(units)
     is_masked = request.is_present and request.params["agents"] == "masked"
-    switched = agents_resource.switched(files, agents, daemons_backend.overruled(), is_masked)
+    switched = daemons_resource.switched(files, agents, daemons_backend.overruled(), is_masked)
     remnants = _remnants() if kernel.is_own_root() else {}
-    daemons = [*known_daemons.of_agents(switched.agents, switched.paths, remnants), *_firewalld(units)]
+    daemons = [*known_daemons.agent_daemons(switched.agents, switched.paths, remnants), *_firewalld(units)]
     if backend.is_installed():
         active = restarts or started is None or has_read(configuration, keys, started)
-        daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
+        daemons.insert(0, known_daemons.networkd_daemon(started is not None, version, settings, active))
     resource = NetworkdSettings(files, backend, text, keys if request.is_present else (), restarts)
     guards: list[Guard] = [partial(later_file, settings), partial(network_daemons, daemons)] if request.is_present else []
     guards += [partial(second_default, backend)] if request.is_present and kernel.is_own_root() else []
     if text:
         guards.insert(0, partial(roots_folders, networkd.PATH))
-    resources: list[Resource] = [resource, *agents_resource.placed(files, switched)]
+    resources: list[Resource] = [resource, *daemons_resource.placed(files, switched)]
     return Parts(resources, guards, lambda _outcome: {"daemons": [_report(daemon) for daemon in daemons]}, groundwork=resources)
 
 
@@ -100,7 +92,7 @@ def _firewalld(units: Units) -> list[Daemon]:
         return []
     path = firewalls.FIREWALLD_FILE
     flushes = firewalls.of_firewalld(text_or_empty(path))["FlushAllOnReload"] != "no"
-    return [known_daemons.of_firewalld(units.is_active(firewalls.FIREWALLD), flushes, path)]
+    return [known_daemons.firewalld_daemon(units.is_active(firewalls.FIREWALLD), flushes, path)]
 
 
 def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import IFINFO
 from .._netlink.attributes import attributes
 from .._network_daemons import daemons_backend
-from .._network_daemons.networkd_backend import Networkd
+from .._network_daemons.daemons_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
 from .._routing import policy
 from .._routing.active_policy_resource import record
@@ -89,7 +89,7 @@ PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink"
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     """Return which daemons are on the node, whether each is active, networkd's version, and by which file it manages a link."""
     units, networkd = Units(run), Networkd(run)
-    daemons = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
+    daemons = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.agents(units).items()}
     if networkd.is_installed():
         daemons["systemd-networkd"] = networkd.started() is not None
     if process.find("ifup"):

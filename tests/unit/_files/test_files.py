@@ -18,10 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni_
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
-    daemons_backend,
-    networkd_backend,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import daemons_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl_configuration
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rt_tables_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
@@ -131,14 +128,14 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
     "sysctl.d": (sysctl_files, "10-odd.conf", "20-good.conf", "a=1\n", ["20-good.conf"]),
     "rt_tables.d": (routing_tables, "rt_tables.d/odd.conf", "rt_tables.d/good.conf", "7 mine\n", ["mine"]),
     "networkd.conf.d": (
-        lambda root, _patch: [*networkd_backend.Networkd(run, str(root)).configuration()],
+        lambda root, _patch: [*daemons_backend.Networkd(run, str(root)).configuration()],
         "etc/systemd/networkd.conf.d/odd.conf",
         "etc/systemd/networkd.conf.d/good.conf",
         "",
         ["/etc/systemd/networkd.conf.d/good.conf"],
     ),
     "netplan": (
-        lambda root, _patch: daemons_backend.read(units.Units(run), str(root)),
+        lambda root, _patch: daemons_backend.agents(units.Units(run), str(root)),
         "etc/netplan/50-cloud-init.yaml",
         "usr/bin/cloud-init",
         "",

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
-    daemons_backend,
-    known_daemons,
-    networkd,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import daemons_backend, known_daemons, networkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import links_of_networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemons_backend import Networkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.known_daemons import (
     COMPETING,
     HARMLESS,
@@ -25,7 +22,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons
     KEPT_OFF,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd import ROUTES, RULES, Setting
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
 from unit.fakes import FakeUnits, Script
 
 OURS = networkd.PATH
@@ -92,7 +88,7 @@ TWO_FILES = {**OUR_FILE, ROUTES: Setting(False, EKS)}
 def test_a_version_is_judged_by_what_it_removes(
     version: int, settings: dict[str, Setting], in_force: bool, verdict: str, told: str
 ) -> None:
-    daemon = known_daemons.of_networkd(True, version, settings, in_force)
+    daemon = known_daemons.networkd_daemon(True, version, settings, in_force)
     assert daemon.verdict == verdict
     assert told in daemon.reason
     assert ("at netplan apply, and at each upgrade of systemd" in daemon.reason) == ("Upgrade" in daemon.remedy)
@@ -215,7 +211,7 @@ def test_agents_are_recognised_by_their_files(
         (tmp_path / name).write_text(text)
     units: t.Any = FakeUnits(tmp_path)
     units.enabled = enabled
-    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)), {}, {})
+    told = known_daemons.agent_daemons(daemons_backend.agents(units, str(tmp_path)), {}, {})
     assert {one.name: (one.active, one.verdict) for one in told} == found
     assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
 
@@ -239,7 +235,7 @@ REMNANTS = {"nm-cloud-setup": [known_daemons.Remnant("ip rule 30300: from 10.9.2
 def test_an_agent_is_judged_by_its_state_then_by_its_rules_then_by_its_switch(
     agents: dict[str, bool], switches: dict[str, str], verdicts: dict[str, tuple[bool, str]]
 ) -> None:
-    daemons = known_daemons.of_agents(agents, switches, REMNANTS)
+    daemons = known_daemons.agent_daemons(agents, switches, REMNANTS)
     assert {daemon.name: (daemon.active, daemon.verdict) for daemon in daemons} == verdicts
 
 

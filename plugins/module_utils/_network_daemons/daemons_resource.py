@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd-networkd's settings for foreign rules and routes: the drop-in, and that the running networkd has read it."""
+"""Files that keep cloud agents off interfaces that appear, and systemd-networkd off foreign rules and routes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,53 @@ import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
+from . import daemons_backend, known_daemons
 from . import networkd as model
-from . import networkd_backend
+from .known_daemons import SWITCHES, Switch
+
+
+class Switched(t.NamedTuple):
+    """agents: whether each is active after the run, by name. paths: of the files that keep an agent off, by its name."""
+
+    agents: t.Mapping[str, bool]
+    paths: t.Mapping[str, str]
+
+
+def switched(backend: files.Files, agents: t.Mapping[str, bool], overruled: t.Collection[str], is_desired: bool) -> Switched:
+    """Choose the switches of agents that would be active without them. A foreign file in the place of a switch stays.
+
+    agents, overruled: as daemons_backend.read() and overruled() return them.
+    """
+    states = {switch: backend.read(switch.path) for switch in SWITCHES}
+    ours = {switch.agent for switch, state in states.items() if state is not None and _switch_file(switch, True).is_ours(state)}
+    free = {switch.agent for switch, state in states.items() if state is None}.difference(overruled)
+    installed = {name.partition(",")[0]: is_active for name, is_active in agents.items()}
+    needed = {agent for agent, is_active in installed.items() if agent in ours or (is_active and agent in free)}
+    paths = {switch.agent: switch.path for switch in SWITCHES if is_desired and switch.agent in needed}
+    after = {**dict.fromkeys(paths.keys() - ours, False), **dict.fromkeys(needed & ours - paths.keys(), True)}
+    return Switched({name: after.get(name, is_active) for name, is_active in agents.items()}, paths)
+
+
+def placed(backend: files.Files, desired: Switched) -> t.Iterator[managed_files.ManagedFiles]:
+    """Yield the resources of the files, by folder."""
+    for folder in (known_daemons.UDEV_FOLDER, known_daemons.CLOUD_FOLDER):
+        entries = [_switch_file(switch, switch.agent in desired.paths) for switch in SWITCHES if switch.path.startswith(folder)]
+        yield managed_files.ManagedFiles(backend, entries, "agents", "set agents to ignore")
+
+
+def _switch_file(switch: Switch, is_desired: bool) -> managed_files.ManagedFile:
+    return managed_files.text(switch.path, switch.text if is_desired else None)
 
 
 class ObservedNetworkd(t.NamedTuple):
     """started: the start time of the running networkd, None if none runs; see Networkd.started()."""
 
     drop_in: managed_files.ObservedFiles
-    configuration: dict[str, networkd_backend.File]
+    configuration: dict[str, daemons_backend.File]
     started: float | None
 
 
-def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Iterable[str], started: float) -> bool:
+def has_read(configuration: t.Mapping[str, daemons_backend.File], keys: t.Iterable[str], started: float) -> bool:
     """Return whether a networkd that started at ``started`` has read all keys as "no" from files that existed by then."""
     texts = {path: file.text for path, file in configuration.items()}
     settings = [model.setting(texts, key) for key in keys]
@@ -46,7 +80,7 @@ class NetworkdSettings:
     def __init__(
         self,
         backend: files.Files,
-        daemon: networkd_backend.Networkd,
+        daemon: daemons_backend.Networkd,
         text: str | None,
         keys: t.Sequence[str],
         restarts: bool,
@@ -67,7 +101,7 @@ class NetworkdSettings:
             return placing
         if not placing.steps and has_read(observed.configuration, self._keys, observed.started):
             return placing
-        restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart(), networkd_backend.Start())
+        restart = Step(f"restart {daemons_backend.UNIT}", daemons_backend.Restart(), daemons_backend.Start())
         started = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
         return Plan((*placing.steps, restart), placing.objects if placing.steps else whole(*started))
 
