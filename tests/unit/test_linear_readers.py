@@ -15,7 +15,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import me
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cilium, cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._commands import command
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
-from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import leases
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import uplinks_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import address_unit, link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import ipset_text, iptables, restore_text
@@ -27,10 +27,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 
 ADDRESSES = ("10.9.2.7",)
 READERS: dict[str, Callable[[str], object]] = {
-    "networkd's lease": lambda text: leases.networkd(text, ADDRESSES),
-    "dhclient's leases": lambda text: leases.dhclient(text, "eth1", ADDRESSES),
-    "networkd's file": leases.network_file,
-    "NetworkManager's keyfile": lambda text: leases.keyfile(text, "eth1", ADDRESSES),
+    "networkd's lease": lambda text: uplinks_backend.networkd(text, ADDRESSES),
+    "dhclient's leases": lambda text: uplinks_backend.dhclient(text, "eth1", ADDRESSES),
+    "networkd's file": uplinks_backend.network_file,
+    "NetworkManager's keyfile": lambda text: uplinks_backend.keyfile(text, "eth1", ADDRESSES),
     "cloud-init's file": lambda text: known_daemons.says_hotplug([text]),
     "udev's file": known_daemons.has_rules,
     "a unit": address_unit.addresses,
