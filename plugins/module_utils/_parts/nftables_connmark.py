@@ -19,12 +19,11 @@ from .._files.managed_files import ManagedFiles, text
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import kubelet_starters
 from .._nftables import return_path_table, table_names
-from .._nftables.boot_table import BootTable
-from .._nftables.live_table import LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
 from .._nftables.return_path_guards import mark_rule, missing_links, strict_filter
 from .._nftables.return_path_table import ReturnPath
+from .._nftables.table_resource import BootTable, LiveTable
 from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration

@@ -21,10 +21,9 @@ from .._files.folder_guards import roots_folders
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import kubelet_starters
 from .._nftables import table_names
-from .._nftables.boot_table import BootTable
-from .._nftables.live_table import HandedOverTable, LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
+from .._nftables.table_resource import BootTable, HandedOverTable, LiveTable
 from .._probe_snat import agentbaker_resource, probe_guards
 from .._probe_snat.agentbaker_resource import ReplacedUnit
 from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat

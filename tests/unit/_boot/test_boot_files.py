@@ -24,7 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._files import fi
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend, table_unit
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.table_resource import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 from unit.fakes import FakeUnits, RootedFiles

@@ -17,8 +17,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.table_resource import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat

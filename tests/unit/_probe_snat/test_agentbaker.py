@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import HandedOverTable, LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import UNREAD, Table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.table_resource import HandedOverTable, LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import agentbaker_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.agentbaker_resource import UNIT, ReplacedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_guards import agent_baker
