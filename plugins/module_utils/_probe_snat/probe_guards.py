@@ -17,8 +17,107 @@ from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._nftables.nft_backend import Nft
 from .._platform import kernel, sysctl_configuration, sysctl_files
-from . import agentbaker_resource, ipv6_backend, probe_need
+from . import agentbaker_resource, ipv6_backend
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
+
+UNNEEDED, INEFFECTIVE, POSSIBLE, UNKNOWN = "unneeded", "ineffective", "possible", "unknown"
+
+
+class Cilium(t.NamedTuple):
+    """Cilium on the link by which probes come in.
+
+    source: where the agent's options were read. serves_ipv6_node_ports: see _cni.cilium.Agent. programs: the agent's BPF
+    programs that receive the link's packets, as "tc cil_from_netdev-eth0".
+    """
+
+    source: str
+    serves_ipv6_node_ports: bool | None
+    programs: tuple[str, ...]
+
+    @property
+    def takes_probes(self) -> bool:
+        return bool(self.serves_ipv6_node_ports and self.programs)
+
+    def taken(self, link: str) -> str:
+        """Return why a table on this link has no effect; only if the agent takes probes."""
+        return (
+            f"{link} carries Cilium's BPF programs {', '.join(self.programs)}, and by {self.source} Cilium replaces kube-proxy"
+            " for IPv6. These programs answer node ports before nftables sees the packet, and drop the reply to a link-local"
+            " address (github.com/cilium/cilium/issues/31326), so the table has no effect"
+        )
+
+    def doubt(self, link: str) -> str:
+        """Return the question that could not be decided, and the next step; empty if there is no doubt."""
+        if self.serves_ipv6_node_ports and not self.programs:
+            return (
+                f"By {self.source} Cilium replaces kube-proxy for IPv6, but none of its BPF programs was found on {link}. Once"
+                f" they are on {link}, the table has no effect. Run this again when the agent has started, or set interface to"
+                " the link by which probes come in."
+            )
+        if self.serves_ipv6_node_ports is None and self.programs:
+            return (
+                f"{link} carries Cilium's BPF programs {', '.join(self.programs)}, and the agent's options were not found,"
+                " neither in the configuration of a running cilium-agent nor in its state. If Cilium replaces kube-proxy, the"
+                " table has no effect: set state to absent then."
+            )
+        return ""
+
+
+class NodeFacts(t.NamedTuple):
+    """The facts about the node.
+
+    link: by which probes come in. addresses: global IPv6 addresses by link. translators: signs of other programs that translate
+    probes. cilium: None without an agent. owner: the unit of the node's image that loads the table, or None.
+    """
+
+    link: str
+    addresses: t.Mapping[str, t.Sequence[str]]
+    translators: t.Sequence[str]
+    cilium: Cilium | None
+    owner: str | None
+
+
+class Need(t.NamedTuple):
+    """verdict: one of the constants above. reasons: sentences about the findings, and about facts that were not examined."""
+
+    verdict: str
+    reasons: t.Sequence[str]
+
+
+PROBE_MODE = (
+    "The load balancer's probe mode does not show on a node and was not looked at. With"
+    " clusterServiceLoadBalancerHealthProbeMode shared, probes end on the node itself and need no table."
+)
+
+
+def unknown(reason: str) -> Need:
+    return Need(UNKNOWN, [f"The node's addresses and BPF programs were not looked at: {reason}."])
+
+
+def need(node: NodeFacts) -> Need:
+    """Return the verdict for a running node. The reasons that decide come first."""
+    link = node.link
+    unneeded = [f"Another program translates probes on this node, known by {sign}." for sign in node.translators]
+    if not node.addresses:
+        unneeded.append("No link of the node has a global IPv6 address, so the node receives no IPv6 probes.")
+    ineffective = [f"{node.cilium.taken(link)}."] if node.cilium and node.cilium.takes_probes else []
+    if unneeded or ineffective:
+        return Need(UNNEEDED if unneeded else INEFFECTIVE, [*unneeded, *ineffective])
+    reasons = [_addresses(link, node.addresses)]
+    reasons += [f"{node.owner} of the node's image loads the table."] if node.owner else []
+    reasons += [doubt for doubt in [node.cilium.doubt(link) if node.cilium else ""] if doubt]
+    return Need(POSSIBLE, [*reasons, PROBE_MODE])
+
+
+def _addresses(link: str, addresses: t.Mapping[str, t.Sequence[str]]) -> str:
+    if link in addresses:
+        # Not which one: a fleet's report has each sentence once for all nodes that share it.
+        return f"{link} has a global IPv6 address."
+    others = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
+    return (
+        f"{link} has no global IPv6 address, and these links have one: {others}. Set interface to the link that receives probes."
+    )
+
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
 # clusters. It deletes a table azureSLBProbe, and this collection would add it again.
@@ -49,7 +148,7 @@ class OtherTranslators:
         return sorted(rtnetlink.bpf_filters(self.link) & HEALTH_PROBE_FILTERS) if kernel.is_own_root() else []
 
     @functools.cached_property
-    def cilium(self) -> probe_need.Cilium | None:
+    def cilium(self) -> Cilium | None:
         """Return Cilium on the link; None if no agent serves this node, and in the root of an image."""
         agent = cilium_backend.find() if kernel.is_own_root() else None
         if agent is None:
@@ -60,7 +159,7 @@ class OtherTranslators:
         programs = tuple(
             f"{program.hook} {program.name}" for program in bpf.at_ingress(self.link) if cilium.is_program(program.name)
         )
-        return probe_need.Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
+        return Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
 
     def need(self, owner: str | None) -> dict[str, t.Any]:
         """Return whether this node needs the table. owner: the unit of the node's image that loads it, or None.
@@ -68,14 +167,14 @@ class OtherTranslators:
         It does not fail, because a fact that cannot be read must not prevent the removal of a table.
         """
         if not kernel.is_own_root():
-            return probe_need.unknown("this root is not the running system's")._asdict()
+            return unknown("this root is not the running system's")._asdict()
         try:
             filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {self.link}" for name in self.health_probe_filters]
             translators = [*self.host_routing_signs, *filters]
             addresses = ipv6_backend.all_global_ipv6_addresses()
-            return probe_need.need(probe_need.NodeFacts(self.link, addresses, translators, self.cilium, owner))._asdict()
+            return need(NodeFacts(self.link, addresses, translators, self.cilium, owner))._asdict()
         except Failure as failure:
-            return probe_need.unknown(str(failure))._asdict()
+            return unknown(str(failure))._asdict()
 
 
 def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
