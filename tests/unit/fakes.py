@@ -16,8 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._files import fi
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl, sysctl_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_order import BootOrder
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit, UnitState
 
 
 class RootedFiles(files.Files):

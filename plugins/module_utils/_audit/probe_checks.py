@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
-from .._systemd.unit_state import UnitState, UnitVerdict
+from .._systemd.boot_unit import UnitState, UnitVerdict
 from .context import SHARED
 from .finding import Check
 from .node import IPV6, Node, route_line

@@ -12,8 +12,7 @@ import typing as t
 from .._files import files
 from .._files.managed_files import HEADING
 from .._systemd import boot_unit, unit_files, units
-from .._systemd.boot_unit import BootUnit
-from .._systemd.unit_state import UnitVerdict
+from .._systemd.boot_unit import BootUnit, UnitVerdict
 from . import interpreters
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Resource, Step, objects
-from .._systemd import enabled_unit, units
+from .._systemd import unit_resource, units
 from .._systemd.boot_unit import BootUnit
 
 
 class ObservedRehearsal(t.NamedTuple):
     loaded: t.Any
-    enabled: enabled_unit.ObservedUnit
+    enabled: unit_resource.ObservedUnit
 
 
 class RehearsedUnit:
@@ -28,7 +28,7 @@ class RehearsedUnit:
 
     plane = Plane.PERMANENT
 
-    def __init__(self, loaded: Resource, enabled: enabled_unit.EnabledUnit, unit: BootUnit) -> None:
+    def __init__(self, loaded: Resource, enabled: unit_resource.EnabledUnit, unit: BootUnit) -> None:
         self.name = f"{loaded.name}, {enabled.name}"
         self._loaded = loaded
         self._enabled = enabled

@@ -13,7 +13,7 @@ import typing as t
 from .._files import files
 from .._files.managed_files import HEADING
 from .._systemd import unit_files, units
-from .._systemd.enabled_unit import EnabledUnit
+from .._systemd.unit_resource import EnabledUnit
 from . import address_unit, link_address
 from .link_address import LinkAddress
 

@@ -26,7 +26,7 @@ from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
 from .._systemd import unit_files, units
 from .._systemd.boot_unit import BootUnit
-from .._systemd.enabled_unit import EnabledUnit
+from .._systemd.unit_resource import EnabledUnit
 from . import policy_unit
 
 if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it

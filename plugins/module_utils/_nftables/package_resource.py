@@ -16,7 +16,7 @@ from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from .._platform import packages, process
 from .._systemd import units
-from .._systemd.daemon_reload import with_reload
+from .._systemd.units import with_reload
 
 PACKAGE = "nftables"
 RECORD = "/var/lib/kubenode/nftables-package"

@@ -16,7 +16,7 @@ from .._files import files
 from .._files.managed_files import ManagedFile, text
 from .._systemd import units
 from .._systemd.boot_unit import BootUnit
-from .._systemd.enabled_unit import EnabledUnit
+from .._systemd.unit_resource import EnabledUnit
 from . import nft_backend, table_unit
 from .nft_table import Table
 from .table_unit import BootCondition

@@ -18,7 +18,7 @@ from .._core.plan import Outcome, Resource
 from .._files.files import Files
 from .._nftables.package_resource import InstalledPackage
 from .._platform.packages import Packages, os_release
-from .._systemd.masked_unit import MaskedUnit, harmless, state_of
+from .._systemd.unit_resource import MaskedUnit, harmless, state_of
 from .._systemd.units import Units
 
 SERVICE = "nftables.service"

@@ -13,7 +13,7 @@ from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
 from .._nftables.nft_table import Table
 from .._systemd import unit_files, units
-from .._systemd.daemon_reload import with_reload
+from .._systemd.units import with_reload
 from .probe_table import ProbeSnat
 
 # Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables*, and where vhdbuilder/packer/packer_source.sh copies them.

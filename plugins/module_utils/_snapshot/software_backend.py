@@ -26,7 +26,7 @@ from .._platform import kernel, process, sysctl_configuration
 from .._routing import policy
 from .._routing.active_policy_resource import record
 from .._routing.rt_tables_backend import tables
-from .._systemd import masked_unit
+from .._systemd import unit_resource
 from .._systemd.units import Units
 from . import firewalls, pods_backend, proc_net
 from . import settings as boot_model
@@ -105,7 +105,7 @@ def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
     services = [name for name in (firewalls.NFTABLES, firewalls.FIREWALLD) if units.named(name)]
     states: dict[str, dict[str, t.Any]] = {}
     for name in services:
-        state = masked_unit.state_of(files.Files(), units, name)
+        state = unit_resource.state_of(files.Files(), units, name)
         states[name] = {"is_enabled": state.has_links, "is_active": state.active, "is_masked": state.masked}
     if firewalls.NFTABLES in states:
         path = next((path for path in firewalls.NFTABLES_FILES if os.path.exists(path)), "")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of this collection as a value, the facts in its text, and the command line of its boot program.
+"""A systemd unit of this collection as a value, its state in systemd, and the command line of its boot program.
 
 Each subject renders the units of its own: ``_nftables/table_unit.py``, ``_listener/policy_unit.py``,
 ``_interfaces/address_unit.py``.
@@ -11,6 +11,7 @@ Each subject renders the units of its own: ``_nftables/table_unit.py``, ``_liste
 
 from __future__ import annotations
 
+import enum
 import re
 import typing as t
 
@@ -53,3 +54,59 @@ def loaded_path(text: str) -> str:
     """Return the file that a unit of this collection loads; empty if the text is not that of such a unit."""
     match = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
     return match[1] if match else ""
+
+
+class UnitVerdict(enum.Enum):
+    """ACTIVE: it was started and did not fail.
+
+    SKIPPED: its ExecCondition= skipped the start, which is as good as ACTIVE. FAILED: its last start failed, even if systemd
+    will try again. STARTING: a job or a start is in progress. QUEUED: its job waits while systemd still boots the node.
+    INACTIVE: it was stopped or never started.
+    """
+
+    ACTIVE = "active"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    STARTING = "starting"
+    QUEUED = "queued"
+    INACTIVE = "inactive"
+
+
+class UnitState(t.NamedTuple):
+    """Properties of a unit, as ``systemctl show`` prints them. job: the number of its job; "0" or empty for none."""
+
+    active: str
+    sub: str
+    result: str
+    job: str
+
+    @property
+    def has_job(self) -> bool:
+        return self.job not in ("", "0")
+
+    @property
+    def verdict(self) -> UnitVerdict:
+        """Return the verdict by the unit alone. Never QUEUED, which also depends on whether the node is booting."""
+        if self.has_job:
+            return UnitVerdict.STARTING
+        if self.active == "failed" or self.waits_to_try_again:
+            return UnitVerdict.FAILED
+        if self.active in ("activating", "deactivating"):
+            return UnitVerdict.STARTING
+        if self.active == "inactive":
+            return UnitVerdict.SKIPPED if self.result == "exec-condition" else UnitVerdict.INACTIVE
+        return UnitVerdict.ACTIVE  # active, reloading and similar states
+
+    @property
+    def waits_to_try_again(self) -> bool:
+        """Return True between two starts of a unit with Restart=. A start job then stays queued until RestartSec= has passed."""
+        return self.sub == "auto-restart"
+
+    @property
+    def waits_in_queue(self) -> bool:
+        """Return whether the unit's job has not begun: a unit that starts is activating, one that restarts is deactivating
+        first."""
+        return self.has_job and self.active in ("inactive", "failed")
+
+    def __str__(self) -> str:
+        return f"{self.active} ({self.sub}, result {self.result}{f', job {self.job} waits or runs' if self.has_job else ''})"

@@ -16,11 +16,15 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from . import unit_files
-from .boot_unit import LACKS_LIBRARY, BootUnit
-from .unit_state import UnitState, UnitVerdict
+from .boot_unit import LACKS_LIBRARY, BootUnit, UnitState, UnitVerdict
 
 if t.TYPE_CHECKING:
     from .boot_order import BootOrder
+
+
+import typing as t
+
+from .._core.plan import Step
 
 
 class Reload(t.NamedTuple):
@@ -251,3 +255,14 @@ def rehearse(operation: Rehearse) -> None:
     if done.rc != 0:
         said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
         raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")
+
+
+def with_reload(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:
+    """Return the steps with a reload of systemd after them, and after their roll-back.
+
+    Without reloads if systemd does not run here.
+    """
+    if not steps or not is_managed:
+        return tuple(steps)
+    undo = Step("have systemd read its former unit files", undo=Reload())  # the first step is undone last
+    return (undo, *steps, Step("have systemd read its unit files", Reload()))

@@ -30,9 +30,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import ManagedFiles, text
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit, UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_resource import EnabledUnit
 from unit.fakes import FakeUnits, RootedFiles
 
 ROUTES_FILE = '{"protocol": 75, "rules": [], "routes": []}'

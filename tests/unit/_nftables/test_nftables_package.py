@@ -23,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._files import fi
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import package_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import HOLD, RECORD
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.masked_unit import MaskedUnit, harmless, state_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_resource import MaskedUnit, harmless, state_of
 from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 UNIT = "nftables.service"

@@ -16,9 +16,14 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import policy_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit, interpreter, loaded_path
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState, UnitVerdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import (
+    BootUnit,
+    UnitState,
+    UnitVerdict,
+    interpreter,
+    loaded_path,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_resource import EnabledUnit
 from unit.fakes import Broken, FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
