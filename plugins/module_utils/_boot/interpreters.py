@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Refusal
-from .._files import folders
+from .._files import folder_guards
 from .._platform import process
 
 OLDEST = (3, 9)  # as in program_archive.MAIN, which refuses to run with an older one
@@ -42,7 +42,7 @@ def _defect(path: str) -> str:
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
         return "is not an executable file"
     # Debian's /usr/local/bin is writable for the group staff.
-    exposures = (folders.exposure(folder, trusts_groups=True) for folder in folders.on_the_way(path))
+    exposures = (folder_guards.exposure(folder, trusts_groups=True) for folder in folder_guards.on_the_way(path))
     if status.st_uid != 0 or status.st_mode & 0o022 or any(exposures):
         return "can be replaced by a user other than root"
     return ""

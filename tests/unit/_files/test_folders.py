@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._files import folders
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import folder_guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import Files, MakeFolder
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.folder_guards import roots_folders
 
@@ -100,13 +100,13 @@ def test_the_folders_of_links_are_on_the_way(tmp_path: Path, etc: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "a/first").symlink_to("../b/second")
     (tmp_path / "b/second").symlink_to(tmp_path / "c")
-    way = list(folders.on_the_way(str(tmp_path / "a/first/x")))
+    way = list(folder_guards.on_the_way(str(tmp_path / "a/first/x")))
     assert way[0] == "/" and {str(tmp_path / name) for name in ("a", "b", "c")} <= {*way}
     (tmp_path / "b").chmod(0o777)
     with pytest.raises(Refusal, match=f"{tmp_path}/b has mode 0777"):
         inspect(tmp_path / "a/first/x")
     (tmp_path / "loop").symlink_to("loop")
-    assert len(list(folders.on_the_way(str(tmp_path / "loop/x")))) < 100
+    assert len(list(folder_guards.on_the_way(str(tmp_path / "loop/x")))) < 100
 
 
 LINKS: dict[str, tuple[str, t.Callable[[Path], str]]] = {
