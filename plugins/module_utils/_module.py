@@ -23,7 +23,7 @@ from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._core.printable import all_printable, printable
 from ._platform import process
-from ._platform.root_guards import require_own_root
+from ._platform.machine_guards import require_own_root
 
 # What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
 LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")

@@ -19,9 +19,9 @@ from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
 from .._files.files import Files
 from .._platform import machine_guards
+from .._platform.machine_guards import require_own_root
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
-from .._platform.root_guards import require_own_root
 from .._profiles import composition, mode_backend, option
 from .._profiles.composition import Step
 from .._profiles.option import Options, Values

@@ -20,7 +20,7 @@ from .._leftovers import survey_backend
 from .._leftovers.bridge_guards import bridge_users
 from .._leftovers.bridge_resource import DissolvedBridge
 from .._leftovers.resolved_backend import Resolved
-from .._platform.root_guards import require_own_root
+from .._platform.machine_guards import require_own_root
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink
 

@@ -23,9 +23,8 @@ from .._leftovers.ebtables_resource import AzureVnetLeftovers, LeftoverBackends,
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
 from .._leftovers.leftover import Findings
 from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
-from .._platform.carried_library import CarriedLibrary
-from .._platform.library import PYROUTE2
-from .._platform.root_guards import require_own_root
+from .._platform.library import PYROUTE2, CarriedLibrary
+from .._platform.machine_guards import require_own_root
 from .._routing.routing_backend import Netlink
 from .._systemd import unit_files
 

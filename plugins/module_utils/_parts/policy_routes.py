@@ -21,8 +21,7 @@ from .._files.folder_guards import roots_folders
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import kubelet_starters
 from .._listener.boot_policy import BootPolicy
-from .._platform.carried_library import CarriedLibrary
-from .._platform.library import PYROUTE2
+from .._platform.library import PYROUTE2, CarriedLibrary
 from .._profiles import ownership_backend
 from .._profiles.ownership_guards import unowned
 from .._routing import policy, rt_tables_backend

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A guard for a machine that is not the Node that a run means: an SSH host key proves an address, not the name of a node."""
+"""Guards for a machine that is not the Node that a run means, and for a root that the running kernel does not belong to.
+
+An SSH host key proves an address, not the name of a node. A chroot, an image in the making and a pod have a root of their own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,21 @@ import typing as t
 
 from .._core.errors import Refusal
 from . import kernel
+
+
+def require_own_root(desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> t.Iterable[str]:
+    """Refuse to change the running kernel from a root that does not belong to it.
+
+    desired: the option that asks for the change, for the error. remedy: what to do.
+    """
+    if not kernel.is_own_root():
+        raise Refusal(
+            f"{desired}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
+            f" running kernel is another system's. Nothing was changed. {remedy}; or, in a pod on its node, enter the"
+            " node's root, by the connection kubenode.datapath.nsenter or by a chroot into it"
+        )
+    return ()
+
 
 MACHINE, UUID = "machine_id", "system_uuid"
 # The option of a module. All values are as the Node object has them, in status.nodeInfo.

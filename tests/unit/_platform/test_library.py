@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge i
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, MissingLibrary
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import CarriedLibrary
 
 NAME = "kubenode_no_such_library"
 
