@@ -30,10 +30,7 @@ from .._platform.sysctl_configuration import configuration
 from .._profiles import ownership_backend
 from .._profiles.ownership_guards import unowned
 from .._rp_filter.boot_record import BootRecord
-from .._rp_filter.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
+from .._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from .._rp_filter.reverse_path import SRC_VALID_MARK
 from .._rp_filter.reverse_path_guards import (
     boot_order,

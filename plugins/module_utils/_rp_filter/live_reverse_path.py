@@ -12,9 +12,99 @@ import typing as t
 from .._core.errors import Failure
 from .._core.plan import Backend, Plan, Plane, Step, whole
 from .._files import files, managed_files
-from .._platform import sysctl
-from . import reverse_path, reverse_path_boot
-from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, DesiredFilter, Record, Settings, dotted, key
+from .._platform import sysctl, sysctl_files
+from . import reverse_path
+from .reverse_path import (
+    ALL,
+    DEFAULT,
+    RP_FILTER,
+    SRC_VALID_MARK,
+    Change,
+    DesiredFilter,
+    Record,
+    RecordEntry,
+    Settings,
+    desired_in,
+    dotted,
+    key,
+)
+
+# The tools that read the files, and when they do.
+OCCASIONS = (
+    ("at the next boot (systemd-sysctl)", sysctl_files.by_systemd),
+    ("at the next `sysctl --system`", sysctl_files.by_procps),
+)
+
+
+class Line(t.NamedTuple):
+    """The line that decides ``name`` among all files, and that sets the same value as our file ``path``."""
+
+    name: str
+    path: str
+    winner: sysctl_files.Assignment
+
+
+def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]) -> tuple[Line, ...]:
+    """Return the deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
+    if not ours:
+        return ()
+    everything = sysctl_files.by_systemd(files)
+    winners = {name: everything.winner(key(name, setting)) for name in names}
+    lines = []
+    for path in ours:
+        alone = sysctl_files.by_systemd({path: files[path]})
+        for name, winner in winners.items():
+            if winner and winner.number is not None and winner.number == alone.value(key(name, setting)):
+                lines.append(Line(name, path, winner))
+    return tuple(lines)
+
+
+def _without(files: t.Mapping[str, str], ours: t.Collection[str]) -> sysctl_files.Configuration:
+    return sysctl_files.by_systemd({path: text for path, text in files.items() if path not in ours})
+
+
+def boot_record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collection[str], settings: Settings) -> Record:
+    """Return the record as if we had written ``lines`` ourselves; only of lines whose value is current.
+
+    The former value in an entry is the one that a node without our files has.
+    """
+    rest = _without(files, ours)
+    desired_by_file = {path: desired_in(files[path]) for path in {line.path for line in lines}}
+    is_default_ours = any(line.name == DEFAULT for line in lines)
+    entries = []
+    for name, path, winner in lines:
+        if settings.values.get(name) == winner.number:
+            before, desired = _before(name, rest, is_default_ours, settings), desired_by_file[path]
+            is_desired = desired is None or desired.covers(name)
+            entries.append(RecordEntry(name, settings.ifindex(name), path, before, winner.number, None, is_desired))
+    return tuple(entries)
+
+
+def _before(name: str, rest: sysctl_files.Configuration, is_default_ours: bool, settings: Settings) -> int:
+    """Return the value that a setting had at first.
+
+    The kernel starts with 0 (net/ipv4/devinet.c), and gives conf/default to links that no file sets.
+    """
+    said = rest.value(key(name, settings.setting))
+    if said is not None:
+        return said
+    if name in (ALL, DEFAULT):
+        return 0
+    return _before(DEFAULT, rest, is_default_ours, settings) if is_default_ours else settings.values[DEFAULT]
+
+
+def setters(files: t.Mapping[str, str], setting: str, mode: int) -> str:
+    """Return the sentence about the lines that set conf/all above a mode, and when; that a program did if there is none."""
+    occasions: dict[str, list[str]] = {}
+    for occasion, read in OCCASIONS:
+        winner = read(files).winner(key(ALL, setting))
+        if winner and (winner.number or 0) > mode:
+            occasions.setdefault(f"line {winner.line} of {winner.path} sets it to {winner.number}", []).append(occasion)
+    if not occasions:
+        return f"No file of sysctl.d sets {dotted(ALL, setting)} so: a program wrote it."
+    text = "; ".join(f"{line} {' and '.join(when)}" for line, when in occasions.items())
+    return f"{text[0].upper()}{text[1:]}."
+
 
 # A boot empties /run, and also resets every setting.
 RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
@@ -83,16 +173,16 @@ class LiveReversePath:
             raise Failure(f"{dotted(ALL, self._setting)} cannot be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
         settings = Settings(links, values, record, self._setting)
-        written = reverse_path_boot.record(lines, self._configuration, self._ours, settings)
+        written = boot_record(lines, self._configuration, self._ours, settings)
         matters = (entry for entry in written if entry.holder != self._holder or self._matters(entry))
         is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
         return ObservedReversePath(settings._replace(record=(*record, *matters)), file, record, is_moving)
 
-    def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
+    def _applied(self, links: t.Mapping[str, int], record: Record) -> list[Line]:
         """Return the lines of the collection's files whose settings are not in the record."""
         recorded = {entry.ifindex or entry.name for entry in record}
         unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
-        lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
+        lines = holding(unknown, self._setting, self._configuration, self._ours)
         return [line for line in lines if self._backend.has_applied(line.winner.path, links.get(line.name, 0))]
 
     def _matters(self, entry: reverse_path.RecordEntry) -> bool:
@@ -138,7 +228,7 @@ class LiveReversePath:
 
     def _setters(self, mode: int) -> str:
         others = {path: text for path, text in self._configuration.items() if path not in self._ours}
-        return reverse_path_boot.setters(others, self._setting, mode)
+        return setters(others, self._setting, mode)
 
     def remember(self, observed: ObservedReversePath) -> Plan:
         """Plan the record alone: it takes over what our files have set."""

@@ -13,7 +13,7 @@ import typing as t
 from .._core import glob
 from .._files import files
 from .._platform import sysctl_files
-from . import reverse_path, reverse_path_boot
+from . import live_reverse_path, reverse_path
 
 
 def missing_links(
@@ -69,7 +69,7 @@ def boot_order(
         yield f"{path} is not read at boot: {unread}"
         return
     occasions: dict[reverse_path.Overriding, list[str]] = {}
-    for occasion, read in reverse_path_boot.OCCASIONS:
+    for occasion, read in live_reverse_path.OCCASIONS:
         for overriding in reverse_path.overriding(desired, path, texts, read, setting):
             occasions.setdefault(overriding, []).append(occasion)
     for overriding, when in occasions.items():

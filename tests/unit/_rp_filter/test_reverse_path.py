@@ -23,10 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import HEADING
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter import reverse_path
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     MODES,
     DesiredFilter,
