@@ -21,8 +21,8 @@ import typing as t
 from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
-from .._routing import source_rules
-from .._routing.source_rules import MAIN, Entry
+from .._routing import policy
+from .._routing.policy import MAIN, Entry
 from . import eni
 from .eni import Eni
 
@@ -229,14 +229,14 @@ def lacks_exceptions(name: str, entries: object) -> bool:
 
 def _check_room(layout: Layout, enis: t.Sequence[Eni]) -> None:
     """Raise Invalid if the exceptions of the rules for pods would come before the rule for marked packets."""
-    first = layout.from_pod - source_rules.EXCEPTIONS
+    first = layout.from_pod - policy.EXCEPTIONS
     has_exceptions = any(eni.pods and _networks(layout, enis, eni) is not None for eni in enis)
     if has_exceptions and layout.mark_priority >= first:
         order = {"mark": layout.mark_priority, "from_pod": layout.from_pod}
         raise Invalid(
             "priorities",
             order,
-            f"with mark below from_pod - {source_rules.EXCEPTIONS}, as the rules before from_pod are its exceptions",
+            f"with mark below from_pod - {policy.EXCEPTIONS}, as the rules before from_pod are its exceptions",
         )
 
 
@@ -275,7 +275,7 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     for key, value in (priorities or {}).items():
         if key not in PRIORITIES:
             raise Invalid(f"priorities.{key}", value, f"left out; known here are {', '.join(PRIORITIES)}")
-        least = source_rules.EXCEPTIONS + 1 if key.startswith("from") else 1
+        least = policy.EXCEPTIONS + 1 if key.startswith("from") else 1
         changes[PRIORITIES[key]] = _number(f"priorities.{key}", value, least)
     layout = layout._replace(**changes)
     if name == "custom" and not layout.to_pod < layout.mark_priority < layout.from_pod:
@@ -370,7 +370,7 @@ def _rules(layout: Layout, interface: Eni, networks: list[str] | None) -> t.Iter
     def by_source(source: str, priority: int) -> t.Iterable[Entry]:
         if table is None or networks is None:
             return [{"priority": priority, "from": source, "table": table}]
-        return source_rules.rules(source, table, priority, networks)
+        return policy.source_rules(source, table, priority, networks)
 
     for pod in interface.pods:
         yield {"priority": layout.to_pod, "to": pod, "table": MAIN}

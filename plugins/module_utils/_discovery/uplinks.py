@@ -21,10 +21,10 @@ import typing as t
 from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
-from .._routing import rt_names, source_rules
+from .._routing import policy, rt_names
 from .._routing.gateways import Gateways
+from .._routing.policy import Entry
 from .._routing.route import UNICAST, Hop, Route
-from .._routing.source_rules import Entry
 from .discovery import DerivedPolicy
 
 MARK_PRIORITY, SOURCE_PRIORITY = 1200, 1400  # those of the layout custom, between the priorities of known CNIs
@@ -150,7 +150,7 @@ def check(uplinks: t.Sequence[Uplink], node: NodeState) -> None:
 
 def doubts(uplinks: t.Iterable[Uplink], node: NodeState) -> t.Iterator[str]:
     """Yield a sentence for each gateway of the option that is in no network of its uplink, unless the uplink has none either."""
-    networks = source_rules.networks(node.routes)
+    networks = policy.networks_of_links(node.routes)
     for uplink in uplinks:
         for key in (key for key in GATEWAYS.values() if key in uplink):
             family, packed = fields.address(uplink[key])
@@ -170,7 +170,7 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
     An uplink whose gateway of a family is not known has none of that family, and is among the unfit.
     """
     rules, routes, unfit, tables = list[Entry](), list[Entry](), dict[str, str](), _tables(uplinks, node)
-    networks, routers_of, bits = source_rules.networks(node.routes), gateways(uplinks, node), mask(uplinks)
+    networks, routers_of, bits = policy.networks_of_links(node.routes), gateways(uplinks, node), mask(uplinks)
     routers = {address for by_family in routers_of.values() for address in by_family.values()}
     neighbours, of_main = Gateways(node.routes), [route for route in node.routes if _is_of_main(route)]
 
@@ -188,7 +188,7 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
             addresses = [address for address in link.addresses if fields.address(address)[0] == number]
             if family in routers_of[name]:
                 rules.append({**mark_rule, "family": family})
-                rules += (rule for address in addresses for rule in source_rules.rules(address, table, SOURCE_PRIORITY, others))
+                rules += (rule for address in addresses for rule in policy.source_rules(address, table, SOURCE_PRIORITY, others))
                 routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
                 routes += _copies(name, table, (route for route in of_main if route.family == number), is_node)
             elif addresses:

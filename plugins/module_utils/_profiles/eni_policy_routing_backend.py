@@ -12,7 +12,7 @@ import typing as t
 from .._cloud import eni_layout
 from .._cni import marks, marks_backend
 from .._platform import process
-from .._routing import source_rules
+from .._routing import policy
 from .._routing.routing_backend import Netlink
 from . import eni_policy_routing, mode_backend
 from .eni_policy_routing import Observation
@@ -34,7 +34,7 @@ def _networks(options: Values) -> dict[str, list[str]] | None:
     """Return the networks on each link; None if the metadata has the subnets, or the layout does not need them."""
     if options["enis"] is None or not eni_layout.LAYOUTS[options["layout"]].from_pod:
         return None
-    return source_rules.networks(route for route, _protocol in Netlink().routes())
+    return policy.networks_of_links(route for route, _protocol in Netlink().routes())
 
 
 def _interfaces(cloud: str) -> list[dict[str, t.Any]]:

@@ -15,7 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Backend, Plan, Plane, Step, whole
-from . import equivalent_tables, known_programs, policy, rt_names, rule_order
+from . import known_programs, policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
@@ -102,7 +102,7 @@ class LivePolicy:
         # Gateways are resolved against the desired routes, not against routes about to be removed.
         desired = resolved(self._policy, self._neighbours(observed)) if self._desired else self._policy
         rules = self._rule_changes(desired.rules, observed.rules)
-        served = equivalent_tables.served(desired, rules.added, *observed[:2]) if self._desired else {}
+        served = policy.served_by_equivalent_tables(desired, rules.added, *observed[:2]) if self._desired else {}
         if served:
             desired = desired.without_rules(served)
             rules = self._rule_changes(desired.rules, observed.rules)

@@ -3,7 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The desired rules and routes of one protocol, and the file that keeps them."""
+"""The desired rules and routes of one protocol, and the file that keeps them.
+
+Rules that route by the source address have exceptions for destinations that the node reaches without its uplinks. The table of an
+uplink has no routes to pods, bridges and tunnels. So table main is looked up first, without its default routes: main has a route
+to each new pod. It also has the networks of the other uplinks, and would send a reply out by another uplink than the request came
+in by. So packets to these networks look up the uplink's table, unless main has a longer prefix there, as for a pod whose address is
+in the network of an uplink.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +24,41 @@ from .._core.errors import Invalid
 from .._core.fields import Unfit
 from . import route, rt_names, rule
 from .route import Hop, Route
-from .rule import Rule
+from .rule import LOOKUP, Rule
+
+MAIN = "main"
+EXCEPTIONS = 3  # the number of priorities before the rule's own
+Entry = dict[str, t.Any]  # a rule as policy_routes takes it
+
+
+def source_rules(source: str, table: int, priority: int, networks: t.Iterable[str]) -> t.Iterator[Entry]:
+    """Yield the rule by which packets from ``source`` look up ``table``, after its exceptions.
+
+    networks: prefixes of the other uplinks, of any family.
+    """
+    family = fields.prefix(source)[0]
+    for network in networks:
+        of_network, (_address, length) = fields.prefix(network)
+        if of_network == family and length:
+            selector = {"from": source, "to": network}
+            yield {"priority": priority - 3, **selector, "table": MAIN, "suppress_prefixlength": length}
+            yield {"priority": priority - 2, **selector, "table": table}
+    yield {"priority": priority - 1, "from": source, "table": MAIN, "suppress_prefixlength": 0}
+    yield {"priority": priority, "from": source, "table": table}
+
+
+def networks_of_links(routes: t.Iterable[Route]) -> dict[str, list[str]]:
+    """Map each link to the prefixes that table main has on it. Single addresses and link-local prefixes are no networks."""
+    by_link: dict[str, list[str]] = {}
+    for connected in routes:
+        address, length = connected.dst
+        if connected.table != rt_names.MAIN or not connected.is_connected or not 0 < length < len(address) * 8:
+            continue
+        if not (len(address) == 16 and fields.is_link_local(address)):
+            for hop in connected.hops:
+                by_link.setdefault(hop.dev, []).append(fields.show_prefix(connected.dst, ""))
+    return by_link
+
 
 PROTOCOL = 75
 SOURCES = {"enis": dict, "uplinks": list}  # the types of the options by which a load finds the rules and routes
@@ -215,3 +256,37 @@ def _items(
 
 
 _KEYS = {"rules": "priority and selector", "routes": "table, prefix and metric"}
+
+
+Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
+
+
+def served_by_equivalent_tables(
+    desired: Policy, missing: t.Iterable[Rule], rules: t.Iterable[Owned], routes: t.Sequence[Owned]
+) -> dict[Rule, Owned]:
+    """Return the ``missing`` rules of ``desired`` that a foreign rule satisfies, because its table leads to the same gateways.
+
+    rules, routes: those of the kernel.
+    """
+    wanted = {rule._replace(table=0): rule for rule in missing if rule.action == LOOKUP and rule.table}
+    satisfying: dict[Rule, Owned] = {}
+    for other, protocol in rules if wanted else ():
+        rule = wanted.get(other._replace(table=0))
+        if rule and protocol != desired.protocol and rule not in satisfying and _leads_alike(desired, rule, other.table, routes):
+            satisfying[rule] = (other, protocol)
+    return satisfying
+
+
+def _leads_alike(desired: Policy, rule: Rule, table: int, routes: t.Iterable[Owned]) -> bool:
+    """Return whether foreign routes of ``table`` lead to all gateways to which the desired routes of the rule's table lead."""
+    ways = {
+        _path_of(route)
+        for route in desired.routes or ()
+        if (route.family, route.table) == (rule.family, rule.table) and any(hop.via for hop in route.hops)
+    }
+    foreign = (route for route, protocol in routes if protocol != desired.protocol and route.table == table)
+    return bool(ways) and ways.issubset(map(_path_of, foreign))
+
+
+def _path_of(route: Route) -> t.Any:
+    return route.path.unread, route.family, route.dst, route.type, frozenset((hop.dev, hop.via) for hop in route.hops)

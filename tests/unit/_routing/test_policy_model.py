@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """The meaning of a rule and a route, in options, in text, in netlink messages and in a file."""
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
     rt_names,
     rt_tables_backend,
     rule,
-    source_rules,
 )
 from unit import strategies
 
@@ -727,10 +725,37 @@ def test_rules_by_source_stay_with_their_exceptions() -> None:
         for table, via, dev in ((2, "10.0.1.1", "eth1"), (3, "10.0.2.1", "eth2"))
     ]
     rules = [
-        *source_rules.rules("10.0.1.10", 2, 1400, ["10.0.2.0/24"]),
-        *source_rules.rules("10.0.2.10", 3, 1400, ["10.0.1.0/24"]),
+        *policy.source_rules("10.0.1.10", 2, 1400, ["10.0.2.0/24"]),
+        *policy.source_rules("10.0.2.10", 3, 1400, ["10.0.1.0/24"]),
     ]
     routes.append({"table": 3, "to": "10.9.0.0/16", "via": "10.0.1.9", "dev": "eth1", "onlink": True})  # pods of another node
     former, told = of(rules, routes), of(rules[:4], routes[:1])
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert former.besides(former.by({"eth2"})) == former
+
+
+def shown(*entries: dict[str, t.Any]) -> list[str]:
+    return [str(rule) for rule in policy.from_options(75, entries, None, {"main": 254}).rules or ()]
+
+
+def test_only_networks_of_the_sources_family_are_exceptions() -> None:
+    assert shown(*policy.source_rules("fd00:1::10", 7, 1400, ["10.0.0.0/24", "fd00::/64", "::/0"])) == [
+        "ip -6 rule 1397: from fd00:1::10 to fd00::/64 lookup main suppress_prefixlength 64",
+        "ip -6 rule 1398: from fd00:1::10 to fd00::/64 lookup 7",
+        "ip -6 rule 1399: from fd00:1::10 lookup main suppress_prefixlength 0",
+        "ip -6 rule 1400: from fd00:1::10 lookup 7",
+    ]
+
+
+def test_the_networks_of_links_are_those_of_table_main() -> None:
+    routes: list[dict[str, t.Any]] = [
+        {"table": 254, "to": "10.0.0.0/24", "dev": "eth0"},
+        {"table": 254, "to": "10.0.9.0/24", "dev": "eth0", "via": "10.0.0.9"},
+        {"table": 254, "to": "10.0.0.5/32", "dev": "veth1"},
+        {"table": 254, "to": "default", "dev": "ppp0"},
+        {"table": 1001, "to": "10.0.1.0/24", "dev": "eth1"},
+        {"table": 254, "to": "fd00::/64", "dev": "eth0"},
+        {"table": 254, "to": "fe80::/64", "dev": "eth0"},
+    ]
+    read = policy.from_options(75, None, routes, {}).routes
+    assert policy.networks_of_links(read or ()) == {"eth0": ["10.0.0.0/24", "fd00::/64"]}
