@@ -30,12 +30,10 @@ import typing as t
 from .._core.errors import Failure
 from .._discovery.metadata_poll import MetadataPoll
 from .._systemd.boot_unit import REHEARSE
-from . import policy_unit, sender_backend
+from . import listener_backend, policy_unit
 from .backoff import FIRST, Backoff
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
-from .notifications_backend import Notifications
-from .sd_notify_backend import notify
-from .watched_file_backend import WatchedFile, versions
+from .listener_backend import Notifications, WatchedFile, notify, versions
 
 LOAD, ASK, BOOT = "load", "ask", "boot"  # the verbs of load_program that the listener uses
 DEBOUNCE = 0.05  # seconds; a program usually makes several changes at once
@@ -219,7 +217,7 @@ class Listener:
     def _note(self, event: ChangeEvent) -> None:
         self._noted.setdefault(event.is_contest, time.monotonic())
         if event not in self._causes and len(self._causes) < CAUSES:
-            self._causes[event] = sender_backend.of(event.port) if event.port != KERNEL else ""
+            self._causes[event] = listener_backend.sender(event.port) if event.port != KERNEL else ""
 
     def _start(self) -> None:
         verb, asking = LOAD, self._metadata_poll.due

@@ -35,7 +35,7 @@ from .._routing.route import Route
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule
 from .._systemd.boot_unit import LACKS_LIBRARY
-from . import readiness, watched_file_backend
+from . import listener_backend, readiness
 from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _ask(verb: str, protocol: int, path: str) -> Answer | None:
         return None
     from .._discovery import discovery_program  # only for policies that need it
 
-    leases = watched_file_backend.versions(discovery_program.folders(former.query))  # before they are read
+    leases = listener_backend.versions(discovery_program.folders(former.query))  # before they are read
     # With a record, the policy was in force before: it must be restored soon.
     seconds = PATIENCE["ask" if is_recorded or verb not in PATIENCE else verb]
     return discovery_program.ask(former.query, protocol, seconds)._replace(leases=leases)
@@ -107,7 +107,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     may_change: if False, nothing is changed, and "pending" in the report says whether there is something to change.
     """
     # Before the record is read, so that the listener notices a record that replaces it from now on.
-    version = watched_file_backend.version(record(protocol))
+    version = listener_backend.version(record(protocol))
     (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
     current = readiness.KernelState(backend.rules(), backend.routes(), {})
     of_query = _dependencies(desired, answer)
@@ -122,7 +122,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     for resource, step in steps if may_change else ():
         perform(resource, step.do)
     if steps and may_change:  # a step may have written the record, under the lock
-        version = watched_file_backend.version(record(protocol))
+        version = listener_backend.version(record(protocol))
     satisfied = [item for changes in plan.report for item, _protocols in changes.satisfied]
     open_ = [*satisfied, *(item for item, _reason in ready.waiting)]
     dependencies = Dependencies(
