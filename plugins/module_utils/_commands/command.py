@@ -20,7 +20,7 @@ from .._core.names import DOTTED
 from .._netfilter import ipset_text
 from .._twin import bounds
 from .._twin.blueprint import is_of_network
-from . import iproute_command, nft_command, table_command
+from . import iproute_command, table_command
 
 
 class Program(t.NamedTuple):
@@ -46,7 +46,7 @@ PROGRAMS = {name: f"{name}-nft" for name in table_command.LANGUAGES}
 _READERS: dict[str, t.Callable[[t.Sequence[str]], list[str]]] = {
     "ip": iproute_command.ip,
     "bridge": iproute_command.bridge,
-    NFT: nft_command.words,
+    NFT: table_command.nft,
     IPSET: ipset_text.command,
     **{name: table_command.reader(name) for name in table_command.LANGUAGES},
 }
@@ -71,7 +71,7 @@ def count(option: str, command: Command, sizes: bounds.Sets) -> None:
     if isinstance(command, Program) and command.name == IPSET:
         sizes.ipset(option, command.words)
     elif isinstance(command, Program) and command.name == NFT:
-        sizes.nft(option, nft_command.allocated(command.words[0]))
+        sizes.nft(option, table_command.allocated(command.words[0]))
 
 
 def _words(text: str) -> list[str]:
