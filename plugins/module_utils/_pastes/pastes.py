@@ -24,15 +24,13 @@ from . import (
     commands,
     ip_json,
     ip_text,
-    ipamd,
     iptables_tables,
     iptables_text,
     netfilter_text,
-    next_boot,
     open_facts,
+    output_names,
     pods,
     prose,
-    states,
     traffic_text,
 )
 from .commands import Part
@@ -107,14 +105,14 @@ class _Reader:
         self._local: dict[str, str] = {}  # addresses and their links, as table local has them
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
-        self._boot_files = next_boot.files(dump)
+        self._boot_files = output_names.boot_files(dump)
         of_names: dict[str, list[Part]] = {}
         for name, text in sorted(dump.items()):
-            if next_boot.path(str(name)):
+            if output_names.boot_path(str(name)):
                 continue
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            of_names[str(name)] = commands.parts(states.output_name(str(name)).command, str(text))
-        states.check(of_names)
+            of_names[str(name)] = commands.parts(output_names.output_name(str(name)).command, str(text))
+        output_names.check_states(of_names)
         parts = ip_json.preferred([part for of_name in of_names.values() for part in of_name], self._ignore)
         self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
@@ -166,7 +164,7 @@ class _Reader:
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.BPF: lambda: self._bpf_parts.append(part),
-            commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, ipamd.pod_addresses(part, self._ignore)),
+            commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
         if kind in (commands.NFT, commands.NFT_JSON):  # read when the tables of iptables are known
@@ -308,7 +306,7 @@ class _Reader:
         links.add_routed_pods(subsets.get("routes") or ())
         subsets["links"] = links.links
         attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
-        subsets["boot"] = next_boot.subset(self._boot_files)
+        subsets["boot"] = output_names.boot_subset(self._boot_files)
         programs = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached]
         names = [str(link["name"]) for link in links.links]
         subsets["bpf"] = [*programs, *(each for part in self._bpf_parts for each in bpf_text.programs(part, names))] or None
@@ -333,7 +331,7 @@ class _Reader:
         snapshot: Entry = {
             "format": FORMAT,
             **{subset: subsets.get(subset) for subset in SUBSETS},
-            "unread": [*_unread(links.links), *next_boot.unread(self._boot_files)],
+            "unread": [*_unread(links.links), *output_names.unread_of_boot(self._boot_files)],
         }
         evidence = [*traffic_text.of_tables(self._filters), *traffic_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import (
     bundles,
     commands,
-    next_boot,
+    output_names,
     pastes,
     pastes_backend,
 )
@@ -154,7 +154,7 @@ OF_NO_SUBSET = (
 def test_the_command_of_a_row_is_one_whose_output_is_read(row: bundles.Row) -> None:
     command = row.command.format(table="nat", namespace="cni-1", key="x", family="6", backend="-nft", path="etc/sysctl.conf")
     if "{path}" in row.command:
-        assert next_boot.path(command)
+        assert output_names.boot_path(command)
         return
     (part,) = commands.parts(command, "") or [commands.Part("", ())]
     assert bool(part.kind) == (row.command not in (*OF_NO_SUBSET, *BY_FORM)) and not part.is_cut

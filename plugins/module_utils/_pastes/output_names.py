@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""States of a node in the names of outputs, such as ``iptables-save-before.txt`` and ``iptables-save-after.txt``.
+"""The names of outputs: of files that set something at the next boot, and with states of a node.
 
-Outputs of two states are not one node. An output that was pasted twice is, even if its counters moved in between.
+A file's name is ``cat PATH``. Its lines look like the output of sysctl, and say nothing about the current settings.
+
+A state is in names such as ``iptables-save-before.txt`` and ``iptables-save-after.txt``. Outputs of two states are not one node.
+An output that was pasted twice is, even if its counters moved in between.
 """
 
 from __future__ import annotations
@@ -14,8 +17,41 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
+from .._snapshot import settings
+from .._snapshot.snapshot import Unread
 from . import commands
-from .commands import Part
+from .commands import UNKNOWN, Part
+
+SUBSET, COMMAND = "boot", "cat "
+
+
+def boot_path(name: str) -> str:
+    """Return the path of the file that an output is; empty for another output. name: of the output."""
+    words = name.strip()
+    place = words[len(COMMAND) :].strip()
+    return place if words.startswith(COMMAND) and settings.boot_part(place) else ""
+
+
+def boot_files(dump: t.Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the files by their paths on the node. dump: texts by the names of the outputs."""
+    return {place: text for name, text in dump.items() if (place := boot_path(name))}
+
+
+def boot_subset(texts: settings.Files) -> dict[str, t.Any] | None:
+    """Return the subset of the snapshot; None without any file. A part of which there is no file is None."""
+    parts = {settings.boot_part(place) for place in texts}
+    return {name: value if name in parts else None for name, value in settings.boot(texts, texts).items()} if parts else None
+
+
+def unread_of_boot(texts: settings.Files) -> list[dict[str, t.Any]]:
+    """Return what the subset lacks, if there is a file at all: folders without a file, and files that are not whole."""
+    filled = {place.rpartition("/")[0] for place in texts}
+    empty = ", ".join(folder for folders in settings.BOOT_FOLDERS.values() for folder in folders if folder not in filled)
+    lacking = [Unread(SUBSET, empty, "The dump has no file of these folders. The node may have some.")] if texts and empty else []
+    cut = [place for place, text in texts.items() if not Part(UNKNOWN, tuple(text.splitlines())).has_all_lines]
+    lacking += [Unread(SUBSET, place, "The dump does not have the whole file.") for place in cut]
+    return [entry._asdict() for entry in lacking]
+
 
 SHOWN = 5  # names of one state in an error
 _EXTENSION = re.compile(r"\.(?:txt|log|out|json)$")
@@ -57,7 +93,7 @@ def output_name(name: str) -> OutputName:
     return OutputName(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
 
 
-def check(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
+def check_states(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     """Raise Invalid if the parts, by the name of their output, are of more than one state of the node."""
     outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
     for name, of_name in parts.items():
