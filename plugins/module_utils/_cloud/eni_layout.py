@@ -386,11 +386,11 @@ def _networks(layout: Layout, enis: t.Iterable[Eni], interface: Eni) -> list[str
     None for no exceptions: because the rules are those of a CNI, or because table main may have a subnet that is not known, and
     would then send packets to it by the wrong ENI.
     """
-    others = [other for other in enis if other.name and other is not interface]
-    addressed = [other for other in others if other.primary or any(other.addresses.values())]
+    other_enis = [other for other in enis if other.name and other is not interface]
+    addressed = [other for other in other_enis if other.primary or any(other.addresses.values())]
     if not layout.from_pod or any(other.subnets is None for other in addressed):
         return None
-    return [*dict.fromkeys(subnet for other in others for subnet in other.subnets or ())]
+    return [*dict.fromkeys(subnet for other in other_enis for subnet in other.subnets or ())]
 
 
 def _routes(layout: Layout, interface: Eni) -> t.Iterator[Entry]:
@@ -406,9 +406,9 @@ def _routed_families(layout: Layout, interface: Eni) -> list[str]:
     IPv6 only if its router is known or a pod needs it: the metadata of most clouds does not name the router, and pods may be IPv4
     only.
     """
-    known = [family for family in _used_families(interface) if _gateway(layout, interface, family)]
+    with_router = [family for family in _used_families(interface) if _gateway(layout, interface, family)]
     needed = [family for family in FAMILIES if interface.pods_of(family)] + (["ipv4"] if interface.addresses["ipv4"] else [])
-    return [family for family in FAMILIES if family in (*known, *needed)]
+    return [family for family in FAMILIES if family in (*with_router, *needed)]
 
 
 def _gateway(layout: Layout, interface: Eni, family: str) -> str:

@@ -222,8 +222,8 @@ class _Stream:
 
     def open(self, host: str, port: int, message: bytes) -> None:
         self._connection.close()
-        self._connection = socket.create_connection((host, port), self._left())
-        self._connection.settimeout(self._left())
+        self._connection = socket.create_connection((host, port), self._remaining())
+        self._connection.settimeout(self._remaining())
         self._connection.sendall(message)
 
     def close(self) -> None:
@@ -253,7 +253,7 @@ class _Stream:
 
     def _receive(self) -> bool:
         """Receive some bytes. False at the end of the stream."""
-        self._connection.settimeout(self._left())
+        self._connection.settimeout(self._remaining())
         came = self._connection.recv(65536)
         self._current += came
         self.received += len(came)
@@ -261,11 +261,11 @@ class _Stream:
             raise Garbled(f"the answer to {self._request}", f"at most {ANSWER_LIMIT} bytes long", "more")
         return bool(came)
 
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+    def _remaining(self) -> float:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        return left
+        return remaining
 
 
 def _body(request: str, stream: _Stream) -> bytes:

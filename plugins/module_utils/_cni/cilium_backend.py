@@ -60,16 +60,16 @@ HEALTH_TIMEOUT = 5  # seconds, as for the agent's own probes
 
 def health_problem(port: int) -> str:
     """Return why the agent does not count as healthy, as the end of the sentence "the agent ..."; empty if it is healthy."""
-    said = []
+    failures = []
     for address in HEALTH_ADDRESSES:
         with contextlib.closing(http.client.HTTPConnection(address, port, timeout=HEALTH_TIMEOUT)) as connection:
             try:
                 connection.request("GET", HEALTH_PATH, headers=HEALTH_HEADERS)
                 status = connection.getresponse().status
             except (OSError, http.client.HTTPException) as error:
-                said.append(f"{address}: {error or type(error).__name__}")
+                failures.append(f"{address}: {error or type(error).__name__}")
                 continue
         if status == http.client.OK:
             return ""
         return f"answers GET {HEALTH_PATH} at port {port} of {address} with the status {status}"
-    return f"does not answer GET {HEALTH_PATH} at port {port} ({'; '.join(said)})"
+    return f"does not answer GET {HEALTH_PATH} at port {port} ({'; '.join(failures)})"

@@ -218,13 +218,13 @@ def kube_proxy_removal(place: str) -> str:
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
     """Return the sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
-    named = [
+    places = [
         f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
         for place, chains in leftovers.items()
     ]
     has_iptables = any(place not in _KUBE_PROXY_TABLES for place in leftovers)
     return (
         f"kube-proxy does not run on the node, but its chains are still there and still act on connections to Services:"
-        f" {'; '.join(named)}. They were not changed. If another program has replaced kube-proxy, run kube-proxy --cleanup on the"
-        f" node{' with the same backend of iptables' * has_iptables}, or reboot the node. Otherwise start kube-proxy"
+        f" {'; '.join(places)}. They were not changed. If another program has replaced kube-proxy, run kube-proxy --cleanup on"
+        f" the node{' with the same backend of iptables' * has_iptables}, or reboot the node. Otherwise start kube-proxy"
     )

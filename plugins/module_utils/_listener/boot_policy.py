@@ -125,14 +125,14 @@ class BootPolicy:
             plane=Plane.PERMANENT,
         )
 
-    def resources(self, kept: Policy, starts: bool) -> list[Resource]:
-        """Return the resources of ``kept`` on the permanent plane, in the order in which they are applied.
+    def resources(self, desired: Policy, starts: bool) -> list[Resource]:
+        """Return the resources of ``desired`` on the permanent plane, in the order in which they are applied.
 
-        They remove its files and its unit if ``kept`` is empty. starts: as for EnabledUnit.
+        They remove its files and its unit if ``desired`` is empty. starts: as for EnabledUnit.
         """
-        is_desired, stored = not kept.is_empty, self._text(kept)
-        named = f"# For policy routes of protocol {self._protocol}.\n"
-        program = named + archive("_listener.listener_program") if is_desired else ""
+        is_desired, stored = not desired.is_empty, self._text(desired)
+        heading = f"# For policy routes of protocol {self._protocol}.\n"
+        program = heading + archive("_listener.listener_program") if is_desired else ""
 
         def entries(at: str, is_here: bool) -> list[ManagedFile]:
             """Return the files of a policy.
@@ -141,8 +141,8 @@ class BootPolicy:
             """
             is_there = is_desired and is_here
             return [
-                text(at, stored if is_there else None, kept.beginning),
-                text(boot_files.program(at), program if is_there else None, named),
+                text(at, stored if is_there else None, desired.beginning),
+                text(boot_files.program(at), program if is_there else None, heading),
             ]
 
         digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()

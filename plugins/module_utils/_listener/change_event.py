@@ -177,7 +177,7 @@ class EventFilter:
             if interface:
                 self._eni_links[index] = interface
         name = text(attrs, IFLA_IFNAME)
-        former = next((link for link, (known, _up) in self._links.items() if known == index), name)
+        former = next((link for link, (number, _up) in self._links.items() if number == index), name)
         state = (index, bool(flags & IFF_UP)) if kind == NEWLINK else (0, False)
         what = ""
         if (former != name or kind == DELLINK) and self._links.get(former, (0, False))[0] == index:
@@ -217,4 +217,4 @@ class EventFilter:
         return ""
 
     def _name(self, index: int) -> str:
-        return next((name for name, (known, _up) in self._links.items() if known == index and known), "")
+        return next((name for name, (number, _up) in self._links.items() if number == index and number), "")

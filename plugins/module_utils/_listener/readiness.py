@@ -38,10 +38,10 @@ class KernelState(t.NamedTuple):
     links: t.Mapping[str, bool]
 
 
-def split(desired: Policy, there: KernelState) -> Ready:
+def split(desired: Policy, kernel: KernelState) -> Ready:
     """Split the desired policy. Rules and routes that the kernel has already never wait, even if their owner is foreign."""
-    of_routes = _RouteObstacles(desired, there).all()
-    of_rules = _rule_obstacles(desired, there, of_routes)
+    of_routes = _RouteObstacles(desired, kernel).all()
+    of_rules = _rule_obstacles(desired, kernel, of_routes)
     policy = desired._replace(
         rules=None if desired.rules is None else tuple(rule for rule in desired.rules if not of_rules[rule]),
         routes=None if desired.routes is None else tuple(route for route in desired.routes if not of_routes[route]),
@@ -50,9 +50,9 @@ def split(desired: Policy, there: KernelState) -> Ready:
     return Ready(policy, tuple((item, reason) for item, reason in obstacles if reason))
 
 
-def links(desired: Policy, there: KernelState) -> set[str]:
+def links(desired: Policy, kernel: KernelState) -> set[str]:
     """Return the links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
-    neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
+    neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in kernel.routes)])
     names: set[str] = set()
     for route in desired.routes or ():
         for hop in route.hops:
@@ -61,13 +61,13 @@ def links(desired: Policy, there: KernelState) -> set[str]:
 
 
 class _RouteObstacles:
-    def __init__(self, desired: Policy, there: KernelState) -> None:
+    def __init__(self, desired: Policy, kernel: KernelState) -> None:
         self._desired = desired.routes or ()
-        self._links = there.links
-        self._current = {route for route, _protocol in there.routes}
+        self._links = kernel.links
+        self._current = {route for route, _protocol in kernel.routes}
         if any(route.is_bare for route in self._desired):
             self._current |= set(map(_unbound, self._current))
-        theirs = [(route, protocol) for route, protocol in there.routes if protocol != desired.protocol or route.unread]
+        theirs = [(route, protocol) for route, protocol in kernel.routes if protocol != desired.protocol or route.unread]
         self._taken = {route.key: (route, protocol) for route, protocol in theirs}
         # Another route that is ready may make a gateway a neighbour, or a source an address of the node.
         self._neighbours = Gateways(route for route, _protocol in theirs)
@@ -110,14 +110,14 @@ def _unbound(route: Route) -> Route:
     return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
 
 
-def _rule_obstacles(desired: Policy, there: KernelState, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
+def _rule_obstacles(desired: Policy, kernel: KernelState, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
     """Map each rule to the reason why it waits; empty if it can be loaded.
 
     A rule waits while its table is empty because the table's routes wait. A goto rule waits for the rule that it leads to.
     """
-    current = {rule for rule, _protocol in there.rules}
-    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != desired.protocol or rule.opaque}
-    filled = {(route.family, route.table) for route, _protocol in there.routes}
+    current = {rule for rule, _protocol in kernel.rules}
+    taken = {rule.key: (rule, protocol) for rule, protocol in kernel.rules if protocol != desired.protocol or rule.opaque}
+    filled = {(route.family, route.table) for route, _protocol in kernel.routes}
     filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
     empty = {(route.family, route.table) for route in of_routes} - filled
     places = {rule.place for rule in current}
@@ -135,7 +135,7 @@ def _rule_obstacles(desired: Policy, there: KernelState, of_routes: t.Mapping[Ro
         else:
             places.add(rule.place)
     ready = [rule for rule in desired.rules or () if not reasons[rule]]
-    for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, desired.protocol).items():
+    for rule, (other, protocol) in rule_order.misplaced(ready, kernel.rules, desired.protocol).items():
         reasons[rule] = f"{_taken(other, protocol)}; this rule would have to come before it"
     return {rule: reasons[rule] for rule in desired.rules or ()}
 

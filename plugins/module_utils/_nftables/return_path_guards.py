@@ -26,8 +26,8 @@ def missing_links(desired: ReturnPath) -> t.Iterable[str]:
     """Warn of each interface with a mark that does not exist yet: no connection would be marked."""
     if not kernel.is_own_root():
         return  # in the root of an image, the links are the builder's, not the node's
-    there = sysctl.Sysctl().links()
-    for link in (way.name for way in desired.ways if way.name not in there):
+    existing = sysctl.Sysctl().links()
+    for link in (way.name for way in desired.ways if way.name not in existing):
         if link == desired.primary_interface:
             yield (
                 f"There is no link {link}, so no connection is marked until one appears. Set primary_interface to the"
@@ -114,7 +114,7 @@ def _shown(item: rule.Rule, protocols: t.Mapping[rule.Rule, int]) -> str:
     return f"{item} ({known_programs.owner(item, [protocols[item]])})" if item in protocols else str(item)
 
 
-def strict_filter(valid: LiveReversePath | None, path: str | None, texts: t.Mapping[str, str]) -> t.Iterable[str]:
+def strict_links_without_marks(valid: LiveReversePath | None, path: str | None, texts: t.Mapping[str, str]) -> t.Iterable[str]:
     """Warn of each link whose filter stays strict although packets that enter by it are no longer marked.
 
     valid: the links' src_valid_mark in the running kernel, path: of the file that sets it at boot; None for a plane that is not

@@ -21,7 +21,7 @@ from .._kubelet.kubelet_guards import kubelet_starters
 from .._nftables import return_path_table, table_names
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
-from .._nftables.return_path_guards import mark_rule, missing_links, strict_filter
+from .._nftables.return_path_guards import mark_rule, missing_links, strict_links_without_marks
 from .._nftables.return_path_table import ReturnPath
 from .._nftables.table_resource import BootTable, LiveTable
 from .._platform import kernel
@@ -94,7 +94,9 @@ def parts(request: Request) -> Parts:
         guards.append(partial(kubelet_starters, units, [boot.unit], before))
     if not validation and not request.earlier.loosens:
         managed = valid if request.params["immediate"] and kernel.is_own_root() else None
-        guards.append(partial(strict_filter, managed, sysctl_path if request.params["permanent"] else None, texts_read))
+        guards.append(
+            partial(strict_links_without_marks, managed, sysctl_path if request.params["permanent"] else None, texts_read)
+        )
     if validation and setting and request.params["permanent"]:
         texts = {**texts_read, sysctl_path: setting}
         guards.append(partial(boot_order, validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))

@@ -90,10 +90,10 @@ def by_node(node: Answer, transport: str) -> ModeVerdict:
         return ModeVerdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
     if node.state in (None, "offline"):
         return ModeVerdict(True, "An image: systemd does not run on it.")
-    said = repr(node.state) if node.state else "nothing"
+    state = repr(node.state) if node.state else "nothing"
     return ModeVerdict(
         True,
-        f"An image: `systemctl is-system-running` said {said}, which is no state of a running systemd. If this is a running"
+        f"An image: `systemctl is-system-running` said {state}, which is no state of a running systemd. If this is a running"
         " node, set mode to runtime.",
     )
 

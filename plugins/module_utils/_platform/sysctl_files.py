@@ -42,8 +42,8 @@ class Assignment(t.NamedTuple):
 
     def covers(self, key: str) -> bool:
         """Return whether the line's key is ``key`` or a glob that it matches."""
-        mine, others = self.key.split("/"), key.split("/")
-        return len(mine) == len(others) and all(map(glob.matches, mine, others))
+        own_parts, parts = self.key.split("/"), key.split("/")
+        return len(own_parts) == len(parts) and all(map(glob.matches, own_parts, parts))
 
 
 class Configuration:

@@ -8,8 +8,8 @@
 Rules that route by the source address have exceptions for destinations that the node reaches without its uplinks. The table of an
 uplink has no routes to pods, bridges and tunnels. So table main is looked up first, without its default routes: main has a route
 to each new pod. It also has the networks of the other uplinks, and would send a reply out by another uplink than the request came
-in by. So packets to these networks look up the uplink's table, unless main has a longer prefix there, as for a pod whose address is
-in the network of an uplink.
+in by. So packets to these networks look up the uplink's table, unless main has a longer prefix there, as for a pod whose address
+is in the network of an uplink.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Netlink(UndoBackend):
             if troubles:
                 raise Failure("; ".join(troubles))
         else:
-            self._restore(send, operation)
+            self._restore_own(send, operation)
 
     def sender(self, protocol: int) -> Sender:
         """Return a function that sends changes, of rules and routes with this protocol."""
@@ -237,7 +237,7 @@ class Netlink(UndoBackend):
                     f"{change.item} cannot be added: {_current(route, owner)} was added meanwhile. Run again to see the conflict"
                 )
 
-    def _restore(self, send: Sender, operation: Restore) -> None:
+    def _restore_own(self, send: Sender, operation: Restore) -> None:
         changes, left = _without_foreign(operation, self._holders(operation.changes))
         troubles = _insist(send, changes)
         if troubles:

@@ -173,17 +173,17 @@ def kernels_rules(family: str) -> list[dict[str, t.Any]]:
 
 def with_kernels_rules(rules: t.Iterable[t.Mapping[str, t.Any]], family: str) -> list[t.Mapping[str, t.Any]]:
     """Return the rules with those of the kernel for a family whose priorities are free, in order."""
-    known = list(rules)
-    taken = {int(entry["priority"]) for entry in known if entry.get("family") == family}
+    present = list(rules)
+    taken = {int(entry["priority"]) for entry in present if entry.get("family") == family}
     added = (entry for entry in kernels_rules(family) if entry["priority"] not in taken)
-    return sorted([*known, *added], key=lambda entry: int(entry["priority"]))
+    return sorted([*present, *added], key=lambda entry: int(entry["priority"]))
 
 
 def route(current: Route, protocol: int) -> dict[str, t.Any]:
     tos, source, length = current.beside
     beside = {"tos": tos, "from": fields.show_prefix((source, length), "") if source else ""}
-    shown = {name: value for name, value in beside.items() if value}
-    return {**current.options(), "protocol": rt_names.protocol(protocol), **shown, **_unread(unread(current))}
+    extras = {name: value for name, value in beside.items() if value}
+    return {**current.options(), "protocol": rt_names.protocol(protocol), **extras, **_unread(unread(current))}
 
 
 def unread(current: Route) -> list[str]:

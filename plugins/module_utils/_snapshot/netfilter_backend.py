@@ -29,15 +29,15 @@ IPVS = "/proc/net/ip_vs"  # only while IPVS is loaded
 NOT_INSTALLED = "{} is not installed. Install it and run again."
 
 
-def nftables(run: process.Runner, _note: Notes, others: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
+def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
     """Return the ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure.
 
-    others: family and name of tables that are left out. nft needs seconds for the thousands of chains that iptables may have.
+    excluded: family and name of tables that are left out. nft needs seconds for the thousands of chains that iptables may have.
     """
     if not kernel.is_ready("nf_tables"):
         return []
     every = nfnetlink.tables()
-    tables = [place for place in every if place not in others]
+    tables = [place for place in every if place not in excluded]
     if len(tables) == len(every):
         return _objects(run, "ruleset") if tables else []
     objects = []

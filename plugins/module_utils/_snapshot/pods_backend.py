@@ -25,7 +25,7 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the rules and routes of each network namespace that has an end of a veth of the node, and a further interface."""
     interfaces = interfaces_backend.read().interfaces
     openers = interfaces_backend.openers()
-    shown = []
+    routings = []
     for namespace in _with_several_interfaces(interfaces):
         names = LOOPBACK | {interface.number: interface.link for interface in interfaces if interface.namespace == namespace}
         try:
@@ -35,14 +35,14 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The routes of this network namespace could not be read: {error}.")
             continue
-        shown.append(
+        routings.append(
             {
                 "namespace": namespace,
                 "rules": [entries.rule(*listed) for listed in rules],
                 "routes": [entries.route(*listed) for listed in routes],
             }
         )
-    return shown
+    return routings
 
 
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
@@ -51,7 +51,7 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     ends_of: dict[str, dict[int, str]] = {}
     for node_end, end in other_ends(interfaces).items():
         ends_of.setdefault(end.namespace, {})[end.number] = node_end.link
-    shown = []
+    permanent_neighbours = []
     for namespace, opener in interfaces_backend.openers().items():
         ends = ends_of.get(namespace, {})
         try:
@@ -61,8 +61,8 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
                 note(namespace, f"The neighbours of this network namespace could not be read: {error}.")
             continue
         permanent = (entry for entry in listed if entry.is_permanent and entry.link in ends.values())
-        shown += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]
-    return shown
+        permanent_neighbours += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]
+    return permanent_neighbours
 
 
 def addresses(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:

@@ -50,10 +50,10 @@ def otherhost_dropped(statistics: bytes) -> int:
     return int.from_bytes(statistics[OTHERHOST], sys.byteorder)
 
 
-def sums(text: str, kept: t.Sequence[str]) -> dict[str, int]:
+def sums(text: str, columns: t.Sequence[str]) -> dict[str, int]:
     """Return the sums over all processors in a file of /proc/net/stat, whose numbers are hexadecimal."""
     names, *rows = [line.split() for line in text.splitlines()] or [[]]
-    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in kept if name in names}
+    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in columns if name in names}
 
 
 SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")

@@ -104,11 +104,11 @@ def effective(family: str, by_link: By) -> dict[str, dict[str, int]]:
 
 
 def _of_link(family: str, every: t.Mapping[str, int], of_link: t.Mapping[str, int]) -> dict[str, int]:
-    shown = {name: max(every[name], of_link[name]) for name in LARGER[family] if name in of_link and name in every}
-    shown.update((name, min(every[name], of_link[name])) for name in SMALLER[family] if name in of_link and name in every)
+    values = {name: max(every[name], of_link[name]) for name in LARGER[family] if name in of_link and name in every}
+    values.update((name, min(every[name], of_link[name])) for name in SMALLER[family] if name in of_link and name in every)
     if family == "ipv6":
-        shown.update(_of_router(every, of_link))
-    return shown
+        values.update(_of_router(every, of_link))
+    return values
 
 
 def _of_router(every: t.Mapping[str, int], of_link: t.Mapping[str, int]) -> dict[str, int]:

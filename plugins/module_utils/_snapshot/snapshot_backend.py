@@ -61,7 +61,7 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     of_link: dict[int, list[Address]] = {}
     for address in addresses:
         of_link.setdefault(address.link, []).append(address)
-    shown = []
+    link_entries = []
     for link in sorted(links):
         peer = entries.peer(link, peers, interfaces.peers) if link.kind == entries.VETH else None
         if link.kind == entries.VETH and peer is None:
@@ -70,8 +70,8 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
             note(link.name, f"The link below it, {entries.lower(link).number}, is in another network namespace.")
         if not entries.is_read_in_full(link):
             note(link.name, f"Links of kind {link.kind} have settings that this collection does not read.")
-        shown.append(entries.link(link, names, of_link.get(link.number, ()), peer))
-    return shown
+        link_entries.append(entries.link(link, names, of_link.get(link.number, ()), peer))
+    return link_entries
 
 
 NTF_PROXY = 0x08  # include/uapi/linux/neighbour.h
@@ -160,8 +160,8 @@ def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
         def note(what: str, reason: str, subset: str = subset) -> None:
             unread.append(Unread(subset, what, reason))
 
-        others = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
-        reader = functools.partial(netfilter_backend.nftables, others=others) if subset == NFTABLES else _reader(subset)
+        printed = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
+        reader = functools.partial(netfilter_backend.nftables, excluded=printed) if subset == NFTABLES else _reader(subset)
         try:
             values[subset] = reader(run, note)
         except Failure as failure:

@@ -43,13 +43,16 @@ def policies(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     by_protocol: dict[int, dict[str, t.Any]] = {}
     for path in map(str, paths):
         try:
-            kept = policy.from_text(files.text(path), tables())
+            recorded = policy.from_text(files.text(path), tables())
         except (OSError, Invalid) as error:
             note(path, f"The record could not be read: {error}.")
             continue
-        if kept.is_known and kept.protocol not in by_protocol:
-            rules, routes = [rule.options() for rule in kept.rules or ()], [route.options() for route in kept.routes or ()]
-            by_protocol[kept.protocol] = {"protocol": kept.protocol, "path": path, "rules": rules, "routes": routes}
+        if recorded.is_known and recorded.protocol not in by_protocol:
+            rules, routes = (
+                [rule.options() for rule in recorded.rules or ()],
+                [route.options() for route in recorded.routes or ()],
+            )
+            by_protocol[recorded.protocol] = {"protocol": recorded.protocol, "path": path, "rules": rules, "routes": routes}
     return [by_protocol[protocol] for protocol in sorted(by_protocol)]
 
 

@@ -53,9 +53,9 @@ def get(names: t.Sequence[str], unit: str = "") -> list[str]:
         bus.connect(SOCKET)
         bus.sendall(hello + calls)
         with bus.makefile("rb") as answers:
-            said = answers.readline()
-            if not said.startswith(b"OK "):
-                raise ValueError(f"{SOCKET} answered {said!r}")
+            reply = answers.readline()
+            if not reply.startswith(b"OK "):
+                raise ValueError(f"{SOCKET} answered {reply!r}")
             try:
                 return [_value(*_answer(answers)) for _property in properties]
             except (struct.error, UnicodeDecodeError, IndexError) as error:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report is divided by its commands, fences and shells; the output of a pod is not the node's; and a cut output is not whole."""
+"""A report is divided by its commands, fences and shells; the output of a pod is not the node's; a cut output is not whole."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What systemd-analyze says of a boot's order, and systemd's socket, played by a thread: an answer is understood, or is an error."""
+"""The order of a boot by systemd-analyze, and systemd's socket, played by a thread: an answer is understood, or is an error."""
 
 from __future__ import annotations
 
