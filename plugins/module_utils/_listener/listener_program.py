@@ -10,7 +10,7 @@ the same file (``load 75 PATH``), which then exits. While nothing happens, the l
 
 If the policy follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a
 network interface is added or removed, and several more times while something is missing (``ask 75 PATH``; see
-``_discovery/metadata_poll.py``). If it follows from the node's uplinks, each load reads these, and a change of their addresses or
+``_listener/schedule.py``). If it follows from the node's uplinks, each load reads these, and a change of their addresses or
 routes leads to a load.
 
 ``rehearse 75 PATH`` only tries what both processes need, each with the packages that it finds.
@@ -28,12 +28,11 @@ import traceback
 import typing as t
 
 from .._core.errors import Failure
-from .._discovery.metadata_poll import MetadataPoll
 from .._systemd.boot_unit import REHEARSE
 from . import listener_backend, policy_unit
-from .backoff import FIRST, Backoff
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
 from .listener_backend import Notifications, WatchedFile, notify, versions
+from .schedule import FIRST, Backoff, MetadataPoll
 
 LOAD, ASK, BOOT = "load", "ask", "boot"  # the verbs of load_program that the listener uses
 DEBOUNCE = 0.05  # seconds; a program usually makes several changes at once

@@ -15,13 +15,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import en
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import Gateway, Link, Nic, interface
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import discovery
-from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.metadata_poll import (
-    FIRST,
-    LAST,
-    LONGEST,
-    SETTLING,
-    MetadataPoll,
-)
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import eni_link
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.eni_link import EniLink
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import (
@@ -30,6 +23,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change
     NEWLINK,
     Dependencies,
     EventFilter,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.schedule import (
+    FIRST_QUERY,
+    LAST_QUERY,
+    LONGEST_QUERY,
+    SETTLING,
+    MetadataPoll,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
@@ -271,12 +271,12 @@ def pauses(is_answered: bool, questions: int) -> list[float]:
 
 
 def test_an_eni_link_that_the_metadata_does_not_name_is_given_up() -> None:
-    assert pauses(is_answered=True, questions=100) == [SETTLING, FIRST, 2.0, 4.0, 8.0, 16.0, 32.0, LAST]
+    assert pauses(is_answered=True, questions=100) == [SETTLING, FIRST_QUERY, 2.0, 4.0, 8.0, 16.0, 32.0, LAST_QUERY]
 
 
 def test_silence_is_never_given_up() -> None:
     found = pauses(is_answered=False, questions=100)
-    assert len(found) == 100 and found[1:4] == [FIRST, 2.0, 4.0] and found[-1] == LONGEST
+    assert len(found) == 100 and found[1:4] == [FIRST_QUERY, 2.0, 4.0] and found[-1] == LONGEST_QUERY
 
 
 def test_another_eni_link_begins_anew() -> None:
@@ -284,7 +284,7 @@ def test_another_eni_link_begins_anew() -> None:
     for _number in range(9):
         inquiry = inquiry.after_query(ONE, 300.0, is_answered=True, is_complete=False)
     assert inquiry.due is None
-    assert inquiry.after_query(BOTH, 400.0, is_answered=True, is_complete=False).due == 400.0 + FIRST
+    assert inquiry.after_query(BOTH, 400.0, is_answered=True, is_complete=False).due == 400.0 + FIRST_QUERY
 
 
 def test_an_eni_link_among_pods_links_is_none() -> None:

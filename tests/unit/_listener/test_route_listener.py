@@ -17,14 +17,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener import
     listener_program,
     readiness,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._listener.backoff import (
-    FIRST,
-    FREE,
-    LONGEST,
-    QUIET,
-    Backoff,
-)
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import Dependencies, EventFilter
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.schedule import FIRST, FREE, LONGEST, QUIET, Backoff
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 
 # Messages as the kernel builds them
