@@ -11,14 +11,14 @@ import re
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import bounded_process, machine_guards
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import machine_guards, pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.machine_guards import MACHINE, UUID
 
 SIZE = 2 << 30
 
 
 def test_a_result_is_returned_from_another_process() -> None:
-    pid, text = bounded_process.call(lambda: (os.getpid(), "\ud800\x1b"), 5, SIZE)
+    pid, text = pastes_backend.within_bounds(lambda: (os.getpid(), "\ud800\x1b"), 5, SIZE)
     assert pid != os.getpid() and text == "\ud800\x1b"
 
 
@@ -27,19 +27,19 @@ def test_an_error_of_the_function_is_raised() -> None:
         raise Invalid("option", {1: ["x"]}, "a number")
 
     with pytest.raises(Invalid, match="^option must be a number; {'1': \\['x'\\]} was given$"):
-        bounded_process.call(refuse, 5, SIZE)
+        pastes_backend.within_bounds(refuse, 5, SIZE)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        bounded_process.call(lambda: 1 // 0, 5, SIZE)
+        pastes_backend.within_bounds(lambda: 1 // 0, 5, SIZE)
 
 
 def test_a_function_that_takes_too_long_is_ended_also_within_a_regular_expression() -> None:
-    with pytest.raises(bounded_process.Exceeded, match="^1 s of computation$"):
-        bounded_process.call(lambda: re.match(r"(a+)+b", "a" * 100), 1, SIZE)
+    with pytest.raises(pastes_backend.Exceeded, match="^1 s of computation$"):
+        pastes_backend.within_bounds(lambda: re.match(r"(a+)+b", "a" * 100), 1, SIZE)
 
 
 def test_a_function_that_takes_too_much_memory_is_ended() -> None:
-    with pytest.raises(bounded_process.Exceeded, match="^2048 MiB of memory$"):
-        bounded_process.call(lambda: len(bytes(2 * SIZE)), 5, SIZE)
+    with pytest.raises(pastes_backend.Exceeded, match="^2048 MiB of memory$"):
+        pastes_backend.within_bounds(lambda: len(bytes(2 * SIZE)), 5, SIZE)
 
 
 A, B = "0a" * 16, "0b" * 16
