@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""When the listener loads: after rules and routes that are lost again and again, and when the metadata service is queried for ENIs.
+"""When the listener restores rules and routes that are lost again and again, and when it queries the metadata service for ENIs.
 
 The metadata service is queried when a network interface was added or removed, and again while something is missing. An idle node
 queries nothing. The cloud's metadata may lack a network interface for some seconds after it was attached.

@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,31 @@ def test_a_tar_without_a_suffix_is_an_archive_all_the_same(tmp_path: Path) -> No
         entry.size = 22
         archive.addfile(entry, io.BytesIO(b"7:\tfrom all lookup 7\n "))
     assert 7 in [rule["priority"] for rule in pastes_backend.read(str(path)).snapshot["rules"]]
+
+
+SIZE = 2 << 30
+
+
+def test_a_result_is_returned_from_another_process() -> None:
+    pid, text = pastes_backend.within_bounds(lambda: (os.getpid(), "\ud800\x1b"), 5, SIZE)
+    assert pid != os.getpid() and text == "\ud800\x1b"
+
+
+def test_an_error_of_the_function_is_raised() -> None:
+    def refuse() -> None:
+        raise Invalid("option", {1: ["x"]}, "a number")
+
+    with pytest.raises(Invalid, match="^option must be a number; {'1': \\['x'\\]} was given$"):
+        pastes_backend.within_bounds(refuse, 5, SIZE)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        pastes_backend.within_bounds(lambda: 1 // 0, 5, SIZE)
+
+
+def test_a_function_that_takes_too_long_is_ended_also_within_a_regular_expression() -> None:
+    with pytest.raises(pastes_backend.Exceeded, match="^1 s of computation$"):
+        pastes_backend.within_bounds(lambda: re.match(r"(a+)+b", "a" * 100), 1, SIZE)
+
+
+def test_a_function_that_takes_too_much_memory_is_ended() -> None:
+    with pytest.raises(pastes_backend.Exceeded, match="^2048 MiB of memory$"):
+        pastes_backend.within_bounds(lambda: len(bytes(2 * SIZE)), 5, SIZE)

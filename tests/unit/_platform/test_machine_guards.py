@@ -1,46 +1,15 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A function that exceeds a bound ends. A machine is, or is not, that of a Node object."""
+"""Whether a machine is that of a Node object."""
 
 from __future__ import annotations
 
-import os
-import re
-
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import machine_guards, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import machine_guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.machine_guards import MACHINE, UUID
-
-SIZE = 2 << 30
-
-
-def test_a_result_is_returned_from_another_process() -> None:
-    pid, text = pastes_backend.within_bounds(lambda: (os.getpid(), "\ud800\x1b"), 5, SIZE)
-    assert pid != os.getpid() and text == "\ud800\x1b"
-
-
-def test_an_error_of_the_function_is_raised() -> None:
-    def refuse() -> None:
-        raise Invalid("option", {1: ["x"]}, "a number")
-
-    with pytest.raises(Invalid, match="^option must be a number; {'1': \\['x'\\]} was given$"):
-        pastes_backend.within_bounds(refuse, 5, SIZE)
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        pastes_backend.within_bounds(lambda: 1 // 0, 5, SIZE)
-
-
-def test_a_function_that_takes_too_long_is_ended_also_within_a_regular_expression() -> None:
-    with pytest.raises(pastes_backend.Exceeded, match="^1 s of computation$"):
-        pastes_backend.within_bounds(lambda: re.match(r"(a+)+b", "a" * 100), 1, SIZE)
-
-
-def test_a_function_that_takes_too_much_memory_is_ended() -> None:
-    with pytest.raises(pastes_backend.Exceeded, match="^2048 MiB of memory$"):
-        pastes_backend.within_bounds(lambda: len(bytes(2 * SIZE)), 5, SIZE)
-
 
 A, B = "0a" * 16, "0b" * 16
 HERE = {MACHINE: A, UUID: "4C4C4544-0042"}
