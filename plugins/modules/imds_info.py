@@ -188,15 +188,16 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import en
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.clouds import CHOICES
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import address_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
 LONGEST_TIMEOUT = 3600
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
-    "endpoint": {"type": "str"},
-    "timeout": {"type": "float", "default": 5},
-    "retries": {"type": "int", "default": 5},
+OPTIONS: Options = {
+    "cloud": Option("str", "auto", choices=CHOICES),
+    "endpoint": Option("str"),
+    "timeout": Option("float", 5),
+    "retries": Option("int", 5),
 }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 PREFIX = "kubenode_"

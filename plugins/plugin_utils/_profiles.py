@@ -14,16 +14,16 @@ from types import MappingProxyType
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Options, Values, permitted
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import (
     aks_dual_stack,
     cilium_migration,
     eni_policy_routing,
-    option,
     symmetric_routing,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values, permitted
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _vault
 
@@ -56,7 +56,7 @@ CONTROLLER: Options = {
         "list",
         [],
         elements="dict",
-        entries={name: Option(spec["type"], is_required=spec.get("required", False)) for name, spec in packet.OPTIONS.items()},
+        entries={name: declared._replace(default=None) for name, declared in packet.OPTIONS.items()},
         check=lambda value, _is_applied: packet.from_list("rehearse_packets", value),
     ),
 }

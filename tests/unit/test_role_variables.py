@@ -21,7 +21,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 OWN_ROLES = Path(_profiles.__file__).resolve().parents[2] / "roles"
@@ -374,19 +374,13 @@ def test_the_nearest_name_is_suggested(role: str) -> None:
             assert told == f"{misspelt} is not a variable of the role {role}. Did you mean {name}?"
 
 
-def as_spec(option: Option) -> dict[str, t.Any]:
-    """The option as an argument spec declares it."""
-    spec = {"type": option.type, "choices": [*option.choices] or None, "elements": option.elements or None}
-    return {name: value for name, value in {**spec, "default": option.default}.items() if value is not None}
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_the_argument_spec_declares_the_options_of_the_profile(role: str) -> None:
     documented = {
         name[len(role) + 1 :]: {key: value for key, value in spec.items() if key != "description"}
         for name, spec in specs_of(role).items()
     }
-    assert documented == {name: as_spec(option) for name, option in _profiles.options_of(role).items()}
+    assert documented == {name: option._replace(entries=None).spec() for name, option in _profiles.options_of(role).items()}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -435,18 +429,18 @@ def test_no_path_and_no_command_is_permitted_to_a_configmap(role: str) -> None:
     assert not [name for name in types_of if re.search("command|kubectl|options|path|file|folder|backup|host", name)]
 
 
-def specs_of_module(module: str) -> dict[str, t.Any]:
+def options_of_module(module: str) -> Options:
     part = importlib.import_module(f"ansible_collections.kubenode.datapath.plugins.module_utils._parts.{module}")
-    return t.cast("dict[str, t.Any]", part.OPTIONS)
+    return t.cast("Options", part.OPTIONS)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_option_of_a_module_that_gets_a_value_exists_and_has_the_same_type(role: str) -> None:
     for name, option in _profiles.options_of(role).items():
         for module, target in (place.split(".") for place in option.targets):
-            spec = specs_of_module(module)[target.partition("[")[0]]
-            assert target.endswith("]") or spec["type"] == option.type, name
-            assert not option.choices or [*option.choices] == spec["choices"], name
+            declared = options_of_module(module)[target.partition("[")[0]]
+            assert target.endswith("]") or declared.type == option.type, name
+            assert not option.choices or option.choices == declared.choices, name
 
 
 def test_the_role_must_be_one_of_the_collection() -> None:

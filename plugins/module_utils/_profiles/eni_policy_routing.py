@@ -14,12 +14,13 @@ from .._cloud.clouds import CHOICES
 from .._cni import marks as marks_of_cni
 from .._core import names
 from .._core.errors import Invalid
+from .._core.option import STATE, Options, Values, applied, permitted, texts
 from .._discovery import discovery
 from .._interfaces import link_address
 from .._nftables.return_path_table import ReturnPath, service_prefixes
+from .._platform import node_mode
 from .._routing import policy, rt_names
-from . import option, routing_options, shared_options
-from .option import Option, Values, applied, permitted
+from . import routing_options
 
 if t.TYPE_CHECKING:
     from .._cni.marks import Marks
@@ -52,15 +53,14 @@ def _patterns(place: str, value: t.Sequence[str]) -> None:
         names.pattern(f"{place}[{number}]", pattern)
 
 
-MARKED = {"name": Option("str", is_required=True), "mark": Option("str", is_required=True)}
-OPTIONS: option.Options = {
-    "state": permitted("str", "present", choices=("present", UNDO)),
+OPTIONS: Options = {
+    "state": STATE,
     "manage": permitted("list", [*PARTS], elements="str", is_words=True, check=_parts),
     "remedy": permitted("str", LOOSE, choices=REMEDIES),
-    "mode": option.MODE,
+    "mode": node_mode.MODE,
     "layout": permitted("str", choices=(*eni_layout.LAYOUTS,)),
     "enis": permitted("list", elements="dict", targets=("link_addresses.addresses",)),
-    "cloud": permitted("str", "auto", choices=(*CHOICES,)),
+    "cloud": permitted("str", "auto", choices=CHOICES),
     "primary_interface": permitted(
         "str",
         check=applied(names.network_interface, "primary_interface"),
@@ -84,9 +84,11 @@ OPTIONS: option.Options = {
         check=lambda value, is_applied: service_prefixes(value) if is_applied else None,
         targets=("nftables_connmark.service_addresses",),
     ),
-    "interface_marks": permitted("list", [], elements="dict", entries=MARKED, targets=("nftables_connmark.interfaces",)),
+    "interface_marks": permitted(
+        "list", [], elements="dict", entries=texts("name", "mark"), targets=("nftables_connmark.interfaces",)
+    ),
     **routing_options.OPTIONS,
-    "before": shared_options.before("link_addresses", "policy_routes", "nftables_connmark"),
+    "before": routing_options.before("link_addresses", "policy_routes", "nftables_connmark"),
 }
 checkpoint_of = routing_options.checkpoint_of
 

@@ -8,9 +8,15 @@
 from __future__ import annotations
 
 from .._checkpoint import checkpoint
+from .._core.option import COMMAND, Option, Options, Values, permitted
+from .._kubelet import kubelet_units
 from .._routing import policy
-from .option import COMMAND, Option, Options, Values, permitted
-from .shared_options import before
+
+
+def before(*modules: str) -> Option:
+    """Return the option ``before``. modules: that get its value."""
+    return kubelet_units.BEFORE._replace(targets=tuple(f"{module}.before" for module in modules))
+
 
 OPTIONS: Options = {
     "raise_all": permitted("bool", False),

@@ -11,11 +11,13 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid, Refusal
+from .._core.option import STATE, Options, Values, permitted
 from .._discovery import uplinks
 from .._discovery.uplinks import NodeState
 from .._nftables.return_path_table import ReturnPath
-from . import option, routing_options
-from .option import Option, Values, permitted
+from .._platform import node_mode
+from .._routing import policy
+from . import routing_options
 
 if t.TYPE_CHECKING:
     from .composition import Step
@@ -23,20 +25,13 @@ if t.TYPE_CHECKING:
 UNDO = "absent"
 TABLE = "kubenodeReturnPath"
 
-UPLINK = {
-    "name": Option("str", is_required=True),
-    "gateway": Option("str"),
-    "gateway6": Option("str"),
-    "table": Option("int"),
-    "mark": Option("str"),
-}
-OPTIONS: option.Options = {
-    "state": permitted("str", "present", choices=("present", UNDO)),
-    "mode": option.MODE,
+OPTIONS: Options = {
+    "state": STATE,
+    "mode": node_mode.MODE,
     "uplinks": permitted(
         "list",
         elements="dict",
-        entries=UPLINK,
+        entries=policy.UPLINK,
         check=lambda value, is_applied: uplinks.from_option(value) if is_applied else None,
         targets=("policy_routes.uplinks",),
     ),

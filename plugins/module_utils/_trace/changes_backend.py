@@ -73,7 +73,6 @@ _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
 OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing", "symmetric_routing")}
 
-Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]
 
 
@@ -199,14 +198,13 @@ def apply(
     calls: t.Sequence[Change],
     lines: t.Sequence[Command],
     run: process.Runner,
-    checked: Checked,
     warn: t.Callable[[str], None],
 ) -> None:
     """Apply the calls, then the commands. Raises DatapathError that names the call or the command."""
     effects = NO_EFFECTS
     for name, options in calls:
         try:
-            effects = effects.then(_call(name, options, Request({}, {}, run, warn, checked, effects)))
+            effects = effects.then(_call(name, options, Request({}, {}, run, warn, effects)))
         except Invalid as error:
             raise error.inside(f"changes.{name}") from None
         except MissingLibrary:
@@ -223,7 +221,7 @@ def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
     if "permanent" in part.OPTIONS:
         adjusted.update(immediate=True, permanent=False)
     if "backup" in part.OPTIONS:
-        former = str(adjusted.get("backup") or part.OPTIONS["backup"]["default"])
+        former = str(adjusted.get("backup") or part.OPTIONS["backup"].default)
         if not os.path.isdir(BACKUP):
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         adjusted["backup"] = BACKUP

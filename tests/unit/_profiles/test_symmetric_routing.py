@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.uplinks import Link, NodeState
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import symmetric_routing as profile
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.symmetric_routing import Facts, Observation
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
