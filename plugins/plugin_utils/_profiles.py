@@ -107,7 +107,8 @@ def check(
             sentences.extend(PROFILES[profile].conflicts(values, is_image(values["mode"])))
         except Invalid as error:
             sentences.append(f"{profile}_{error}")
-    return Checked(values, sentences)
+    # A type of Python's own, for the arguments of the node's module.
+    return Checked({name: [*value] if isinstance(value, option.Parsed) else value for name, value in values.items()}, sentences)
 
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:

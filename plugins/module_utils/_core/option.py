@@ -21,7 +21,7 @@ from .fields import Unfit
 
 Values = t.Mapping[str, t.Any]
 # Takes a value and whether it is to be applied: the state that undoes accepts what an earlier version has installed. Raises
-# Invalid, whose option is that of the profile or a place in it.
+# Invalid, whose option is that of the profile or a place in it. If it returns Parsed, that is the value.
 Check = t.Callable[[t.Any, bool], object]
 
 # Why a ConfigMap must not set an option; each ends a sentence with "because". The writer of a ConfigMap must not become root on
@@ -113,6 +113,10 @@ def within(option: str, low: int, high: int) -> Check:
     return check
 
 
+class Parsed(list[t.Any]):
+    """A list as the check of its option returns it. It travels as this value, and is not checked again."""
+
+
 class Read(t.NamedTuple):
     """values: of all options that could be read, those left out with their defaults. errors: one for each wrong option."""
 
@@ -137,9 +141,11 @@ def read(options: Options, raw: Values, undo: str) -> Read:
     for name, option in options.items():
         if option.check and values.get(name) is not None:
             try:
-                option.check(values[name], is_applied)
+                parsed = option.check(values[name], is_applied)
             except Invalid as error:
                 errors.append(error)
+            else:
+                values[name] = parsed if isinstance(parsed, Parsed) else values[name]
     return Read(values, errors)
 
 
@@ -148,6 +154,8 @@ def typed(place: str, option: Option, value: t.Any, fills: bool = False) -> t.An
 
     fills: add the options of dictionaries that were left out.
     """
+    if isinstance(value, Parsed):
+        return value
     is_text = option.type in ("list", "dict") and isinstance(value, str)
     parsed = _from_text(option, value) if is_text else value
     try:

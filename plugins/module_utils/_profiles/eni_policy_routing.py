@@ -158,14 +158,15 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
         )
     if enis is None:
         _query(options, options["mark"])
+    interfaces: t.Sequence[eni.Eni] = ()
     if enis is not None or primary:  # otherwise the metadata service tells the primary interface
-        interfaces = [{"name": primary, "primary": True}] if enis is None else enis
+        interfaces = eni.from_list("enis", [{"name": primary, "primary": True}] if enis is None else enis)
         desired = _desired(options, interfaces, options["mark"], managed)
         yield from _unfit_enis(desired, options)
         if is_marked:
             _check_return_path(desired, options)
     if "filters" in managed and remedy != SYMMETRIC:
-        _check_filters(options)
+        _check_filters(options, interfaces)
 
 
 def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterator[str]:
@@ -178,12 +179,11 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterato
         yield f"eni_policy_routing_enis must give valid rules, routes and addresses: {error}"
 
 
-def _check_filters(options: Values) -> None:
+def _check_filters(options: Values, enis: t.Sequence[eni.Eni]) -> None:
     """Check the names for rp_filter, which takes fewer than the other modules."""
     if options["primary_interface"]:
         named = {"primary_interface": options["primary_interface"]}
     else:
-        enis = eni.from_list("enis", options["enis"]) if options["enis"] else ()
         named = {f"{interface.option}.name": interface.name for interface in enis if interface.primary}
     if options["remedy"] == LOOSE:
         named.update(
@@ -276,9 +276,9 @@ def facts(options: Values, observed: Observation) -> Facts:
     if not needs_enis(options):
         return Facts(observed.is_image)
     is_image, mark, primary = observed.is_image, options["mark"], options["primary_interface"]
-    interfaces = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
-    if interfaces is None:  # each boot queries them
-        interfaces = [{"name": primary, "primary": True}]
+    entries = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
+    # Without them, each boot queries the metadata service.
+    interfaces = eni.from_list("enis", [{"name": primary, "primary": True}] if entries is None else entries)
     desired = _desired(options, interfaces, mark, _managed_rules(options))
     name = primary or desired.primary_interface
     bits = eni_layout.adapted(options["layout"], mark, options["priorities"]).bits
@@ -322,9 +322,7 @@ def _with_subnets(
     return [{"subnets": networks.get(str(entry.get("name")), []), **entry} for entry in enis]
 
 
-def _desired(
-    options: Values, interfaces: t.Sequence[t.Mapping[str, t.Any]], mark: object, parts: t.Collection[str]
-) -> eni_layout.DesiredLayout:
+def _desired(options: Values, interfaces: eni.Enis, mark: object, parts: t.Collection[str]) -> eni_layout.DesiredLayout:
     priorities, marks = options["priorities"], options["interface_marks"]
     return eni_layout.desired(options["layout"], interfaces, mark, priorities, parts, marks)
 

@@ -60,13 +60,8 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
     for place, name in links(options).items():
         if "=" in names.network_interface(place, name):
             raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
-    if options["uplinks"] is not None:
-        _check_return_path(uplinks.from_option(options["uplinks"]))
-
-
-def _check_return_path(entries: t.Sequence[uplinks.Uplink]) -> None:
-    """Check the marks by the rules of the table that sets them. Raises Invalid."""
-    ReturnPath.from_options({"table": TABLE, "primary_interface": None, "interfaces": entries, "mask": None})
+    if options["uplinks"] is not None:  # the marks, by the rules of the table that sets them
+        ReturnPath.from_options({"table": TABLE, "primary_interface": None, "interfaces": options["uplinks"], "mask": None})
 
 
 class Observation(t.NamedTuple):
@@ -115,14 +110,13 @@ def facts(options: Values, observed: Observation) -> Facts:
     if options["state"] == UNDO:
         return Facts(observed.is_image)
     if node is None:
-        return Facts(observed.is_image, uplinks.from_option(options["uplinks"]))
-    entries = options["uplinks"] if options["uplinks"] is not None else uplinks.candidates(node)
-    if not entries:
+        return Facts(observed.is_image, options["uplinks"])
+    chosen = options["uplinks"] or uplinks.candidates(node)
+    if not chosen:
         raise Refusal(
             "this node has no uplink: no link has an address of global scope and a gateway, by the default routes, DHCP leases"
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
-    chosen = uplinks.from_option(entries)
     uplinks.check(chosen, node)
     doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node)]
     derived, gateways = uplinks.rules_and_routes(chosen, node), uplinks.gateways(chosen, node)
@@ -171,7 +165,7 @@ def plan(options: Values, facts: Facts) -> list[Step]:
             daemons,
         ]
     ways = [{"name": entry["name"], "mark": entry["mark"]} for entry in facts.uplinks]
-    rules = {"uplinks": [*facts.uplinks], "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
+    rules = {"uplinks": facts.uplinks, "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
     return [
         daemons,
         *package,
