@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import typing as t
 from types import MappingProxyType
 
@@ -60,6 +61,8 @@ CONTROLLER: Options = {
         check=lambda value, _is_applied: packet.from_list("rehearse_packets", value),
     ),
 }
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 100
 # Names of the play's roles, with and without their collection.
 ROLE_NAMES = ("ansible_play_role_names", "ansible_dependent_role_names", "ansible_role_names")
 
@@ -178,3 +181,26 @@ def _is_registered(value: object) -> bool:
 def _unreadable(variable: str, value: object, message: str) -> str:
     """Return a sentence for a variable whose template fails."""
     return f"{variable} must have a value that can be computed; {value!r} was given: {' '.join(message.split())}"
+
+
+def accepted(role: str, variables: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+    """Return the variables that a ConfigMap sets with their types, or a sentence for each that cannot be used.
+
+    An account that can write the ConfigMap may choose what the profile does, and may not run anything on the nodes. So each
+    option is declared as permitted or refused, and each value must pass the checks of the role before a playbook starts.
+    """
+    refused = {f"{role}_{name}": option.refused for name, option in options_of(role).items() if option.refused}
+    sentences = unknown(role, dict.fromkeys(variables))
+    sentences += [_refusal(role, name, value, refused[name]) for name, value in variables.items() if name in refused]
+    if sentences:
+        return {}, sentences
+    values, sentences = check(role, {name[len(role) + 1 :]: value for name, value in variables.items()})
+    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in variables}, sentences
+
+
+def _refusal(role: str, name: str, value: t.Any, why: str) -> str:
+    permitted = sorted(name for name, option in options_of(role).items() if not option.refused)
+    return (
+        f"{name} is not accepted from a ConfigMap, because {why}; {_shown.repr(value)} was given. Remove it. Accepted are {role}_"
+        f" followed by {', '.join(permitted)}. A playbook from a controller may set the others"
+    )

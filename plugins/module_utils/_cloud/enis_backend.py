@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import math
+import os
 import typing as t
+from pathlib import Path
 
-from . import imds_backend, links_backend, metadata
+from . import imds_backend, metadata
+from .metadata import Link
 
 
 def read(
@@ -27,5 +30,31 @@ def read(
     """
     asking = imds_backend.asking(imds_backend.interfaces, cloud, endpoint)
     answering, nics = imds_backend.with_retries(asking, timeout, retries=retries, deadline=deadline)
-    node = links_backend.read()
+    node = links()
     return answering, [metadata.interface(nic, node) for nic in nics]
+
+
+def links(root: str = "/") -> tuple[Link, ...]:
+    """Return all links of the network namespace that /sys was mounted in, sorted by name."""
+    folder = Path(root, "sys/class/net")
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return tuple(link for entry in entries for link in _link(entry))
+
+
+def _link(entry: Path) -> t.Iterator[Link]:
+    """Yield nothing for ``bonding_masters``, which is not a link, and for a link that disappears during the call."""
+    try:
+        mac = (entry / "address").read_text().strip().lower()
+        index = int((entry / "ifindex").read_text())
+        lowers = tuple(sorted(name[len("lower_") :] for name in os.listdir(entry) if name.startswith("lower_")))
+    except OSError:
+        return
+    yield Link(entry.name, mac, _target(entry / "master"), _target(entry / "device/driver"), lowers, index)
+
+
+def _target(link: Path) -> str | None:
+    """Return the base name of a symbolic link's target; None if the symbolic link does not exist."""
+    try:
+        return os.path.basename(os.readlink(link))
+    except OSError:
+        return None

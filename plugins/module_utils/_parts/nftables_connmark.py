@@ -30,7 +30,7 @@ from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration
 from .._profiles import ownership_backend
-from .._profiles.ownership_guards import unowned
+from .._profiles.ownership import unowned
 from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import (
     RECORDS,

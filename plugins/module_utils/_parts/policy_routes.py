@@ -25,7 +25,7 @@ from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
 from .._profiles import ownership_backend
-from .._profiles.ownership_guards import unowned
+from .._profiles.ownership import unowned
 from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy, Query

@@ -8,27 +8,133 @@
 from __future__ import annotations
 
 import functools
+import socket
 import typing as t
 
 from .._core.errors import Failure
-from .._platform import process
-from . import bpf_backend, entries_backend, links_backend, netfilter_backend, pods_backend, saved, settings_backend, snapshot
+from .._core.fields import IPV4, IPV6
+from .._core.names import DOTTED
+from .._interfaces import interfaces_backend
+from .._interfaces.link_backend import LinkMessages
+from .._interfaces.link_message import Address
+from .._netlink import bpf, rtnetlink, wire
+from .._platform import kernel, process
+from .._routing.neighbour import HEADER
+from .._routing.routing_backend import GETNEIGH, Netlink
+from . import entries, netfilter_backend, pods_backend, saved, snapshot
+from . import link as link_model
+from . import settings as settings_model
 from .snapshot import Notes, Unread
+
+NTF_PROXY = 0x08  # include/uapi/linux/neighbour.h
+
+
+def rules(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the rules of both families in the kernel's order. Raises Failure."""
+    current = Netlink().rules()
+    for rule, _protocol in current:
+        if rule.unread:
+            note(str(rule), "Its entry lacks these attributes.")
+    return [entries.rule(*owned) for owned in current]
+
+
+def routes(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the routes of both families and all tables. Raises Failure."""
+    current = Netlink().routes()
+    for route, _protocol in current:
+        if entries.unread(route):
+            note(str(route), "Its entry lacks these attributes.")
+    return [entries.route(*owned) for owned in current]
+
+
+def neighbors(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
+    """Return the neighbours of both families, without those that the kernel itself creates, and the proxies. Raises Failure."""
+    backend = Netlink()
+    names = backend.links()
+    bodies = [body for family in (IPV4, IPV6) for body in wire.dump(GETNEIGH, _proxies(family), "the proxies of neighbours")]
+    return [*map(entries.neighbour, backend.neighbours()), *(entries.proxy(body, names) for body in bodies)]
+
+
+def _proxies(family: int) -> bytes:
+    return HEADER.pack(family, 0, 0, NTF_PROXY, 0)
+
+
+def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return all links of the node's network namespace, by index. Raises Failure."""
+    backend = LinkMessages()
+    links, addresses = backend.links(), backend.addresses()
+    names = {link.number: link.name for link in links}
+    interfaces = interfaces_backend.read()
+    for namespace in interfaces.unread:
+        note(namespace, "The links of this network namespace could not be read.")
+    peers = {(interface.namespace, interface.number): interface for interface in interfaces.interfaces}
+    of_link: dict[int, list[Address]] = {}
+    for address in addresses:
+        of_link.setdefault(address.link, []).append(address)
+    shown = []
+    for link in sorted(links):
+        peer = link_model.peer(link, peers, interfaces.peers) if link.kind == link_model.VETH else None
+        if link.kind == link_model.VETH and peer is None:
+            note(link.name, "Its other end was not found.")
+        elif link.kind != link_model.VETH and link_model.lower(link).namespace is not None:
+            note(link.name, f"The link below it, {link_model.lower(link).number}, is in another network namespace.")
+        if not link_model.is_read_in_full(link):
+            note(link.name, f"Links of kind {link.kind} have settings that this collection does not read.")
+        shown.append(link_model.entry(link, names, of_link.get(link.number, ()), peer))
+    return shown
+
+
+def settings(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Return settings of the node and of each link, and effective values. A setting that the kernel lacks is left out."""
+    names = [settings_model.ALL, settings_model.DEFAULT, *(name for _index, name in socket.if_nameindex())]
+    by_family = {family: _of_links(family, names) for family in settings_model.FAMILIES}
+    return {
+        "node": {key.translate(DOTTED): value for key, value in _numbers(settings_model.NODE).items()},
+        **by_family,
+        "effective": {family: settings_model.effective(family, by_link) for family, by_link in by_family.items()},
+    }
+
+
+def _of_links(family: str, names: t.Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return the settings by link, without links that have disappeared since; none if the kernel lacks the family."""
+    folders = {name: f"net/{family}/conf/{name}" for name in names}
+    read = {name: _numbers(f"{folder}/{key}" for key in settings_model.LINK[family]) for name, folder in folders.items()}
+    return {name: {key.rpartition("/")[2]: value for key, value in values.items()} for name, values in read.items() if values}
+
+
+def _numbers(keys: t.Iterable[str]) -> dict[str, int]:
+    values = ((key, kernel.setting(key)) for key in keys)
+    return {key: value for key, value in values if value is not None}
+
+
+def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """Return the BPF programs of links, at XDP, tcx and tc. Raises Failure."""
+    attached = [(link, program) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for program in those]
+    for link, direction, kind in sorted(
+        {(link, program.direction, program.kind) for link, program in attached if program.kind != rtnetlink.BPF}
+    ):
+        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
+    return [
+        {"link": link, "hook": program.hook, "direction": program.direction, "name": program.name}
+        for link, program in attached
+        if program.kind == rtnetlink.BPF
+    ]
+
 
 Reader = t.Callable[[process.Runner, Notes], t.Any]
 
 NFTABLES = "nftables"
 READERS: dict[str, Reader] = {
-    "links": links_backend.links,
-    "neighbors": entries_backend.neighbors,
-    "rules": entries_backend.rules,
-    "routes": entries_backend.routes,
-    "settings": settings_backend.settings,
+    "links": links,
+    "neighbors": neighbors,
+    "rules": rules,
+    "routes": routes,
+    "settings": settings,
     NFTABLES: netfilter_backend.nftables,
     "iptables": netfilter_backend.iptables,
     "ipsets": netfilter_backend.ipsets,
     "ebtables": netfilter_backend.ebtables_rules,
-    "bpf": bpf_backend.programs,
+    "bpf": programs,
     "ipvs": netfilter_backend.ipvs,
     "recent": netfilter_backend.recent,
     "pods": pods_backend.pods,

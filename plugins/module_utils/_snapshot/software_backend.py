@@ -11,18 +11,25 @@ from __future__ import annotations
 import os
 import socket
 import typing as t
+from pathlib import Path
 
 from .._cni import cni_backend
 from .._core import version
-from .._core.errors import Failure
+from .._core.errors import Failure, Invalid
 from .._files import files
+from .._interfaces.link_backend import LinkMessages
+from .._interfaces.link_message import IFINFO
+from .._netlink.attributes import attributes
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
+from .._routing import policy
+from .._routing.active_policy_resource import record
+from .._routing.rt_tables_backend import tables
 from .._systemd import masked_unit
 from .._systemd.units import Units
 from . import boot as boot_model
-from . import counters_backend, firewalls, pods_backend, policies_backend
+from . import counters, firewalls, pods_backend
 from . import listeners as listeners_model
 from .snapshot import Notes
 
@@ -121,15 +128,63 @@ def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
     return texts
 
 
+# That of the running kernel, which a boot removes, comes before that of the next boot.
+POLICY_FOLDERS = (str(Path(record(policy.PROTOCOL)).parent), "/etc/kubenode")
+POLICY_FILES = "policy-routes-*.json"
+
+
+def policies(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """Return the policy of each protocol, with the path of its record. One that a boot discovers has no lists in a file."""
+    paths = [path for folder in POLICY_FOLDERS for path in sorted(Path(folder).glob(POLICY_FILES))]
+    by_protocol: dict[int, dict[str, t.Any]] = {}
+    for path in map(str, paths):
+        try:
+            kept = policy.from_text(files.text(path), tables())
+        except (OSError, Invalid) as error:
+            note(path, f"The record could not be read: {error}.")
+            continue
+        if kept.is_known and kept.protocol not in by_protocol:
+            rules, routes = [rule.options() for rule in kept.rules or ()], [route.options() for route in kept.routes or ()]
+            by_protocol[kept.protocol] = {"protocol": kept.protocol, "path": path, "rules": rules, "routes": routes}
+    return [by_protocol[protocol] for protocol in sorted(by_protocol)]
+
+
+CONNECTIONS = {"count": "net/netfilter/nf_conntrack_count", "max": "net/netfilter/nf_conntrack_max"}
+
+
+def counted(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Return counters since the start of the network namespace. What the kernel lacks is left out. Raises Failure."""
+    values = counters.parsed(*map(files.text_or_empty, counters.PATHS))
+    connections = ((name, kernel.setting(key)) for name, key in CONNECTIONS.items())
+    return {
+        "packets": {name: value for name, value in sorted(values.items()) if name.endswith(counters.KEPT)},
+        "connections": {
+            **{name: value for name, value in connections if value is not None},
+            **counters.sums(files.text_or_empty(counters.TRACKING), counters.TRACKED),
+        },
+        "routing": counters.sums(files.text_or_empty(counters.ROUTING), counters.MARTIANS),
+        "otherhost": _otherhost(),
+    }
+
+
+def _otherhost() -> dict[str, int]:
+    """Return the packets for other MAC addresses by link, without links that dropped none."""
+    statistics = {
+        link.name: attributes(link.body, IFINFO.size).get(counters.IFLA_STATS64, b"") for link in LinkMessages().links()
+    }
+    dropped = {name: counters.otherhost_dropped(each) for name, each in statistics.items()}
+    return {name: count for name, count in dropped.items() if count}
+
+
 READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "network_daemons": network_daemons,
     "firewalls": firewalls_of_node,
     "boot": boot,
     "cni": configurations,
     "units": units,
-    "policies": policies_backend.policies,
+    "policies": policies,
     "listeners": listeners,
     "pod_neighbors": pods_backend.neighbors,
-    "counters": counters_backend.read,
+    "counters": counted,
     "versions": versions,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import imds_backend, links_backend, metadata
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend, imds_backend, metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import (
     Garbled,
     Gateway,
@@ -403,7 +403,7 @@ def test_links_are_read_from_sys(tmp_path: Path) -> None:
     (net / "eth0/device/driver").symlink_to(driver)
     (net / "eth0/master").symlink_to(net / "azure0")
     (net / "azure0/lower_eth0").symlink_to(net / "eth0")
-    assert links_backend.read(str(tmp_path)) == (
+    assert enis_backend.links(str(tmp_path)) == (
         Link("azure0", MAC, lowers=("eth0",), ifindex=1),
         Link("eth0", MAC, master="azure0", driver="hv_netvsc", ifindex=2),
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import attachments, attachments_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni.attachments import Attachment
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import attachments_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.attachments_backend import Attachment
 
 RECORD: dict[str, Any] = {
     "kind": "cniCacheV1",
@@ -43,12 +43,12 @@ WEB = Attachment("default/web-0", "eth0", ("10.244.0.5", "fd00::5"), "/var/run/n
     ],
 )  # fmt: skip
 def test_a_record_of_a_pod_has_its_addresses(change: dict[str, Any], attachment: Attachment | None) -> None:
-    assert attachments.attachment(json.dumps({**RECORD, **change})) == attachment
+    assert attachments_backend.attachment(json.dumps({**RECORD, **change})) == attachment
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", "[" * 100_000])
 def test_another_text_is_no_record(text: str) -> None:
-    assert attachments.attachment(text) is None
+    assert attachments_backend.attachment(text) is None
 
 
 def test_records_whose_network_namespace_has_gone_are_left_out(tmp_path: Path) -> None:
