@@ -25,20 +25,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import
     eni_policy_routing,
     symmetric_routing,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.composition import Model
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _vault
-
-
-class Model(t.Protocol):
-    """A profile, as the controller needs it; see assembly.Model."""
-
-    OPTIONS: Options
-    UNDO: str
-
-    def checkpoint_of(self, options: Values) -> tuple[int, str]: ...
-
-    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]: ...
-
 
 # Imported with this file, which Ansible imports before it forks. A worker would repeat a later import for each host, which takes
 # up to a tenth of a second.

@@ -25,7 +25,7 @@ from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._platform.root_guards import require_own_root
 from .._profiles import composition, mode_backend
-from .._profiles.composition import Step
+from .._profiles.composition import Facts, Model, Step
 from .._profiles.owned_objects_resource import OwnedObjects
 
 OPTIONS: Options = {"options": Option("dict", is_required=True), **machine_guards.OPTION}
@@ -44,30 +44,6 @@ class Transaction(t.NamedTuple):
     node: t.Mapping[str, t.Any]
     accepts_later: bool
     profile: str = ""
-
-
-class Facts(t.Protocol):
-    """What the plan of a profile depends on, besides the options."""
-
-    def report(self) -> dict[str, t.Any]: ...
-
-    def warnings(self) -> list[str]: ...
-
-
-class Model(t.Protocol):
-    """A pure file of _profiles."""
-
-    OPTIONS: Options
-    UNDO: str
-
-    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]:
-        """Return a sentence for each requirement on several options that they do not meet. Raises Invalid."""
-
-    def facts(self, options: Values, observed: t.Any) -> t.Any:
-        """Return the Facts, from an observation of the node. Raises Invalid."""
-
-    def plan(self, options: Values, facts: t.Any) -> list[Step]:
-        """Return the modules with their options, in the order in which they are applied."""
 
 
 class Profile(t.NamedTuple):

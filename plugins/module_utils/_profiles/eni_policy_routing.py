@@ -190,8 +190,7 @@ def _check_filters(options: Values, enis: t.Sequence[eni.Eni]) -> None:
             {f"interface_marks[{number}].name": entry["name"] for number, entry in enumerate(options["interface_marks"])}
         )
     for place, name in named.items():
-        if "=" in name:
-            raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
+        routing_options.require_sysctl_name(place, name)
 
 
 def _check_return_path(desired: eni_layout.DesiredLayout, options: Values) -> None:
@@ -354,26 +353,18 @@ def plan(options: Values, facts: Facts) -> list[Step]:
     return [step for step in steps if {*PARTS_OF[step[0]]} & {*options["manage"]}]
 
 
-def _daemons(options: Values, facts: Facts) -> Step:
-    return "network_daemons", {"state": options["state"], "restart": options["restart_networkd"] and not facts.is_image}
-
-
-def _package(options: Values) -> list[Step]:
-    return [("nftables_package", {"state": options["state"]})] if options["nftables"] else []
-
-
 def _applied(options: Values, facts: Facts) -> list[Step]:
     enis, remedy, before = facts.enis, options["remedy"], {"before": options["before"]}
+    groundwork = routing_options.groundwork(options, facts.is_image)
     if enis is None:  # only the daemons are managed
-        return [_daemons(options, facts)]
+        return groundwork[:1]
     filtered = enis.request_interfaces if remedy == LOOSE else [enis.primary_interface]
     filters: Step = ("rp_filter", {"interfaces": filtered, "mode": remedy, "raise_all": options["raise_all"]})
     rules: Step = ("policy_routes", {"enis": enis.query, "rules": enis.rules, "routes": enis.routes, **before})
     rules[1].update(protocol=options["protocol"])
     is_marked = _is_marked(options, enis)
     return [
-        _daemons(options, facts),
-        *_package(options),
+        *groundwork,
         *([filters] if remedy == LOOSE else []),
         *([("link_addresses", {"addresses": enis.addresses, **before})] if remedy == SYMMETRIC else []),
         rules,
@@ -414,8 +405,7 @@ def _undone(options: Values, facts: Facts) -> list[Step]:
         _absent("policy_routes", protocol=options["protocol"], **before),
         _absent("link_addresses", **before),
         *([] if is_strict else [_absent("rp_filter")]),
-        *_package(options),
-        _daemons(options, facts),
+        *reversed(routing_options.groundwork(options, facts.is_image)),
     ]
 
 

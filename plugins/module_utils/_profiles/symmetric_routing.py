@@ -58,8 +58,7 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
             " uplinks. Nothing was changed. Set the names that udev gives the interfaces on the nodes, for example eth0 and eth1"
         )
     for place, name in links(options).items():
-        if "=" in names.network_interface(place, name):
-            raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
+        routing_options.require_sysctl_name(place, names.network_interface(place, name))
     if options["uplinks"] is not None:  # the marks, by the rules of the table that sets them
         ReturnPath.from_options({"table": TABLE, "primary_interface": None, "interfaces": options["uplinks"], "mask": None})
 
@@ -151,24 +150,18 @@ def plan(options: Values, facts: Facts) -> list[Step]:
     before the kernel routes replies differently.
     """
     before = {"before": options["before"]}
-    daemons: Step = (
-        "network_daemons",
-        {"state": options["state"], "restart": options["restart_networkd"] and not facts.is_image},
-    )
-    package: list[Step] = [("nftables_package", {"state": options["state"]})] if options["nftables"] else []
+    groundwork = routing_options.groundwork(options, facts.is_image)
     if options["state"] == UNDO:
         return [
             ("nftables_connmark", {"state": UNDO, **before}),
             ("policy_routes", {"state": UNDO, "protocol": options["protocol"], **before}),
             ("rp_filter", {"state": UNDO}),
-            *package,
-            daemons,
+            *reversed(groundwork),
         ]
     ways = [{"name": entry["name"], "mark": entry["mark"]} for entry in facts.uplinks]
     rules = {"uplinks": facts.uplinks, "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
     return [
-        daemons,
-        *package,
+        *groundwork,
         ("rp_filter", {"interfaces": [way["name"] for way in ways], "mode": "loose", "raise_all": options["raise_all"]}),
         ("policy_routes", {**rules, **before}),
         ("nftables_connmark", {"interfaces": ways, **before}),

@@ -36,13 +36,14 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
         policy_routes,
         rp_filter,
     )
-    from .._parts.assembly import Model, Transaction
+    from .._parts.assembly import Transaction
     from .._profiles import (  # noqa: F401
         aks_dual_stack_backend,
         cilium_migration,
         eni_policy_routing_backend,
         symmetric_routing_backend,
     )
+    from .._profiles.composition import Model
 
 MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",

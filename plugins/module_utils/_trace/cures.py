@@ -23,7 +23,7 @@ from .removals import Loss
 from .uplinks import Uplinks
 
 if t.TYPE_CHECKING:
-    from .._parts.assembly import Model
+    from .._profiles.composition import Model
 
 KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
 FILTERS = ("rp_filter", "fib saddr")  # of reverse paths: the kernel's, and a rule of nft such as firewalld's for IPv6
