@@ -23,6 +23,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
+from generators import role_arguments
 
 OWN_ROLES = Path(_profiles.__file__).resolve().parents[2] / "roles"
 ROLES = [*_profiles.PROFILES]
@@ -375,20 +376,15 @@ def test_the_nearest_name_is_suggested(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_argument_spec_declares_the_options_of_the_profile(role: str) -> None:
-    documented = {
-        name[len(role) + 1 :]: {key: value for key, value in spec.items() if key != "description"}
-        for name, spec in specs_of(role).items()
-    }
-    assert documented == {name: option._replace(entries=None).spec() for name, option in _profiles.options_of(role).items()}
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_the_roles_defaults_are_those_of_the_profile(role: str) -> None:
-    """A default that is a template depends on the host, and the profile has none."""
+def test_the_argument_spec_and_the_defaults_are_those_of_the_profile(role: str) -> None:
+    for path, text in role_arguments.files(role).items():
+        assert path.read_text() == text, (
+            "run `make docs`, or `python3 tests/toolchain.py run python -m generators.role_arguments`"
+        )
     defaults = yaml.safe_load((OWN_ROLES / f"{role}/defaults/main.yml").read_text())
-    fixed = {name[len(role) + 1 :]: value for name, value in defaults.items() if "{{" not in str(value)}
-    assert fixed == {name: one.default for name, one in _profiles.options_of(role).items() if one.default is not None}
+    options = {f"{role}_{name}": option for name, option in _profiles.options_of(role).items()}
+    assert {*specs_of(role)} == {*options} and defaults.keys() <= {*options}
+    assert defaults.keys() >= {name for name, option in options.items() if option.default is not None}
 
 
 @pytest.mark.parametrize("role", ROLES)
