@@ -20,7 +20,7 @@ LONGEST = 4000  # characters of what the node prints
 class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        spec = {"mode": {"type": "str", "choices": node_mode.MODES, "default": "auto"}}
+        spec = {"mode": node_mode.MODE.spec()}
         _validated, options = self.validate_argument_spec(argument_spec=spec)
         transport = self._connection.transport
         verdict = node_mode.by_controller(options["mode"], transport, task_vars or {})

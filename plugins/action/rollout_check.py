@@ -39,8 +39,6 @@ class ActionModule(NodeAction):
         return {**result, "changed": False}
 
     def _errors(self, role: str, variables: Result) -> list[str]:
-        former = {name.removeprefix(_playbook_variables.PREFIX) for name in _playbook_variables.OF_NODE} & {*variables}
-        _playbook_variables.warn_of_former_names(role, former)
         errors = list(_profiles.check_variables(role, self, variables).errors)
         for name in _playbook_variables.OF_NODE[1:]:  # the filter checks has checked the first
             try:

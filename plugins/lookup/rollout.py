@@ -15,7 +15,6 @@ description:
     evaluates these before it connects to the first host.
   - A run ends with an error, and no host is touched, if an extra variable looks like a variable of the playbook and is none, if
     a variable has a value that cannot be used, or if no host of the inventory matches.
-  - A variable that is set by its name in version 0.1.0, without the prefix C(kubenode_), works and gives a deprecation warning.
 options:
   _terms:
     description:
@@ -97,17 +96,11 @@ class LookupModule(LookupBase):
             return [{"hosts": "all", "batches": ["100%"], "summary": ""}[term] for term in terms]
         self._names = _playbook_variables.names(playbook)
         extra = load_extra_vars(self._loader)
-        self._check(playbook, extra)
+        if sentences := _playbook_variables.unknown(playbook, extra):
+            raise _refused(*sentences)
         rollout = self._rollout(playbook, variables, extra)
         values = {"hosts": rollout.pattern, "batches": rollout.batches or ["100%"], "summary": rollout.summary()}
         return [values[term] for term in terms]
-
-    def _check(self, playbook: str, extra: t.Mapping[str, t.Any]) -> None:
-        """Raise AnsibleLookupError if the extra variables cannot be right."""
-        sentences = [*_playbook_variables.unknown(playbook, extra), *_playbook_variables.doubled(playbook, extra)]
-        if sentences:
-            raise _refused(*sentences)
-        _playbook_variables.warn_of_former_names(playbook, extra)
 
     def _rollout(self, playbook: str, variables: t.Mapping[str, t.Any], extra: t.Container[str]) -> Rollout:
         values = {name: self._value(name, variables) for name in self._names}
@@ -131,7 +124,7 @@ class LookupModule(LookupBase):
     def _value(self, name: str, variables: t.Mapping[str, t.Any]) -> t.Any:
         """Return a variable of the play; None if it needs a variable of a node. Raises AnsibleLookupError."""
         try:
-            return _vault.templated(self._templar, _playbook_variables.value(name, variables))
+            return _vault.templated(self._templar, variables.get(name))
         except AnsibleError as error:
             if isinstance(error, AnsibleUndefinedVariable) and name in _playbook_variables.OF_NODE:
                 return None

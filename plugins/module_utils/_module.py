@@ -13,13 +13,13 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 # First: it makes the imports below faster.
 from ._core import zip_imports  # noqa: F401  # pylint: disable=unused-import
 from ._core.converge import converge
-from ._core.errors import DatapathError, Failure, MissingLibrary, Refusal, WrongVariables
-from ._core.parts import Parts, Request, Spec, loaded
+from ._core.errors import DatapathError, MissingLibrary, Refusal, WrongVariables
+from ._core.option import Options, spec
+from ._core.parts import Parts, Request, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._core.printable import all_printable, printable
 from ._platform import process
@@ -36,7 +36,7 @@ class OpenChange(Checkpoint, t.Protocol):
 
 
 def run(
-    options: dict[str, dict[str, t.Any]],
+    options: Options,
     parts: t.Callable[[Request], Parts],
     under: t.Callable[[int, str], OpenChange] | None = None,
     long_lists: t.Collection[str] = (),
@@ -57,13 +57,13 @@ def run(
 
 
 class Module(AnsibleModule):
-    """A module of this collection. ``options`` is its argument spec; all take check mode.
+    """A module of this collection. All take check mode.
 
     long_lists: options whose entries the module checks itself and gets from Request.entries(). AnsibleModule needs 0.1 ms for
         each entry, and repeats all of them in the result.
     """
 
-    def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = (), called: str = "") -> None:
+    def __init__(self, options: Options, long_lists: t.Collection[str] = (), called: str = "") -> None:
         self._options = options
         self._long_lists = long_lists
         self._called = called
@@ -71,7 +71,7 @@ class Module(AnsibleModule):
         self._lacking: list[str] = []
         self._data: t.Collection[str] = ()
         self._unchecked: dict[str, t.Any] = {}
-        super().__init__(argument_spec=options, supports_check_mode=True)
+        super().__init__(argument_spec=spec(options), supports_check_mode=True)
 
     def _load_params(self) -> None:
         super()._load_params()
@@ -101,7 +101,7 @@ class Module(AnsibleModule):
         super().warn(printable(warning), **more)
 
     def request(self) -> Request:
-        return Request(self.params, self._entries, self.run, self.warn, checked)
+        return Request(self.params, self._entries, self.run, self.warn)
 
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
@@ -180,16 +180,6 @@ def require_root() -> None:
     """Raise Refusal if the user is not root."""
     if os.geteuid() != 0:
         raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
-
-
-def checked(options: Spec, values: dict[str, t.Any]) -> dict[str, t.Any]:
-    result = ArgumentSpecValidator(options).validate(values)
-    if result.unsupported_parameters:
-        names = sorted(".".join(name) if isinstance(name, tuple) else str(name) for name in result.unsupported_parameters)
-        raise Failure(f"it has no option {', '.join(names)}. Its options are {', '.join(sorted(options))}. Nothing was changed")
-    if result.error_messages:
-        raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")
-    return dict(result.validated_parameters)
 
 
 def _lacking(outcome: Outcome) -> list[str]:

@@ -195,25 +195,26 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue, context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
 CONTEXT: dict[str, t.Any] = {
-    "cloud": {"type": "str", "choices": [*context.CLOUDS]},
-    "probe_mode": {"type": "str", "choices": [*context.PROBE_MODES]},
-    "cni": {"type": "str", "choices": [*context.CNIS]},
-    "service_ranges": {"type": "list", "elements": "str"},
-    "pod_ranges": {"type": "list", "elements": "str"},
+    "cloud": Option("str", choices=context.CLOUDS),
+    "probe_mode": Option("str", choices=context.PROBE_MODES),
+    "cni": Option("str", choices=context.CNIS),
+    "service_ranges": Option("list", elements="str", is_words=True),
+    "pod_ranges": Option("list", elements="str", is_words=True),
 }
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "snapshot": {"type": "dict"},
-    "dump": {"type": "raw"},
-    "node": {"type": "str"},
-    "checks": {"type": "list", "elements": "str"},
-    "context": {"type": "dict", "options": CONTEXT},
-    "prove": {"type": "bool", "default": True},
-    "print": {"type": "bool", "default": False},  # by the action plugin
+OPTIONS: Options = {
+    "snapshot": Option("dict"),
+    "dump": Option("raw"),
+    "node": Option("str"),
+    "checks": Option("list", elements="str", is_words=True),
+    "context": Option("dict", entries=CONTEXT),
+    "prove": Option("bool", True),
+    "print": Option("bool", False),  # by the action plugin
 }
 
 
@@ -229,7 +230,7 @@ def main() -> None:
         node = _of_this_node(module) if is_own else options["snapshot"]
         snapshot_form.check(node)
         audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own)
-        result.update(changed=False, **audit_backend.result(audit, module.run, checked), ignored=[])
+        result.update(changed=False, **audit_backend.result(audit, module.run), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

@@ -420,13 +420,13 @@ snapshot:
 """
 
 import gc
-import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "gather": {"type": "list", "elements": "str", "choices": [*snapshot.SUBSETS], "default": [*snapshot.SUBSETS]},
+OPTIONS: Options = {
+    "gather": Option("list", [*snapshot.SUBSETS], choices=snapshot.SUBSETS, elements="str"),
 }
 
 

@@ -110,16 +110,16 @@ changes:
   sample: [policy_routes]
 """
 
-import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import processes
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, rehearsal_backend
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "changes": {"type": "list", "elements": "dict", "required": True},
-    "packets": {"type": "list", "elements": "dict", "options": packet.OPTIONS, "default": []},
+OPTIONS: Options = {
+    "changes": Option("list", elements="dict", is_required=True),
+    "packets": Option("list", [], elements="dict", entries=packet.OPTIONS),
 }
 
 
@@ -150,7 +150,7 @@ def _rehearsed(
         trials = [connected, *trials]
     elif not trials:
         module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    return rehearsal_backend.rehearse(observed, calls, trials, module.run, checked)
+    return rehearsal_backend.rehearse(observed, calls, trials, module.run)
 
 
 if __name__ == "__main__":

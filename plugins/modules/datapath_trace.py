@@ -394,20 +394,21 @@ unknown:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, names, trace_backend
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "packet": {"type": "dict", "required": True, "options": names.OPTIONS},
-    "snapshot": {"type": "dict"},
-    "dump": {"type": "raw"},
-    "node": {"type": "str"},
-    "assume": {"type": "dict", "default": {}},
-    "changes": {"type": "list", "elements": "dict", "default": []},
-    "commands": {"type": "list", "elements": "str", "default": []},
-    "reply": {"type": "bool", "default": True},
-    "print": {"type": "bool", "default": False},  # by the action plugin
+OPTIONS: Options = {
+    "packet": Option("dict", entries=names.OPTIONS, is_required=True),
+    "snapshot": Option("dict"),
+    "dump": Option("raw"),
+    "node": Option("str"),
+    "assume": Option("dict", {}),
+    "changes": Option("list", [], elements="dict"),
+    "commands": Option("list", [], elements="str"),
+    "reply": Option("bool", True),
+    "print": Option("bool", False),  # by the action plugin
 }
 
 
@@ -430,7 +431,7 @@ def main() -> None:
         question = trace_backend.Question(
             observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
-        result.update(changed=False, **trace_backend.answer(question, module.run, checked), ignored=[])
+        result.update(changed=False, **trace_backend.answer(question, module.run), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

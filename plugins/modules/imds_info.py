@@ -187,15 +187,16 @@ import typing as t
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import CHOICES, address_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
 LONGEST_TIMEOUT = 3600
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
-    "endpoint": {"type": "str"},
-    "timeout": {"type": "float", "default": 5},
-    "retries": {"type": "int", "default": 5},
+OPTIONS: Options = {
+    "cloud": Option("str", "auto", choices=CHOICES),
+    "endpoint": Option("str"),
+    "timeout": Option("float", 5),
+    "retries": Option("int", 5),
 }
 
 

@@ -216,7 +216,7 @@ node:
         - The ENIs and marks of the role's variable C(interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
       type: list
       elements: dict
-      contains:
+      contains: &marked
         name:
           description: The name of the interface.
           type: str
@@ -266,12 +266,7 @@ node:
       type: list
       elements: dict
       contains:
-        name:
-          description: The name of the interface.
-          type: str
-        mark:
-          description: The mark of its packets.
-          type: str
+        <<: *marked
         table:
           description: The number of its table.
           type: int

@@ -41,7 +41,7 @@ def _parsed(value: t.Any) -> t.Any:
 
 def variable(action: ActionBase, name: str, variables: Result) -> t.Any:
     """Return a rollout's variable of the node. Raises Invalid."""
-    return _playbook_variables.typed(name, _vault.templated(action._templar, _playbook_variables.value(name, variables)))
+    return _playbook_variables.typed(name, _vault.templated(action._templar, variables.get(name)))
 
 
 def connected(action: ActionBase, moment: str, check: Result, variables: Result, answered: t.Container[Result] = ()) -> Result:

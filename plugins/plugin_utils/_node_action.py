@@ -25,7 +25,6 @@ Result = dict[str, t.Any]
 # Those of the roles, which each have a module, and of the playbooks. Without _profiles, whose import takes a tenth of a second.
 OWNERS = (*sorted(name[len(PART) :] for name in MODULES if name.startswith(PART)), "audit", "kubenode", "trace")
 PREFIXES = tuple(f"{marks}{owner}_" for owner in OWNERS for marks in ("", "__"))
-FORMER = ("batches", "checks", "checks_timeout", "max_failed_percentage", "report", "target")  # see _playbook_variables
 # Variables that Ansible sets itself, and that facts replace nevertheless: a task is delegated to a host of this name.
 MAGIC = ("group_names", "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short", "playbook_dir")
 MOST = 3  # variables that the error names
@@ -37,7 +36,7 @@ def set_by_facts(variables: t.Mapping[str, t.Any]) -> list[str]:
     A name that begins with ansible_ is among the facts without that, but no variable has the shorter name.
     """
     facts = variables.get("ansible_facts") or {}
-    return sorted(name for name in facts if name in variables and (name.startswith(PREFIXES) or name in (*FORMER, *MAGIC)))
+    return sorted(name for name in facts if name in variables and (name.startswith(PREFIXES) or name in MAGIC))
 
 
 def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import names, packet, packet_text
 
 _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
-PACKET = {"packet": {"type": "dict", "required": True, "options": names.OPTIONS}}
+PACKET = Option("dict", entries=names.OPTIONS, is_required=True)
 
 
 Run = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
@@ -67,6 +67,8 @@ def _described(value: t.Any) -> t.Any:
 
 def _interface(value: t.Any) -> str:
     """The link by which the packet comes in; empty for a packet that is wrong, which the module says."""
-    result = ArgumentSpecValidator(PACKET).validate({"packet": value})
-    interface = "" if result.error_messages else str(result.validated_parameters["packet"]["interface"] or "")
+    try:
+        interface = str(option.typed("packet", PACKET, value).get("interface") or "")
+    except Invalid:
+        return ""
     return "" if interface == packet.AUTO else interface

@@ -10,10 +10,8 @@ from __future__ import annotations
 import difflib
 import typing as t
 
-from ansible.utils.display import Display
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 PREFIX = "kubenode_"
@@ -62,8 +60,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("trace_mermaid", "trace_print", "trace_assume", "trace_changes", "trace_commands", "trace_reply"),
     ),
 }
-# The names of the first release, which the next major release no longer reads.
-FORMER = {name.removeprefix(PREFIX): name for name in ROLLOUT}
 
 
 def names(playbook: str) -> tuple[str, ...]:
@@ -82,42 +78,20 @@ def unknown(playbook: str, extra: t.Iterable[t.Any]) -> list[str]:
     """
     public = {name for other in (*NAMES, *_profiles.PROFILES) for name in (*names(other), *_of_role(other))}
     known = [*names(playbook), *_of_role(playbook)]
-    former = {name: new for name, new in FORMER.items() if new in known}
     prefixes = (PREFIX, f"{playbook}_")
-    others = sorted({*map(str, extra)} - {*public, *FORMER})  # a key of YAML may be a number
-    sentences = (_sentence(name, [*known, *former], former, prefixes) for name in others)
+    # A key of YAML may be a number.
+    sentences = (_sentence(name, known, prefixes) for name in sorted({*map(str, extra)} - public))
     return [sentence for sentence in sentences if sentence]
 
 
-def _sentence(name: str, known: t.Sequence[str], former: t.Mapping[str, str], prefixes: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=NEAR)
+def _sentence(name: str, known: t.Sequence[str], prefixes: tuple[str, ...]) -> str:
+    """Compare with and without the prefix, which a name that is typed from memory may lack."""
+    full = {text: name for name in known for text in (name, name.removeprefix(PREFIX))}
+    near = difflib.get_close_matches(name, full, n=1, cutoff=NEAR)
     if not near and not name.startswith(prefixes):
         return ""
-    closest = near or difflib.get_close_matches(name, known, n=1, cutoff=0)
-    return f"{name} is not a variable of this playbook. Did you mean {former.get(closest[0], closest[0])}?"
-
-
-def warn_of_former_names(playbook: str, variables: t.Container[str]) -> None:
-    """Warn of each former name among the variables."""
-    for name, new in FORMER.items():
-        if new in names(playbook) and name in variables:
-            warning = f"The variable {name} of the playbook {playbook} is now {new}."
-            Display().deprecated(warning, version="2.0.0", collection_name="kubenode.datapath")
-
-
-def doubled(playbook: str, variables: t.Container[str]) -> list[str]:
-    """Return a sentence for each variable that is set by its former name too."""
-    return [
-        f"{name} and {new} are both set, and are the same variable. Remove {name}."
-        for name, new in FORMER.items()
-        if new in names(playbook) and name in variables and new in variables
-    ]
-
-
-def value(name: str, variables: Values) -> t.Any:
-    """Return the value of a variable by its name or its former name; None if it is not set."""
-    former = variables.get(name.removeprefix(PREFIX))
-    return former if variables.get(name) is None else variables[name]
+    closest = near or difflib.get_close_matches(name, full, n=1, cutoff=0)
+    return f"{name} is not a variable of this playbook. Did you mean {full[closest[0]]}?"
 
 
 def typed(name: str, raw: t.Any) -> t.Any:

@@ -8,36 +8,26 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import typing as t
 from types import MappingProxyType
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Options, Values, permitted
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import (
     aks_dual_stack,
     cilium_migration,
     eni_policy_routing,
-    option,
     symmetric_routing,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values, permitted
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.composition import Model
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _vault
-
-
-class Model(t.Protocol):
-    """A profile, as the controller needs it; see assembly.Model."""
-
-    OPTIONS: Options
-    UNDO: str
-
-    def checkpoint_of(self, options: Values) -> tuple[int, str]: ...
-
-    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]: ...
-
 
 # Imported with this file, which Ansible imports before it forks. A worker would repeat a later import for each host, which takes
 # up to a tenth of a second.
@@ -56,10 +46,12 @@ CONTROLLER: Options = {
         "list",
         [],
         elements="dict",
-        entries={name: Option(spec["type"], is_required=spec.get("required", False)) for name, spec in packet.OPTIONS.items()},
+        entries={name: declared._replace(default=None) for name, declared in packet.OPTIONS.items()},
         check=lambda value, _is_applied: packet.from_list("rehearse_packets", value),
     ),
 }
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 100
 # Names of the play's roles, with and without their collection.
 ROLE_NAMES = ("ansible_play_role_names", "ansible_dependent_role_names", "ansible_role_names")
 
@@ -107,7 +99,8 @@ def check(
             sentences.extend(PROFILES[profile].conflicts(values, is_image(values["mode"])))
         except Invalid as error:
             sentences.append(f"{profile}_{error}")
-    return Checked(values, sentences)
+    # A type of Python's own, for the arguments of the node's module.
+    return Checked({name: [*value] if isinstance(value, option.Parsed) else value for name, value in values.items()}, sentences)
 
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
@@ -177,3 +170,26 @@ def _is_registered(value: object) -> bool:
 def _unreadable(variable: str, value: object, message: str) -> str:
     """Return a sentence for a variable whose template fails."""
     return f"{variable} must have a value that can be computed; {value!r} was given: {' '.join(message.split())}"
+
+
+def accepted(role: str, variables: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+    """Return the variables that a ConfigMap sets with their types, or a sentence for each that cannot be used.
+
+    An account that can write the ConfigMap may choose what the profile does, and may not run anything on the nodes. So each
+    option is declared as permitted or refused, and each value must pass the checks of the role before a playbook starts.
+    """
+    refused = {f"{role}_{name}": option.refused for name, option in options_of(role).items() if option.refused}
+    sentences = unknown(role, dict.fromkeys(variables))
+    sentences += [_refusal(role, name, value, refused[name]) for name, value in variables.items() if name in refused]
+    if sentences:
+        return {}, sentences
+    values, sentences = check(role, {name[len(role) + 1 :]: value for name, value in variables.items()})
+    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in variables}, sentences
+
+
+def _refusal(role: str, name: str, value: t.Any, why: str) -> str:
+    permitted = sorted(name for name, option in options_of(role).items() if not option.refused)
+    return (
+        f"{name} is not accepted from a ConfigMap, because {why}; {_shown.repr(value)} was given. Remove it. Accepted are {role}_"
+        f" followed by {', '.join(permitted)}. A playbook from a controller may set the others"
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -42,7 +42,7 @@ def names() -> list[str]:
     """Return the variables that playbooks and roles read."""
     of_roles = [f"{profile}_{name}" for profile in _profiles.PROFILES for name in _profiles.options_of(profile)]
     of_playbooks = [name for variables in _playbook_variables.NAMES.values() for name in variables]
-    return sorted({*of_roles, *of_playbooks, *_playbook_variables.ROLLOUT, *_playbook_variables.FORMER, *FURTHER})
+    return sorted({*of_roles, *of_playbooks, *_playbook_variables.ROLLOUT, *FURTHER})
 
 
 class Run(NamedTuple):

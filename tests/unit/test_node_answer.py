@@ -173,7 +173,7 @@ def test_each_result_is_documented_in_words_that_the_door_reads(module: str) -> 
     "name",
     [
         *("cilium_migration_kubectl", "__cilium_migration_options", "kubenode_checks", "__kubenode_checks"),
-        *("audit_folder", "trace_html", "report"),
+        *("audit_folder", "trace_html", "kubenode_report"),
     ],
 )
 def test_a_variable_of_the_collection_that_facts_set_is_refused(name: str) -> None:
@@ -196,6 +196,5 @@ def test_other_facts_are_permitted(facts: dict[str, Any]) -> None:
     )
 
 
-def test_the_prefixes_and_names_are_those_of_the_roles_and_playbooks() -> None:
+def test_the_prefixes_are_those_of_the_roles_and_playbooks() -> None:
     assert {*_node_action.OWNERS} == {*_profiles.PROFILES, *_playbook_variables.NAMES, "kubenode"}
-    assert {*_node_action.FORMER} == {*_playbook_variables.FORMER}

@@ -25,6 +25,8 @@ KNOWN = ["aks_dual_stack_state", "aks_dual_stack_mode"]
     ("name", "near"),
     [
         ("targt", "kubenode_target"),
+        ("target", "kubenode_target"),
+        ("report", "kubenode_report"),
         ("targets", "kubenode_target"),
         ("tagret", "kubenode_target"),
         ("batchs", "kubenode_batches"),
@@ -42,7 +44,7 @@ def test_a_variable_that_looks_like_a_public_variable_and_is_none(name: str, nea
     assert sentence.startswith(f"{name} is not a variable of this playbook. Did you mean ") and near in sentence
 
 
-@pytest.mark.parametrize("name", ["ansible_user", "port", "region", "zone", "audit_folder", "eni_policy_routing_state", "report"])
+@pytest.mark.parametrize("name", ["ansible_user", "port", "region", "zone", "audit_folder", "eni_policy_routing_state"])
 def test_other_variables_are_not_meant(name: str) -> None:
     assert _playbook_variables.unknown("aks_dual_stack", [name]) == []
 
@@ -56,7 +58,7 @@ def test_a_playbook_has_its_own_variables() -> None:
 def test_a_playbook_that_imports_several_may_set_the_variables_of_each(playbook: str) -> None:
     profiles = [f"{name}_{option}" for name in _profiles.PROFILES for option in _profiles.options_of(name)]
     names = [name for others in _playbook_variables.NAMES.values() for name in others]
-    extra = [*names, *profiles, *_playbook_variables.ROLLOUT, *_playbook_variables.FORMER, 1]
+    extra = [*names, *profiles, *_playbook_variables.ROLLOUT, 1]
     assert _playbook_variables.unknown(playbook, extra) == []
 
 

@@ -21,8 +21,9 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
+from generators import role_arguments
 
 OWN_ROLES = Path(_profiles.__file__).resolve().parents[2] / "roles"
 ROLES = [*_profiles.PROFILES]
@@ -374,27 +375,16 @@ def test_the_nearest_name_is_suggested(role: str) -> None:
             assert told == f"{misspelt} is not a variable of the role {role}. Did you mean {name}?"
 
 
-def as_spec(option: Option) -> dict[str, t.Any]:
-    """The option as an argument spec declares it."""
-    spec = {"type": option.type, "choices": [*option.choices] or None, "elements": option.elements or None}
-    return {name: value for name, value in {**spec, "default": option.default}.items() if value is not None}
-
-
 @pytest.mark.parametrize("role", ROLES)
-def test_the_argument_spec_declares_the_options_of_the_profile(role: str) -> None:
-    documented = {
-        name[len(role) + 1 :]: {key: value for key, value in spec.items() if key != "description"}
-        for name, spec in specs_of(role).items()
-    }
-    assert documented == {name: as_spec(option) for name, option in _profiles.options_of(role).items()}
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_the_roles_defaults_are_those_of_the_profile(role: str) -> None:
-    """A default that is a template depends on the host, and the profile has none."""
+def test_the_argument_spec_and_the_defaults_are_those_of_the_profile(role: str) -> None:
+    for path, text in role_arguments.files(role).items():
+        assert path.read_text() == text, (
+            "run `make docs`, or `python3 tests/toolchain.py run python -m generators.role_arguments`"
+        )
     defaults = yaml.safe_load((OWN_ROLES / f"{role}/defaults/main.yml").read_text())
-    fixed = {name[len(role) + 1 :]: value for name, value in defaults.items() if "{{" not in str(value)}
-    assert fixed == {name: one.default for name, one in _profiles.options_of(role).items() if one.default is not None}
+    options = {f"{role}_{name}": option for name, option in _profiles.options_of(role).items()}
+    assert {*specs_of(role)} == {*options} and defaults.keys() <= {*options}
+    assert defaults.keys() >= {name for name, option in options.items() if option.default is not None}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -435,18 +425,18 @@ def test_no_path_and_no_command_is_permitted_to_a_configmap(role: str) -> None:
     assert not [name for name in types_of if re.search("command|kubectl|options|path|file|folder|backup|host", name)]
 
 
-def specs_of_module(module: str) -> dict[str, t.Any]:
+def options_of_module(module: str) -> Options:
     part = importlib.import_module(f"ansible_collections.kubenode.datapath.plugins.module_utils._parts.{module}")
-    return t.cast("dict[str, t.Any]", part.OPTIONS)
+    return t.cast("Options", part.OPTIONS)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_option_of_a_module_that_gets_a_value_exists_and_has_the_same_type(role: str) -> None:
     for name, option in _profiles.options_of(role).items():
         for module, target in (place.split(".") for place in option.targets):
-            spec = specs_of_module(module)[target.partition("[")[0]]
-            assert target.endswith("]") or spec["type"] == option.type, name
-            assert not option.choices or [*option.choices] == spec["choices"], name
+            declared = options_of_module(module)[target.partition("[")[0]]
+            assert target.endswith("]") or declared.type == option.type, name
+            assert not option.choices or option.choices == declared.choices, name
 
 
 def test_the_role_must_be_one_of_the_collection() -> None:

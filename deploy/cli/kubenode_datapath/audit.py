@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
-from . import argument_spec, installation, output, sources
+from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LOST
 
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, is_plugin: bool) -> int:
     snapshot_form.check(evidence.snapshot)
     context = {name: getattr(options, name) for name in Context._fields}
     audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own)
-    result = audit_backend.result(audit, process.run, argument_spec.checked)
+    result = audit_backend.result(audit, process.run)
     printed = all_printable({**result, "ignored": evidence.ignored})
     output.show(_shown(printed, options))
     return status(printed, options.line)

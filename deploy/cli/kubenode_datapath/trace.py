@@ -26,7 +26,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import UNKNOWN
 
-from . import argument_spec, installation, output, sources
+from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LOST
 from .sources import Evidence
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
     sent = entrance.packet(described, evidence.snapshot)
     question = trace_backend.Question(evidence.snapshot, sent, assume, lines=lines, is_own=evidence.is_own)
-    result = trace_backend.answer(question, process.run, argument_spec.checked)
+    result = trace_backend.answer(question, process.run)
     answer = all_printable({**result, "ignored": evidence.ignored})
     if options.html:
         Path(options.html).write_text(page.html(answer, _about(options, evidence)), encoding="utf-8")

@@ -154,7 +154,7 @@ def _played(playbook: str, variables: Mapping[str, Any]) -> tuple[Mapping[str, A
     """Run a playbook of the collection on this node. Return its report and its ending."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
+        variables_file = _written(Path(folder, "variables.yaml"), {**_data(variables), "kubenode_report": str(report)})
         inventory = _written(Path(folder, "inventory.yaml"), {"nodes": {"hosts": {NODE: _connection()}}})
         files = ["--inventory", str(inventory), "--extra-vars", f"@{variables_file}"]
         environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}

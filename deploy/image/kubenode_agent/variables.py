@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import OPTION, SHORTEST
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap, _profiles
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 from .settings import LONGEST, Refused
 
@@ -72,7 +72,7 @@ def parse(text: str, profile: str) -> dict[str, Any]:
 def accepted(variables: dict[str, Any], profile: str) -> dict[str, Any]:
     """Return the variables with their types. Raises Refused unless a ConfigMap may set all of them so."""
     try:
-        values, sentences = _configmap.accepted(profile, variables)
+        values, sentences = _profiles.accepted(profile, variables)
     except RecursionError as error:
         raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep") from error
     if sentences:

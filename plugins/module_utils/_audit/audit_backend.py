@@ -41,10 +41,10 @@ class Audit(t.NamedTuple):
     is_own: bool = False
 
 
-def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     node = Node(audit.snapshot, Context.from_options(audit.context))
-    prover = _Prover(audit, node, run, checked) if audit.does_prove else None
+    prover = _Prover(audit, node, run) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
     with_findings = {finding.check.id for finding in findings}
     return {
@@ -126,8 +126,8 @@ def _not_tried(finding: Finding, reason: str, ask: str) -> Finding:
 class _Prover:
     """Sends the packets of suspicions through twins of the node."""
 
-    def __init__(self, audit: Audit, node: Node, run: process.Runner, checked: changes_backend.Checked) -> None:
-        self._audit, self._node, self._run, self._checked = audit, node, run, checked
+    def __init__(self, audit: Audit, node: Node, run: process.Runner) -> None:
+        self._audit, self._node, self._run = audit, node, run
         self._end = time.monotonic() + SECONDS
         self._judgements: dict[str, trace_backend.Judgement] = {}  # several checks send the same packet
 
@@ -200,7 +200,7 @@ class _Prover:
             is_own=self._audit.is_own,
             is_compared=False,
         )
-        return trace_backend.judge(question, self._run, self._checked)
+        return trace_backend.judge(question, self._run)
 
 
 def _trace(way: Answer) -> dict[str, t.Any]:

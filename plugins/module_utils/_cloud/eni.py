@@ -40,11 +40,17 @@ class Eni:
         return [pod for pod in self.pods if fields.prefix(pod)[0] == FAMILIES[family]]
 
 
-def from_list(option: str, entries: object) -> tuple[Eni, ...]:
+class Enis(tuple[Eni, ...]):
+    """All ENIs of a node, of which exactly one is primary."""
+
+
+def from_list(option: str, entries: object) -> Enis:
     """Parse all ENIs of a node. Raises Invalid for the first ENI that is not valid, and unless exactly one is primary."""
+    if isinstance(entries, Enis):
+        return entries
     if not isinstance(entries, (list, tuple)) or not entries:
         raise Invalid(option, entries, "a list of at least one ENI, in the form of imds_info's interfaces")
-    enis = tuple(_eni(f"{option}[{index}]", entry) for index, entry in enumerate(entries))
+    enis = Enis(_eni(f"{option}[{index}]", entry) for index, entry in enumerate(entries))
     primary = [eni for eni in enis if eni.primary]
     if len(primary) != 1:
         primaries = [eni.name or eni.option for eni in primary]

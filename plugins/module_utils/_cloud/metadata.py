@@ -20,7 +20,7 @@ from .._core.errors import Failure, Invalid
 
 # In the order in which the clouds are asked if the firmware does not name the cloud.
 ENDPOINTS = {"azure": "http://169.254.169.254", "aws": "http://169.254.169.254", "alibaba": "http://100.100.100.200"}
-CHOICES = ["auto", *ENDPOINTS]  # of the option cloud
+CHOICES = ("auto", *ENDPOINTS)  # of the option cloud
 
 
 # The chassis asset tag of every Azure machine, of any generation. The vendor "Microsoft Corporation" alone means any Hyper-V.

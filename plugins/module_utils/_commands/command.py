@@ -10,6 +10,7 @@ A command is run from its value, and never from the text that was given.
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import typing as t
@@ -17,10 +18,13 @@ import typing as t
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._core.names import DOTTED
-from .._netfilter import ipset_text
+from .._ebtables.ebtables_options import EBTABLES
+from .._netfilter import ipset_text, rule_words
+from .._netfilter.rule_words import IPTABLES, Language
+from .._ruleset import nft_listing, nft_words
 from .._twin import bounds
-from .._twin.blueprint import is_of_network
-from . import iproute_command, table_command
+from .._twin.blueprint import OWN_TABLE, is_of_network
+from . import iproute_command
 
 
 class Program(t.NamedTuple):
@@ -40,15 +44,150 @@ class Settings(t.NamedTuple):
 
 Command = t.Union[Program, Settings]
 
+LANGUAGES = {"iptables": IPTABLES, "ip6tables": IPTABLES, "ebtables": EBTABLES}
+TABLE_VERBS = {
+    "--append": "-A", "--delete": "-D", "--insert": "-I", "--replace": "-R", "--new-chain": "-N", "--delete-chain": "-X",
+    "--flush": "-F", "--policy": "-P", "--rename-chain": "-E",
+}  # fmt: skip
+_WAITS = ("-w", "--wait", "--concurrent")  # no other program changes the tables of a twin
+_TABLES = ("-t", "--table")
+_CONTENTS = ("chain", "set", "map", "element")
+NFT_VERBS: dict[str, tuple[str, ...]] = {
+    "add": ("table", "rule", *_CONTENTS),
+    "create": ("table", *_CONTENTS),
+    "insert": ("rule",),
+    "replace": ("rule",),
+    "delete": ("table", "rule", *_CONTENTS),
+    "destroy": ("table", "rule", *_CONTENTS),
+    "flush": ("table", "chain", "set", "map"),
+}
+_PLACES = ("handle", "index", "position")
+
+
+def _nft_words(arguments: t.Sequence[str]) -> list[str]:
+    """Return the one argument of nft: its commands, made from permitted tokens. Raises Unfit that names the token."""
+    tokens: list[str] = []
+    for command in _divided(nft_words.tokens(" ".join(arguments)), "a command of nft"):
+        _check_nft(command)
+        tokens += [*([";"] if tokens else []), *command]
+    if not tokens:
+        raise Unfit(f"a command of nft that begins with one of {', '.join(NFT_VERBS)}")
+    return [" ".join(tokens)]
+
+
+def _allocated(script: str) -> int:
+    """Return the elements for which the kernel allocates memory when it creates the sets of a script."""
+    statements = _divided(nft_words.tokens(script), "a script")
+    created = (words for words in statements if words[1] in nft_listing.SETS and "{" in words)
+    return sum(nft_listing.allocated(_divided(words[words.index("{") + 1 : -1], "a set")) for words in created)
+
+
+def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:
+    """Return the parts between semicolons that are in no braces. Raises Unfit if braces do not match."""
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        if depth < 0:
+            break
+        if token == ";" and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if depth:
+        raise Unfit(f"{what} in which each brace has its counterpart")
+    return [part for part in parts if part]
+
+
+def _check_nft(command: t.Sequence[str]) -> None:
+    verb, kind = [*command, "", ""][:2]
+    if verb not in NFT_VERBS:
+        raise Unfit(f"a command of nft with one of {', '.join(NFT_VERBS)} in place of {verb!r}")
+    if kind not in NFT_VERBS[verb]:
+        raise Unfit(f"nft {verb} with one of {', '.join(NFT_VERBS[verb])} in place of {kind!r}")
+    rest = command[2:]
+    names = rest[1:] if rest[:1] and rest[0] in nft_words.FAMILIES else rest
+    wanted = 1 if kind == "table" else 2
+    odd = next((name for name in [*names, "", ""][:wanted] if not nft_words.is_name(name) or name == OWN_TABLE), None)
+    if odd is not None:
+        raise Unfit(f"nft {verb} {kind} with {'the name of a table' if wanted == 1 else 'two names'} in place of {odd!r}")
+    _check_nft_contents(verb, kind, names[wanted:])
+
+
+def _check_nft_contents(verb: str, kind: str, tokens: t.Sequence[str]) -> None:
+    """Check what follows the names."""
+    if kind == "rule":
+        if tokens[:1] and tokens[0] in _PLACES:
+            if not tokens[1:2] or not tokens[1].isdecimal():
+                raise Unfit(f"{tokens[0]} with a number in place of {''.join(tokens[1:2])!r}")
+            tokens = tokens[2:]
+        if tokens:
+            nft_listing.check("chain", tokens)
+    elif tokens and (tokens[0] != "{" or tokens[-1] != "}" or kind == "table" or verb == "flush"):
+        raise Unfit(f"nft {verb} {kind} that ends before {tokens[0]!r}")
+    elif kind == "element":
+        refused = nft_words.refused(tokens)
+        if refused is not None:
+            raise Unfit(f"elements with permitted words of nft in place of {refused!r}")
+    else:
+        for statement in _divided(tokens[1:-1], f"a {kind}"):
+            nft_listing.check(kind, statement)
+
+
+def _table_words(language: Language, words: t.Sequence[str]) -> list[str]:
+    """Return the arguments, with the table first. Raises Unfit that names the word that is not permitted."""
+    left = [*words]
+    table = _table_options(left, language)
+    option = left.pop(0) if left else ""
+    verb = TABLE_VERBS.get(option, option)
+    if verb not in TABLE_VERBS.values():
+        raise Unfit(f"a command of {language.program} with one of {', '.join(TABLE_VERBS.values())} in place of {option!r}")
+    chain = [left.pop(0)] if left and not left[0].startswith("-") else []
+    table = _table_options(left, language) or table
+    if not all(map(rule_words.is_chain, chain)) or not (chain or verb in ("-F", "-X")):
+        raise Unfit(f"{verb} with the name of a chain in place of {''.join(chain)!r}")
+    return [*(["-t", table] if table else []), verb, *chain, *_table_rest(verb, left, language)]
+
+
+def _table_options(left: list[str], language: Language) -> str:
+    """Take the options that may stand before and after a verb, and return the table."""
+    table = ""
+    while left and left[0] in (*_TABLES, *_WAITS):
+        option = left.pop(0)
+        if option in _TABLES:
+            table = left.pop(0) if left else ""
+            if table not in language.tables:
+                raise Unfit(f"one of the tables {', '.join(language.tables)} in place of {table!r}")
+        elif left and left[0].isdecimal():
+            del left[0]
+    return table
+
+
+def _table_rest(verb: str, words: t.Sequence[str], language: Language) -> list[str]:
+    """Check the words that follow the chain."""
+    if verb in ("-N", "-X", "-F") and words:
+        raise Unfit(f"a command of {language.program} that ends before {words[0]!r}")
+    if verb in ("-P", "-E"):
+        is_permitted = words[:1] and (words[0] in language.policies if verb == "-P" else rule_words.is_chain(words[0]))
+        if not is_permitted or len(words) != 1:
+            allowed = f"one of the policies {', '.join(language.policies)}" if verb == "-P" else "a new name"
+            raise Unfit(f"{verb} with {allowed} in place of {' '.join(words)!r}")
+        return [*words]
+    is_numbered = verb != "-A" and words[:1] != [] and words[0].isdecimal()
+    if verb == "-R" and not is_numbered:
+        raise Unfit(f"{verb} with the number of a rule in place of {''.join(words[:1])!r}")
+    return [*words[:is_numbered], *rule_words.rule(words[is_numbered:], language)]
+
+
 NFT, IPSET = "nft", "ipset"
 # The twin has the tables of both backends in nf_tables.
-PROGRAMS = {name: f"{name}-nft" for name in table_command.LANGUAGES}
+PROGRAMS = {name: f"{name}-nft" for name in LANGUAGES}
 _READERS: dict[str, t.Callable[[t.Sequence[str]], list[str]]] = {
     "ip": iproute_command.ip,
     "bridge": iproute_command.bridge,
-    NFT: table_command.nft,
+    NFT: _nft_words,
     IPSET: ipset_text.command,
-    **{name: table_command.reader(name) for name in table_command.LANGUAGES},
+    **{name: functools.partial(_table_words, LANGUAGES[name]) for name in LANGUAGES},
 }
 SYSCTL = "sysctl"
 TOOLS = (*_READERS, SYSCTL)
@@ -71,7 +210,7 @@ def count(option: str, command: Command, sizes: bounds.Sets) -> None:
     if isinstance(command, Program) and command.name == IPSET:
         sizes.ipset(option, command.words)
     elif isinstance(command, Program) and command.name == NFT:
-        sizes.nft(option, table_command.allocated(command.words[0]))
+        sizes.nft(option, _allocated(command.words[0]))
 
 
 def _words(text: str) -> list[str]:

@@ -12,37 +12,35 @@ import json
 import typing as t
 
 from .errors import Invalid
+from .option import STATE, Option, Options, of_module
 from .plan import Guard, Outcome, Plane, Resource
 
-TWO_PLANES: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "immediate": {"type": "bool", "default": True},
-    "permanent": {"type": "bool", "default": True},
+TWO_PLANES: Options = {
+    "state": STATE,
+    "immediate": Option("bool", True),
+    "permanent": Option("bool", True),
 }
 
 # For a module that can cut the node off. The controller starts the command (plugin_utils/_checkpoint.py).
-CHECKPOINT: dict[str, dict[str, t.Any]] = {
-    "checkpoint": {"type": "int", "default": 0},
-    "checkpoint_command": {"type": "str"},
+CHECKPOINT: Options = {
+    "checkpoint": Option("int", 0),
+    "checkpoint_command": Option("str"),
 }
 
 
-Spec = t.Mapping[str, t.Mapping[str, t.Any]]  # an argument spec
-
-
-def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """Prepare ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
+def loaded(params: dict[str, t.Any], options: Options, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """Prepare ``params`` for Ansible's check of their types. Takes the long lists out of ``params`` and returns them.
 
     Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
     """
-    for name, spec in options.items():
+    for name, option in options.items():
         value = params.get(name)
-        if spec.get("type") == "list" and isinstance(value, str) and value.lstrip().startswith("["):
+        if option.type == "list" and isinstance(value, str) and value.lstrip().startswith("["):
             # The argument spec reports the error.
             with contextlib.suppress(ValueError, RecursionError):
                 params[name] = json.loads(value)
-        elif spec.get("type") == "dict" and isinstance(value, dict):
-            loaded(value, spec.get("options", {}))
+        elif option.type == "dict" and isinstance(value, dict):
+            loaded(value, option.entries or {})
     return {name: params.pop(name, None) for name in long_lists}
 
 
@@ -73,10 +71,9 @@ NO_EFFECTS = Effects()
 class Request:
     """The options of a module, and the functions of the run that its parts may use.
 
-    params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
-    unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator. checked: checks options by
-    an argument spec, for a module that is made of others; returns them with their defaults. Raises Failure. earlier: the effects
-    of the modules before this one. is_alone: False for a module that is a part of another run.
+    params: the options, with their types. entries: the module's long lists as they were given, their entries unchecked. run:
+    starts a program, as process.run(). warn: takes a sentence for the operator. earlier: the effects of the modules before it.
+    is_alone: False for a module that is a part of another run.
     """
 
     is_alone = True
@@ -87,13 +84,11 @@ class Request:
         entries: t.Mapping[str, t.Any],
         run: t.Callable[..., t.Any],
         warn: t.Callable[[str], None],
-        checked: t.Callable[[Spec, dict[str, t.Any]], dict[str, t.Any]],
         earlier: Effects = NO_EFFECTS,
     ) -> None:
         self.params = params
         self.run = run
         self.warn = warn
-        self.checked = checked
         self.earlier = earlier
         self._entries = entries
 
@@ -121,15 +116,13 @@ class Request:
 
 
 def requested(part: t.Any, options: dict[str, t.Any], by: Request, earlier: Effects = NO_EFFECTS) -> Request:
-    """Return the request of a module that is a part of another run.
-
-    Raises Failure if its argument spec does not allow the options.
+    """Return the request of a module that is a part of another run. Raises Invalid.
 
     part: the module's file of ``_parts``. options: its options, from which long lists are taken out. by: the request of the run.
     """
     long_lists = loaded(options, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
-    spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
-    request = Request(by.checked(spec, options), long_lists, by.run, by.warn, by.checked, earlier)
+    declared = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
+    request = Request(of_module(declared, options), long_lists, by.run, by.warn, earlier)
     request.is_alone = False
     return request
 

@@ -21,6 +21,7 @@ import typing as t
 from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
+from .._core.option import Parsed
 from .._routing import policy, rt_names
 from .._routing.gateways import Gateways
 from .._routing.policy import Entry
@@ -57,8 +58,10 @@ class NodeState(t.NamedTuple):
     routes: t.Sequence[Route]
 
 
-def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> list[Uplink]:
-    """Return the normal form of the option ``uplinks``, each entry with a mark. Raises Invalid."""
+def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> Parsed:
+    """Return the normal form of the option ``uplinks``, a list of Uplink, each with a mark. Raises Invalid."""
+    if isinstance(entries, Parsed):
+        return entries
     if not entries:
         raise Invalid("uplinks", [], "a list of at least one network interface")
     uplinks: list[dict[str, t.Any]] = []
@@ -84,7 +87,7 @@ def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> list[Uplink]:
             if uplink.get(key) in (other[key] for other in uplinks if key in other):
                 raise Invalid(f"{option}.{key}", uplink[key], "different from that of each other entry")
         uplinks.append(uplink)
-    return list(uplinks)
+    return Parsed(uplinks)
 
 
 def mask(uplinks: t.Sequence[Uplink]) -> int:
@@ -92,15 +95,16 @@ def mask(uplinks: t.Sequence[Uplink]) -> int:
     return functools.reduce(operator.or_, (int(uplink["mark"], 0) for uplink in uplinks))
 
 
-def candidates(node: NodeState) -> list[Entry]:
-    """Return an entry for each link of the node that has an address and a gateway, in the order of their names."""
+def candidates(node: NodeState) -> Parsed:
+    """Return an uplink for each link of the node that has an address and a gateway, by name. Raises Invalid."""
     entries = [
         {"name": name}
         for name, link in sorted(node.links.items())
         if link.addresses and not link.master and not name.startswith(OF_CNIS)
     ]
     routers_of = gateways(entries, node)
-    return [entry for entry in entries if routers_of[entry["name"]]]
+    listed = [entry for entry in entries if routers_of[entry["name"]]]
+    return from_option(listed) if listed else Parsed()
 
 
 def gateways(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, dict[str, str]]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import typing as t
 
@@ -229,9 +230,7 @@ def _change(entry: ManagedFile, current: files.State | None) -> Step:
 
 def _shown(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> tuple[ObjectText, ...]:
     """Return the texts of the entries that change."""
-    from . import file_texts  # most runs change no file
-
-    return tuple(ObjectText(entry.path, *file_texts.shown(entry.path, current, entry.desired)) for entry, current in changes)
+    return tuple(ObjectText(entry.path, *_states(entry.path, current, entry.desired)) for entry, current in changes)
 
 
 def _why_foreign(entry: ManagedFile, current: files.State) -> str:
@@ -241,3 +240,29 @@ def _why_foreign(entry: ManagedFile, current: files.State) -> str:
     if isinstance(current, files.Target):
         return f"it is a link to {current.path}" + (" and so masks a unit" if current.path == "/dev/null" else "")
     return f"it is a {current.kind}"
+
+
+def _states(path: str, before: files.State | None, after: files.State | None) -> tuple[str, str]:
+    """Return the two states for the diff, with a line about mode and owner if these differ."""
+    contents = [state for state in (before, after) if isinstance(state, files.Content)]
+    has_moved = len({(state.mode, state.owner) for state in contents}) == 2
+    first, second = ((_rights(path, state) if has_moved else "") + _readable(path, state) for state in (before, after))
+    return first, second
+
+
+def _rights(path: str, state: files.State | None) -> str:
+    if not isinstance(state, files.Content):
+        return ""
+    return f"# {path}: mode {state.mode:04o}, owner {state.owner[0]}:{state.owner[1]}\n"
+
+
+def _readable(path: str, state: files.State | None) -> str:
+    """Return a link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
+    if isinstance(state, files.Target):
+        return f"# {path} -> {state.path}\n"
+    if not isinstance(state, files.Content):
+        return ""
+    if state.text.isascii() and "\0" not in state.text:
+        return state.text
+    raw = state.text.encode("utf-8", "surrogateescape")
+    return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

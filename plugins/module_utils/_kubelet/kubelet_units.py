@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
+from .._core.option import Options, permitted
 
 # systemd ignores an ordering before a unit that a node does not have.
 STARTERS = (
@@ -42,7 +43,8 @@ EARLIER = frozenset(
 # Of this collection: they would wait for each other.
 OWN = re.compile("kubenode-(addresses|nft|policy-routes)-")
 LENGTH = 255  # systemd.unit(5)
-OPTIONS: dict[str, dict[str, t.Any]] = {"before": {"type": "list", "elements": "str", "default": []}}
+BEFORE = permitted("list", [], elements="str", is_words=True, check=lambda value, _is_applied: others(value))
+OPTIONS: Options = {"before": BEFORE}
 
 
 def others(names: t.Iterable[str] | None) -> tuple[str, ...]:

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Checks of the options of ebtables_cleanup, on the node for the module and on the controller for its role."""
+"""The options of ebtables_cleanup that its profile has too, and their checks."""
 
 from __future__ import annotations
 
+import typing as t
+
 from .._core import fields, names
 from .._core.errors import Invalid
+from .._core.option import PATH, Option, Options, permitted
 
 
 def backup(value: str, is_written: bool) -> str:
@@ -22,8 +25,7 @@ def backup(value: str, is_written: bool) -> str:
     return path
 
 
-def address(number: int, value: str) -> fields.Prefix:
-    """Parse an entry of the option ``addresses``. Raises Invalid."""
+def _address(number: int, value: str) -> fields.Prefix:
     try:
         prefix = fields.prefix(value)[1]
     except fields.Unfit:
@@ -31,3 +33,21 @@ def address(number: int, value: str) -> fields.Prefix:
     if prefix == fields.ANY:
         raise Invalid(f"addresses[{number}]", value, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
     return prefix
+
+
+def addresses(values: t.Sequence[str]) -> tuple[fields.Prefix, ...]:
+    """Parse the option ``addresses``. Raises Invalid."""
+    return tuple(_address(number, value) for number, value in enumerate(values))
+
+
+OPTIONS: Options = {
+    "addresses": permitted(
+        "list", [], elements="str", is_words=True, check=lambda values, is_applied: addresses(values if is_applied else ())
+    ),
+    "backend": permitted("str", "auto", choices=("auto", "nft", "legacy")),
+    "neighbors": permitted("bool", True),
+    "routes": permitted("bool", True),
+    "iptables": permitted("bool", False),
+    "links": permitted("bool", False),
+    "backup": Option("path", "/var/lib/kubenode/backup", refused=PATH, check=backup),
+}

@@ -14,7 +14,9 @@ import types
 import typing as t
 from functools import partial
 
-from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
+from .._core import option
+from .._core.errors import DatapathError, Invalid, WrongVariables
+from .._core.option import Option, Options, Values
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
 from .._files.files import Files
@@ -22,13 +24,12 @@ from .._platform import machine_guards
 from .._platform.machine_guards import require_own_root
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
-from .._profiles import composition, mode_backend, option
-from .._profiles.composition import Step
-from .._profiles.option import Options, Values
+from .._profiles import composition, mode_backend
+from .._profiles.composition import Facts, Model, Step
 from .._profiles.owned_objects_resource import OwnedObjects
 
-OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}, **machine_guards.OPTION}
-WITH_CHECKPOINT = {**OPTIONS, **CHECKPOINT}
+OPTIONS: Options = {"options": Option("dict", is_required=True), **machine_guards.OPTION}
+WITH_CHECKPOINT: Options = {**OPTIONS, **CHECKPOINT}
 
 
 class Transaction(t.NamedTuple):
@@ -43,30 +44,6 @@ class Transaction(t.NamedTuple):
     node: t.Mapping[str, t.Any]
     accepts_later: bool
     profile: str = ""
-
-
-class Facts(t.Protocol):
-    """What the plan of a profile depends on, besides the options."""
-
-    def report(self) -> dict[str, t.Any]: ...
-
-    def warnings(self) -> list[str]: ...
-
-
-class Model(t.Protocol):
-    """A pure file of _profiles."""
-
-    OPTIONS: Options
-    UNDO: str
-
-    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]:
-        """Return a sentence for each requirement on several options that they do not meet. Raises Invalid."""
-
-    def facts(self, options: Values, observed: t.Any) -> t.Any:
-        """Return the Facts, from an observation of the node. Raises Invalid."""
-
-    def plan(self, options: Values, facts: t.Any) -> list[Step]:
-        """Return the modules with their options, in the order in which they are applied."""
 
 
 class Profile(t.NamedTuple):
@@ -203,14 +180,14 @@ def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
 
 
 def _requested(request: Request, module: str, options: t.Mapping[str, t.Any], transaction: Transaction) -> Request:
-    """Return the options by the module's argument spec. Raises Failure."""
+    """Return the options with their types and defaults. Raises Invalid."""
     part, arguments = _part(module), dict(options)
     if "immediate" in part.OPTIONS:
         arguments.setdefault("immediate", not transaction.verdict.is_image)
     try:
         return requested(part, arguments, request)
-    except Failure as failure:
-        raise Failure(f"{module}: {failure}") from None
+    except Invalid as error:
+        raise error.inside(module) from None
 
 
 def _announced(module: str, called: Request) -> Effects:

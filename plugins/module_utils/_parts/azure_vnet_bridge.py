@@ -11,6 +11,7 @@ import typing as t
 from functools import partial
 
 from .._core import names
+from .._core.option import Option, Options
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard
 from .._files.files import Files
@@ -24,10 +25,10 @@ from .._platform.machine_guards import require_own_root
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["absent"], "default": "absent"},
-    "bridge": {"type": "str"},
-    "interface": {"type": "str"},
+OPTIONS: Options = {
+    "state": Option("str", "absent", choices=("absent",)),
+    "bridge": Option("str"),
+    "interface": Option("str"),
     **CHECKPOINT,
 }
 ON_THE_NODE = partial(require_own_root, "this module works on the running node", "Run the module on the node, or omit it here")

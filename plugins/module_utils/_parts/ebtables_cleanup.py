@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
+from .._core.option import Option, Options
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
@@ -28,16 +29,10 @@ from .._platform.machine_guards import require_own_root
 from .._routing.routing_backend import Netlink
 from .._systemd import unit_files
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},
-    "owner": {"type": "str", "choices": ["azure_vnet"], "default": "azure_vnet"},
-    "addresses": {"type": "list", "elements": "str", "default": []},
-    "backend": {"type": "str", "choices": ["auto", "nft", "legacy"], "default": "auto"},
-    "neighbors": {"type": "bool", "default": True},
-    "routes": {"type": "bool", "default": True},
-    "iptables": {"type": "bool", "default": False},
-    "links": {"type": "bool", "default": False},
-    "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
+OPTIONS: Options = {
+    "state": Option("str", "absent", choices=("absent", "restored")),
+    "owner": Option("str", "azure_vnet", choices=("azure_vnet",)),
+    **cleanup_options.OPTIONS,
     **CHECKPOINT,
 }
 ON_THE_NODE = partial(require_own_root, "this module works on the running node", "Run the module on the node, or omit it here")
@@ -55,7 +50,7 @@ def parts(request: Request) -> Parts:
 def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
     options = request.params
     desired = Selection(
-        tuple(cleanup_options.address(number, address) for number, address in enumerate(options["addresses"])),
+        cleanup_options.addresses(options["addresses"]),
         BACKENDS[options["backend"]],
         options["neighbors"],
         options["routes"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from .._core.errors import Invalid
+from .._core.option import Option, Options, texts
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
@@ -30,15 +31,11 @@ from .._rp_filter.boot_record import BootRecord
 from .._systemd.unit_files import path_of
 from .._systemd.units import Units
 
-OPTIONS = {
+OPTIONS: Options = {
     **TWO_PLANES,
     **CHECKPOINT,
     **kubelet_units.OPTIONS,
-    "addresses": {
-        "type": "list",
-        "elements": "dict",
-        "options": {"dev": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
-    },
+    "addresses": Option("list", elements="dict", entries=texts("dev", "address")),
 }
 
 LONG_LISTS = ("addresses",)

@@ -12,6 +12,7 @@ import time
 import typing as t
 from functools import partial
 
+from .._core.option import STATE, Option, Options
 from .._core.parts import Parts, Request
 from .._core.plan import Guard, Resource
 from .._files import managed_files
@@ -32,10 +33,10 @@ from .._routing.rule import IPV6, Rule
 from .._snapshot import firewalls
 from .._systemd.units import Units
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "restart": {"type": "bool", "default": True},
-    "agents": {"type": "str", "choices": ["masked", "ignore"], "default": "masked"},
+OPTIONS: Options = {
+    "state": STATE,
+    "restart": Option("bool", True),
+    "agents": Option("str", "masked", choices=("masked", "ignore")),
 }
 
 

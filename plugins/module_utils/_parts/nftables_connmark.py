@@ -11,6 +11,7 @@ from functools import partial
 
 from .._cni.layout_guards import mark_collisions
 from .._core import names
+from .._core.option import Option, Options, texts
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
@@ -28,7 +29,7 @@ from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration
 from .._profiles import ownership_backend
-from .._profiles.ownership_guards import unowned
+from .._profiles.ownership import unowned
 from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from .._rp_filter.reverse_path import SRC_VALID_MARK
@@ -40,23 +41,19 @@ from .._systemd.unit_files import path_of
 from .._systemd.units import Units
 
 FAMILY = "inet"
-OPTIONS = {
+OPTIONS: Options = {
     **TWO_PLANES,
     **CHECKPOINT,
     **kubelet_units.OPTIONS,
-    "table": {"type": "str", "default": "kubenodeReturnPath"},
-    "primary_interface": {"type": "str"},
-    "interfaces": {
-        "type": "list",
-        "elements": "dict",
-        "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
-    },
-    "pod_interfaces": {"type": "list", "elements": "str"},
-    "service_addresses": {"type": "list", "elements": "str"},
-    "mark": {"type": "str", "default": "0x80"},
-    "mask": {"type": "str"},
-    "strict": {"type": "bool", "default": False},
-    "path": {"type": "path", "default": "/etc/kubenode/return-path.nft"},
+    "table": Option("str", "kubenodeReturnPath"),
+    "primary_interface": Option("str"),
+    "interfaces": Option("list", elements="dict", entries=texts("name", "mark")),
+    "pod_interfaces": Option("list", elements="str", is_words=True),
+    "service_addresses": Option("list", elements="str", is_words=True),
+    "mark": Option("str", "0x80"),
+    "mask": Option("str"),
+    "strict": Option("bool", False),
+    "path": Option("path", "/etc/kubenode/return-path.nft"),
 }
 
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from .._core import version
 from .._core.errors import Invalid
+from .._core.option import STATE, Option, Options
 from .._core.parts import Effects, Parts, Request
 from .._core.plan import Outcome, Resource
 from .._files.files import Files
@@ -23,12 +24,12 @@ from .._systemd.units import Units
 
 SERVICE = "nftables.service"
 LONGEST_COMMAND = 86400
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "minimum_version": {"type": "str", "default": "0.9.8"},
-    "service": {"type": "str", "choices": ["masked", "ignore"], "default": "ignore"},
-    "lock_timeout": {"type": "int", "default": 300},
-    "command_timeout": {"type": "int", "default": 1800},
+OPTIONS: Options = {
+    "state": STATE,
+    "minimum_version": Option("str", "0.9.8"),
+    "service": Option("str", "ignore", choices=("masked", "ignore")),
+    "lock_timeout": Option("int", 300),
+    "command_timeout": Option("int", 1800),
 }
 
 

@@ -14,6 +14,7 @@ if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from .._probe_snat import ipv6_program  # noqa: F401
 
 from .._core import names
+from .._core.option import Option, Options
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
@@ -24,29 +25,17 @@ from .._nftables import table_names
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
 from .._nftables.table_resource import BootTable, HandedOverTable, LiveTable
-from .._probe_snat import agentbaker_resource, probe_guards
+from .._probe_snat import agentbaker_resource, probe_guards, probe_table
 from .._probe_snat.agentbaker_resource import ReplacedUnit
-from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
+from .._probe_snat.probe_table import ProbeSnat
 from .._systemd.unit_files import path_of
 from .._systemd.units import Units
 
 FAMILY = "ip6"
-OPTIONS = {
+OPTIONS: Options = {
     **TWO_PLANES,
-    **kubelet_units.OPTIONS,
-    "table": {"type": "str", "default": "azureSLBProbe"},
-    "interface": {"type": "str", "default": "eth0"},
-    "priority": {"type": "int", "default": -300},
-    "probes": {
-        "type": "list",
-        "elements": "dict",
-        "default": [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
-        "options": {"source": {"type": "str", "required": True}, "translated": {"type": "str", "required": True}},
-    },
-    "comment": {"type": "str", "default": ""},
-    "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
-    "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
-    "agentbaker": {"type": "str", "choices": ["report", "take_over"], "default": "report"},
+    **probe_table.OPTIONS,
+    "boot_condition": Option("str", "none", choices=("imds", "address", "none")),
 }
 
 

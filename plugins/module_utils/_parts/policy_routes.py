@@ -14,6 +14,7 @@ from .._cloud.metadata import CHOICES
 from .._cni.layout_guards import cni_layouts
 from .._core import names
 from .._core.errors import Failure, Invalid
+from .._core.option import Option, Options, texts
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._files.files import Files
@@ -23,7 +24,7 @@ from .._kubelet.kubelet_guards import kubelet_starters
 from .._listener.boot_policy import BootPolicy
 from .._platform.library import PYROUTE2, CarriedLibrary
 from .._profiles import ownership_backend
-from .._profiles.ownership_guards import unowned
+from .._profiles.ownership import unowned
 from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy, Query
@@ -34,90 +35,76 @@ from .._systemd.units import Units
 if t.TYPE_CHECKING:
     from .._discovery.discovery import DerivedPolicy
 
-OPTIONS = {
+OPTIONS: Options = {
     **TWO_PLANES,
     **CHECKPOINT,
     **kubelet_units.OPTIONS,
-    "enis": {
-        "type": "dict",
-        "options": {
-            "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
-            "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
-            "manage": {"type": "list", "elements": "str", "choices": ["mark_rule", "tables"]},
-            "mark": {"type": "str"},
-            "priorities": {"type": "dict"},
-            "pod_interfaces": {"type": "list", "elements": "str"},
-            "interface_marks": {
-                "type": "list",
-                "elements": "dict",
-                "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
-            },
+    "enis": Option(
+        "dict",
+        entries={
+            "layout": Option("str", choices=("aws_vpc_cni", "cilium", "terway", "custom"), is_required=True),
+            "cloud": Option("str", "auto", choices=CHOICES),
+            "manage": Option("list", choices=("mark_rule", "tables"), elements="str"),
+            "mark": Option("str"),
+            "priorities": Option("dict"),
+            "pod_interfaces": Option("list", elements="str", is_words=True),
+            "interface_marks": Option("list", elements="dict", entries=texts("name", "mark")),
         },
-    },
-    "uplinks": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "name": {"type": "str", "required": True},
-            "gateway": {"type": "str"},
-            "gateway6": {"type": "str"},
-            "table": {"type": "int"},
-            "mark": {"type": "str"},
+    ),
+    "uplinks": Option("list", elements="dict", entries=policy.UPLINK),
+    "rules": Option(
+        "list",
+        elements="dict",
+        entries={
+            "priority": Option("int", is_required=True),
+            "family": Option("str", choices=("ipv4", "ipv6")),
+            "from": Option("str"),
+            "to": Option("str"),
+            "iif": Option("str"),
+            "oif": Option("str"),
+            "fwmark": Option("str"),
+            "tos": Option("str"),
+            "ipproto": Option("str"),
+            "sport": Option("str"),
+            "dport": Option("str"),
+            "uidrange": Option("str"),
+            "l3mdev": Option("bool"),
+            "not": Option("bool"),
+            "action": Option("str", choices=("lookup", "goto", "blackhole", "unreachable", "prohibit")),
+            "table": Option("str"),
+            "goto": Option("int"),
+            "suppress_prefixlength": Option("int"),
         },
-    },
-    "rules": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "priority": {"type": "int", "required": True},
-            "family": {"type": "str", "choices": ["ipv4", "ipv6"]},
-            "from": {"type": "str"},
-            "to": {"type": "str"},
-            "iif": {"type": "str"},
-            "oif": {"type": "str"},
-            "fwmark": {"type": "str"},
-            "tos": {"type": "str"},
-            "ipproto": {"type": "str"},
-            "sport": {"type": "str"},
-            "dport": {"type": "str"},
-            "uidrange": {"type": "str"},
-            "l3mdev": {"type": "bool"},
-            "not": {"type": "bool"},
-            "action": {"type": "str", "choices": ["lookup", "goto", "blackhole", "unreachable", "prohibit"]},
-            "table": {"type": "str"},
-            "goto": {"type": "int"},
-            "suppress_prefixlength": {"type": "int"},
-        },
-    },
-    "routes": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "table": {"type": "str", "required": True},
-            "to": {"type": "str", "required": True},
-            "family": {"type": "str", "choices": ["ipv4", "ipv6"]},
-            "type": {"type": "str", "choices": ["unicast", "local", "blackhole", "unreachable", "prohibit", "throw"]},
-            "via": {"type": "str"},
-            "dev": {"type": "str"},
-            "onlink": {"type": "bool"},
-            "scope": {"type": "str", "choices": ["global", "site", "link", "host"]},
-            "src": {"type": "str"},
-            "metric": {"type": "int"},
-            "mtu": {"type": "int"},
-            "nexthops": {
-                "type": "list",
-                "elements": "dict",
-                "options": {
-                    "dev": {"type": "str"},
-                    "via": {"type": "str"},
-                    "onlink": {"type": "bool"},
-                    "weight": {"type": "int", "default": 1},
+    ),
+    "routes": Option(
+        "list",
+        elements="dict",
+        entries={
+            "table": Option("str", is_required=True),
+            "to": Option("str", is_required=True),
+            "family": Option("str", choices=("ipv4", "ipv6")),
+            "type": Option("str", choices=("unicast", "local", "blackhole", "unreachable", "prohibit", "throw")),
+            "via": Option("str"),
+            "dev": Option("str"),
+            "onlink": Option("bool"),
+            "scope": Option("str", choices=("global", "site", "link", "host")),
+            "src": Option("str"),
+            "metric": Option("int"),
+            "mtu": Option("int"),
+            "nexthops": Option(
+                "list",
+                elements="dict",
+                entries={
+                    "dev": Option("str"),
+                    "via": Option("str"),
+                    "onlink": Option("bool"),
+                    "weight": Option("int", 1),
                 },
-            },
+            ),
         },
-    },
-    "protocol": {"type": "int", "default": 75},
-    "path": {"type": "path"},
+    ),
+    "protocol": Option("int", 75),
+    "path": Option("path"),
 }
 
 LONG_LISTS = ("rules", "routes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.option import STATE, Option, Options
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._platform import machine_guards, node_mode
 from .._profiles import composition, mode_backend
@@ -28,17 +29,17 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for assembly
         rp_filter,
     )
 
-OPTIONS: dict[str, dict[str, t.Any]] = {
+OPTIONS: Options = {
     # With a name, the controller executes the module of that profile.
-    "name": {"type": "str", "choices": ["aks_dual_stack", "cilium_migration", "eni_policy_routing", "symmetric_routing"]},
-    "options": {"type": "dict"},
-    "modules": {"type": "list", "elements": "raw"},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "mode": {"type": "str", "choices": [*node_mode.MODES], "default": "auto"},
-    "later_interfaces": {"type": "bool", "default": False},
-    "rehearse": {"type": "bool", "default": False},  # by the controller, with datapath_rehearsal
-    "rehearse_packets": {"type": "list", "elements": "raw", "default": []},
-    "rehearse_checks": {"type": "list", "elements": "dict", "default": []},
+    "name": Option("str", choices=("aks_dual_stack", "cilium_migration", "eni_policy_routing", "symmetric_routing")),
+    "options": Option("dict"),
+    "modules": Option("list", elements="raw"),
+    "state": STATE,
+    "mode": node_mode.MODE,
+    "later_interfaces": Option("bool", False),
+    "rehearse": Option("bool", False),  # by the controller, with datapath_rehearsal
+    "rehearse_packets": Option("list", [], elements="raw"),
+    "rehearse_checks": Option("list", [], elements="dict"),
     **machine_guards.OPTION,
     **CHECKPOINT,
 }

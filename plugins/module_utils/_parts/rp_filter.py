@@ -11,6 +11,7 @@ import typing as t
 from functools import partial
 
 from .._core import names
+from .._core.option import Option, Options
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
@@ -20,7 +21,7 @@ from .._platform import kernel
 from .._platform.sysctl import Sysctl
 from .._platform.sysctl_configuration import configuration
 from .._profiles import ownership_backend
-from .._profiles.ownership_guards import unowned
+from .._profiles.ownership import unowned
 from .._rp_filter import boot_record, reverse_path_guards
 from .._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from .._rp_filter.reverse_path import (
@@ -31,13 +32,13 @@ from .._rp_filter.reverse_path import (
     sysctl_text,
 )
 
-OPTIONS = {
+OPTIONS: Options = {
     **TWO_PLANES,
     **CHECKPOINT,
-    "interfaces": {"type": "list", "elements": "str"},
-    "mode": {"type": "str", "choices": [*MODES]},
-    "raise_all": {"type": "bool", "default": False},
-    "path": {"type": "path", "default": "/etc/sysctl.d/90-kubenode-rp-filter.conf"},
+    "interfaces": Option("list", elements="str", is_words=True),
+    "mode": Option("str", choices=(*MODES,)),
+    "raise_all": Option("bool", False),
+    "path": Option("path", "/etc/sysctl.d/90-kubenode-rp-filter.conf"),
 }
 # Of systemd-sysctl, which reads lines of settings and executes nothing.
 SYSCTL_FOLDERS = ("/etc/sysctl.d",)

@@ -14,6 +14,7 @@ import os
 import typing as t
 
 from .._core.errors import Refusal
+from .._core.option import Option, Options
 from . import kernel
 
 
@@ -33,9 +34,7 @@ def require_own_root(desired: str = "immediate is true", remedy: str = "Set imme
 
 MACHINE, UUID = "machine_id", "system_uuid"
 # The option of a module. All values are as the Node object has them, in status.nodeInfo.
-OPTION: dict[str, dict[str, t.Any]] = {
-    "identity": {"type": "dict", "options": {name: {"type": "str"} for name in ("name", MACHINE, UUID)}}
-}
+OPTION: Options = {"identity": Option("dict", entries={name: Option("str") for name in ("name", MACHINE, UUID)})}
 # Where kubelet reads them (google/cadvisor, utils/sysinfo and machine/machine.go). Its boot id changes with each boot, which the
 # Node object shows late. Root alone reads the UUID.
 FILES = {MACHINE: ("/etc/machine-id", "/var/lib/dbus/machine-id"), UUID: ("/sys/class/dmi/id/product_uuid",)}

@@ -14,7 +14,10 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core.option import permitted
+
 MODES = ("auto", "runtime", "image")
+MODE = permitted("str", "auto", choices=MODES)  # the option of modules and roles
 BUILDS = re.compile(r"(^|\.)(chroot|buildah)$")
 ENTERS = re.compile(r"(^|\.)nsenter$")
 PACKER = ("packer_build_name", "packer_builder_type")  # variables that its provisioner gives each playbook

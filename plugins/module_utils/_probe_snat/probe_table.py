@@ -18,6 +18,8 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid
+from .._core.option import PATH, Check, Option, Options, Values, applied, permitted, texts
+from .._kubelet import kubelet_units
 from .._nftables import table_names
 from .._nftables.nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
 
@@ -142,3 +144,29 @@ def _address(option: str, value: object) -> ipaddress.IPv6Address:
     if not is_host or "%" in str(value):
         raise Invalid(option, value, allowed)
     return address
+
+
+def _checked(name: str) -> Check:
+    """Return a check of an option by the table that it gives."""
+    default: Values = {"table": ProbeSnat().name, "interface": "eth0", "priority": 0, "comment": ""}
+    probes = [{"source": "fe80::1", "translated": "2001:db8::1"}]
+    return applied(lambda _option, value: ProbeSnat.from_options({**default, "probes": probes, name: value}), name)
+
+
+# Of nftables_probe_snat, and of its profile.
+OPTIONS: Options = {
+    "table": permitted("str", ProbeSnat().name, check=lambda value, is_applied: table_names.table("table", value, is_applied)),
+    "interface": permitted("str", ProbeSnat().interface, check=_checked("interface")),
+    "priority": permitted("int", ProbeSnat().priority, check=_checked("priority")),
+    "probes": permitted(
+        "list",
+        [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
+        elements="dict",
+        entries=texts("source", "translated"),
+        check=_checked("probes"),
+    ),
+    "comment": permitted("str", "", check=applied(table_names.comment, "comment")),
+    "path": Option("path", "/etc/kubenode/probe-snat.nft", refused=PATH, check=names.boot_path),
+    "before": kubelet_units.BEFORE,
+    "agentbaker": permitted("str", "report", choices=("report", "take_over")),
+}

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core import fields, names, version
-from .._nftables import table_names
-from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
-from . import option, shared_options
-from .option import PATH, Option, Values, applied, permitted, within
+from .._core import fields, option, version
+from .._core.option import STATE, Values, applied, permitted, within
+from .._platform import node_mode
+from .._probe_snat import probe_table
 
 if t.TYPE_CHECKING:
     from .composition import Step
@@ -22,43 +21,11 @@ UNDO = "absent"
 AT_BOOT = ("imds", "address")  # sources that each boot asks, too
 
 
-def _of_table(place: str, value: t.Any) -> None:
-    default: Values = {"table": ProbeSnat().name, "interface": "eth0", "priority": 0, "comment": ""}
-    probes = [{"source": "fe80::1", "translated": "2001:db8::1"}]
-    ProbeSnat.from_options({**default, "probes": probes, place: value})
-
-
-PROBE = {"source": Option("str", is_required=True), "translated": Option("str", is_required=True)}
 OPTIONS: option.Options = {
-    "state": permitted("str", "present", choices=("present", UNDO)),
+    "state": STATE,
     "ipv6": permitted("str", "imds", choices=(*AT_BOOT, "always", "never")),
-    "mode": option.MODE,
-    "table": permitted(
-        "str",
-        ProbeSnat().name,
-        check=lambda value, is_applied: table_names.table("table", value, is_applied),
-        targets=("nftables_probe_snat.table",),
-    ),
-    "interface": permitted("str", "eth0", check=applied(_of_table, "interface"), targets=("nftables_probe_snat.interface",)),
-    "priority": permitted("int", -300, check=applied(_of_table, "priority"), targets=("nftables_probe_snat.priority",)),
-    "probes": permitted(
-        "list",
-        [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
-        elements="dict",
-        entries=PROBE,
-        check=applied(_of_table, "probes"),
-        targets=("nftables_probe_snat.probes",),
-    ),
-    "comment": permitted("str", "", check=applied(table_names.comment, "comment"), targets=("nftables_probe_snat.comment",)),
-    "path": Option(
-        "path",
-        "/etc/kubenode/probe-snat.nft",
-        refused=PATH,
-        check=names.boot_path,
-        targets=("nftables_probe_snat.path",),
-    ),
-    "before": shared_options.before("nftables_probe_snat"),
-    "agentbaker": permitted("str", "report", choices=("report", "take_over"), targets=("nftables_probe_snat.agentbaker",)),
+    "mode": node_mode.MODE,
+    **option.targeting("nftables_probe_snat", probe_table.OPTIONS),
     "nftables_minimum_version": permitted(
         "str",
         "0.9.8",

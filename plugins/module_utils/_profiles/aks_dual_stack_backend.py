@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
+from .._core.option import Values
 from .._platform import process
 from .._probe_snat import ipv6_backend
 from . import aks_dual_stack
 from .aks_dual_stack import Observation
-from .option import Values
 
 
 def observe(options: Values, is_image: bool, _run: process.Runner) -> Observation:

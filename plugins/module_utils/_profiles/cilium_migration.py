@@ -11,11 +11,11 @@ import re
 import typing as t
 
 from .._checkpoint import checkpoint
-from .._core import names
+from .._core import names, option
 from .._core.errors import Invalid
+from .._core.option import ARGUMENTS, COMMAND, HOST, KUBECTL, Option, Values, applied, permitted, within
 from .._leftovers import cleanup_options
-from . import option
-from .option import ARGUMENTS, COMMAND, HOST, KUBECTL, PATH, Option, Values, applied, permitted, within
+from .._platform import node_mode
 
 if t.TYPE_CHECKING:
     from .composition import Step
@@ -26,11 +26,6 @@ UNDO = "restored"
 def _optional_interface(place: str, value: str) -> None:
     if value:
         names.interface(place, value)
-
-
-def _addresses(value: t.Sequence[str], is_applied: bool) -> None:
-    for number, address in enumerate(value if is_applied else ()):
-        cleanup_options.address(number, address)
 
 
 def _command(value: t.Sequence[str], _is_applied: bool) -> None:
@@ -56,23 +51,13 @@ def _seconds(place: str) -> option.Check:
     return check
 
 
-TARGET = {"address": Option("str", is_required=True), "port": Option("int", is_required=True)}
+TARGET = {**option.texts("address"), "port": Option("int", is_required=True)}
 OPTIONS: option.Options = {
     "state": permitted("str", "absent", choices=("absent", UNDO)),
-    "mode": option.MODE,
-    "addresses": permitted("list", [], elements="str", is_words=True, check=_addresses, targets=("ebtables_cleanup.addresses",)),
-    "backend": permitted("str", "auto", choices=("auto", "nft", "legacy"), targets=("ebtables_cleanup.backend",)),
-    "neighbors": permitted("bool", True, targets=("ebtables_cleanup.neighbors",)),
-    "routes": permitted("bool", True, targets=("ebtables_cleanup.routes",)),
+    "mode": node_mode.MODE,
+    **option.targeting("ebtables_cleanup", cleanup_options.OPTIONS),
     "iptables": permitted("bool", True, targets=("ebtables_cleanup.iptables",)),
     "links": permitted("bool", True, targets=("ebtables_cleanup.links",)),
-    "backup": Option(
-        "path",
-        "/var/lib/kubenode/backup",
-        refused=PATH,
-        check=cleanup_options.backup,
-        targets=("ebtables_cleanup.backup",),
-    ),
     "checkpoint": permitted("int", 0, check=_seconds("checkpoint")),
     "checkpoint_command": Option("str", "", refused=COMMAND),
     "bridge": permitted("bool", False),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Invalid
+from .._core.option import Options, Values
 
 COLLECTION = "kubenode.datapath."
 Step = tuple[str, dict[str, t.Any]]  # a module, and its options for the module's argument spec
@@ -40,6 +41,33 @@ INTERFACES = {
 }
 PATTERN = frozenset("*?[")
 WITHOUT_UNDO = ("azure_vnet_bridge",)
+
+
+class Facts(t.Protocol):
+    """What the plan of a profile depends on, besides the options."""
+
+    def report(self) -> dict[str, t.Any]: ...
+
+    def warnings(self) -> list[str]: ...
+
+
+class Model(t.Protocol):
+    """A pure file of _profiles."""
+
+    OPTIONS: Options
+    UNDO: str
+
+    def checkpoint_of(self, options: Values) -> tuple[int, str]:
+        """Return the seconds and the command of the checkpoint."""
+
+    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]:
+        """Return a sentence for each requirement on several options that they do not meet. Raises Invalid."""
+
+    def facts(self, options: Values, observed: t.Any) -> t.Any:
+        """Return the Facts, from an observation of the node. Raises Invalid."""
+
+    def plan(self, options: Values, facts: t.Any) -> list[Step]:
+        """Return the modules with their options, in the order in which they are applied."""
 
 
 def steps(entries: t.Sequence[object], place: str = "modules") -> list[Step]:

@@ -14,12 +14,13 @@ from .._cloud.metadata import CHOICES
 from .._cni import marks as marks_of_cni
 from .._core import names
 from .._core.errors import Invalid
+from .._core.option import STATE, Options, Values, applied, permitted, texts
 from .._discovery import discovery
 from .._interfaces import link_address
 from .._nftables.return_path_table import ReturnPath, service_prefixes
+from .._platform import node_mode
 from .._routing import policy, rt_names
-from . import option, routing_options, shared_options
-from .option import Option, Values, applied, permitted
+from . import routing_options
 
 if t.TYPE_CHECKING:
     from .._cni.marks import Marks
@@ -52,15 +53,14 @@ def _patterns(place: str, value: t.Sequence[str]) -> None:
         names.pattern(f"{place}[{number}]", pattern)
 
 
-MARKED = {"name": Option("str", is_required=True), "mark": Option("str", is_required=True)}
-OPTIONS: option.Options = {
-    "state": permitted("str", "present", choices=("present", UNDO)),
+OPTIONS: Options = {
+    "state": STATE,
     "manage": permitted("list", [*PARTS], elements="str", is_words=True, check=_parts),
     "remedy": permitted("str", LOOSE, choices=REMEDIES),
-    "mode": option.MODE,
+    "mode": node_mode.MODE,
     "layout": permitted("str", choices=(*eni_layout.LAYOUTS,)),
     "enis": permitted("list", elements="dict", targets=("link_addresses.addresses",)),
-    "cloud": permitted("str", "auto", choices=(*CHOICES,)),
+    "cloud": permitted("str", "auto", choices=CHOICES),
     "primary_interface": permitted(
         "str",
         check=applied(names.network_interface, "primary_interface"),
@@ -84,9 +84,11 @@ OPTIONS: option.Options = {
         check=lambda value, is_applied: service_prefixes(value) if is_applied else None,
         targets=("nftables_connmark.service_addresses",),
     ),
-    "interface_marks": permitted("list", [], elements="dict", entries=MARKED, targets=("nftables_connmark.interfaces",)),
+    "interface_marks": permitted(
+        "list", [], elements="dict", entries=texts("name", "mark"), targets=("nftables_connmark.interfaces",)
+    ),
     **routing_options.OPTIONS,
-    "before": shared_options.before("link_addresses", "policy_routes", "nftables_connmark"),
+    "before": routing_options.before("link_addresses", "policy_routes", "nftables_connmark"),
 }
 checkpoint_of = routing_options.checkpoint_of
 
@@ -156,14 +158,15 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
         )
     if enis is None:
         _query(options, options["mark"])
+    interfaces: t.Sequence[eni.Eni] = ()
     if enis is not None or primary:  # otherwise the metadata service tells the primary interface
-        interfaces = [{"name": primary, "primary": True}] if enis is None else enis
+        interfaces = eni.from_list("enis", [{"name": primary, "primary": True}] if enis is None else enis)
         desired = _desired(options, interfaces, options["mark"], managed)
         yield from _unfit_enis(desired, options)
         if is_marked:
             _check_return_path(desired, options)
     if "filters" in managed and remedy != SYMMETRIC:
-        _check_filters(options)
+        _check_filters(options, interfaces)
 
 
 def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterator[str]:
@@ -176,20 +179,18 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterato
         yield f"eni_policy_routing_enis must give valid rules, routes and addresses: {error}"
 
 
-def _check_filters(options: Values) -> None:
+def _check_filters(options: Values, enis: t.Sequence[eni.Eni]) -> None:
     """Check the names for rp_filter, which takes fewer than the other modules."""
     if options["primary_interface"]:
         named = {"primary_interface": options["primary_interface"]}
     else:
-        enis = eni.from_list("enis", options["enis"]) if options["enis"] else ()
         named = {f"{interface.option}.name": interface.name for interface in enis if interface.primary}
     if options["remedy"] == LOOSE:
         named.update(
             {f"interface_marks[{number}].name": entry["name"] for number, entry in enumerate(options["interface_marks"])}
         )
     for place, name in named.items():
-        if "=" in name:
-            raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
+        routing_options.require_sysctl_name(place, name)
 
 
 def _check_return_path(desired: eni_layout.DesiredLayout, options: Values) -> None:
@@ -274,9 +275,9 @@ def facts(options: Values, observed: Observation) -> Facts:
     if not needs_enis(options):
         return Facts(observed.is_image)
     is_image, mark, primary = observed.is_image, options["mark"], options["primary_interface"]
-    interfaces = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
-    if interfaces is None:  # each boot queries them
-        interfaces = [{"name": primary, "primary": True}]
+    entries = _with_subnets(options["enis"], observed.networks) if options["enis"] is not None else observed.interfaces
+    # Without them, each boot queries the metadata service.
+    interfaces = eni.from_list("enis", [{"name": primary, "primary": True}] if entries is None else entries)
     desired = _desired(options, interfaces, mark, _managed_rules(options))
     name = primary or desired.primary_interface
     bits = eni_layout.adapted(options["layout"], mark, options["priorities"]).bits
@@ -320,9 +321,7 @@ def _with_subnets(
     return [{"subnets": networks.get(str(entry.get("name")), []), **entry} for entry in enis]
 
 
-def _desired(
-    options: Values, interfaces: t.Sequence[t.Mapping[str, t.Any]], mark: object, parts: t.Collection[str]
-) -> eni_layout.DesiredLayout:
+def _desired(options: Values, interfaces: eni.Enis, mark: object, parts: t.Collection[str]) -> eni_layout.DesiredLayout:
     priorities, marks = options["priorities"], options["interface_marks"]
     return eni_layout.desired(options["layout"], interfaces, mark, priorities, parts, marks)
 
@@ -354,26 +353,18 @@ def plan(options: Values, facts: Facts) -> list[Step]:
     return [step for step in steps if {*PARTS_OF[step[0]]} & {*options["manage"]}]
 
 
-def _daemons(options: Values, facts: Facts) -> Step:
-    return "network_daemons", {"state": options["state"], "restart": options["restart_networkd"] and not facts.is_image}
-
-
-def _package(options: Values) -> list[Step]:
-    return [("nftables_package", {"state": options["state"]})] if options["nftables"] else []
-
-
 def _applied(options: Values, facts: Facts) -> list[Step]:
     enis, remedy, before = facts.enis, options["remedy"], {"before": options["before"]}
+    groundwork = routing_options.groundwork(options, facts.is_image)
     if enis is None:  # only the daemons are managed
-        return [_daemons(options, facts)]
+        return groundwork[:1]
     filtered = enis.request_interfaces if remedy == LOOSE else [enis.primary_interface]
     filters: Step = ("rp_filter", {"interfaces": filtered, "mode": remedy, "raise_all": options["raise_all"]})
     rules: Step = ("policy_routes", {"enis": enis.query, "rules": enis.rules, "routes": enis.routes, **before})
     rules[1].update(protocol=options["protocol"])
     is_marked = _is_marked(options, enis)
     return [
-        _daemons(options, facts),
-        *_package(options),
+        *groundwork,
         *([filters] if remedy == LOOSE else []),
         *([("link_addresses", {"addresses": enis.addresses, **before})] if remedy == SYMMETRIC else []),
         rules,
@@ -414,8 +405,7 @@ def _undone(options: Values, facts: Facts) -> list[Step]:
         _absent("policy_routes", protocol=options["protocol"], **before),
         _absent("link_addresses", **before),
         *([] if is_strict else [_absent("rp_filter")]),
-        *_package(options),
-        _daemons(options, facts),
+        *reversed(routing_options.groundwork(options, facts.is_image)),
     ]
 
 

@@ -11,12 +11,12 @@ import typing as t
 
 from .._cloud import eni_layout
 from .._cni import marks, marks_backend
+from .._core.option import Values
 from .._platform import process
 from .._routing import policy
 from .._routing.routing_backend import Netlink
 from . import eni_policy_routing, mode_backend
 from .eni_policy_routing import Observation
-from .option import Values
 
 
 def observe(options: Values, is_image: bool, run: process.Runner) -> Observation:

@@ -14,8 +14,7 @@ from .._files import files
 from .._files.managed_files import ManagedFiles, text
 from . import composition, ownership, ownership_backend
 from .composition import Step
-from .ownership import Owners
-from .ownership_guards import unowned_by_others
+from .ownership import Owners, unowned_by_others
 
 Stage = t.Sequence[Resource]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.errors import Refusal
+
 FOLDER = "/etc/kubenode"
 BEGINS = "owned-by-"
 TABLE = "kubenodeReturnPath"
@@ -62,3 +64,27 @@ def refusal(names: t.Sequence[str], owner: str, user: str, instead: str) -> str:
         f"{' and '.join(names)} belong{'' if len(names) > 1 else 's'} to the profile {owner} on this node, and {user} would"
         f" replace what that profile has set. Nothing was changed. Apply {owner} with state absent first, or {instead}"
     )
+
+
+INSTEAD = {"policy_routes": "protocol", "nftables_connmark": "table and path", "rp_filter": "path"}  # options
+
+
+def unowned(owners: Owners, module: str, options: t.Mapping[str, t.Any]) -> t.Iterable[str]:
+    """Raise Refusal if a module that is used alone would replace an object of a profile."""
+    name = claim(module, options)
+    owner = owners.other(name, "")
+    if owner:
+        raise Refusal(refusal([name], owner, module, f"set {INSTEAD[module]} to another value"))
+    return ()
+
+
+def unowned_by_others(owners: Owners, claims: t.Iterable[str], profile: str) -> t.Iterable[str]:
+    """Raise Refusal if a profile would replace objects of another one. profile: empty for modules in a playbook."""
+    owned = {name: owner for name in claims if name != DAEMONS and (owner := owners.other(name, profile))}
+    if owned:
+        owner = next(iter(owned.values()))
+        names = [name for name in owned if owned[name] == owner]
+        is_protocol = all(name.startswith("protocol ") for name in names)
+        instead = "set another protocol" if is_protocol else f"leave {profile or 'these modules'} out on this node"
+        raise Refusal(refusal(names, owner, profile or "this list of modules", instead))
+    return ()

@@ -7,10 +7,22 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._checkpoint import checkpoint
+from .._core.errors import Invalid
+from .._core.option import COMMAND, Option, Options, Values, permitted
+from .._kubelet import kubelet_units
 from .._routing import policy
-from .option import COMMAND, Option, Options, Values, permitted
-from .shared_options import before
+
+if t.TYPE_CHECKING:
+    from .composition import Step
+
+
+def before(*modules: str) -> Option:
+    """Return the option ``before``. modules: that get its value."""
+    return kubelet_units.BEFORE._replace(targets=tuple(f"{module}.before" for module in modules))
+
 
 OPTIONS: Options = {
     "raise_all": permitted("bool", False),
@@ -32,3 +44,15 @@ OPTIONS: Options = {
 def checkpoint_of(options: Values) -> tuple[int, str]:
     """Return the seconds and the command of the checkpoint."""
     return options["checkpoint"] or 0, options["checkpoint_command"] or ""
+
+
+def groundwork(options: Values, is_image: bool) -> list[Step]:
+    """Return the settings of network daemons, and the package if it is wanted. Network daemons come first."""
+    package: list[Step] = [("nftables_package", {"state": options["state"]})] if options["nftables"] else []
+    return [("network_daemons", {"state": options["state"], "restart": options["restart_networkd"] and not is_image}), *package]
+
+
+def require_sysctl_name(place: str, name: str) -> None:
+    """Raise Invalid for a link whose filter no file of sysctl.d can set."""
+    if "=" in name:
+        raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")

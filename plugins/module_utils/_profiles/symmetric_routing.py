@@ -11,11 +11,13 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid, Refusal
+from .._core.option import STATE, Options, Values, permitted
 from .._discovery import uplinks
 from .._discovery.uplinks import NodeState
 from .._nftables.return_path_table import ReturnPath
-from . import option, routing_options
-from .option import Option, Values, permitted
+from .._platform import node_mode
+from .._routing import policy
+from . import routing_options
 
 if t.TYPE_CHECKING:
     from .composition import Step
@@ -23,20 +25,13 @@ if t.TYPE_CHECKING:
 UNDO = "absent"
 TABLE = "kubenodeReturnPath"
 
-UPLINK = {
-    "name": Option("str", is_required=True),
-    "gateway": Option("str"),
-    "gateway6": Option("str"),
-    "table": Option("int"),
-    "mark": Option("str"),
-}
-OPTIONS: option.Options = {
-    "state": permitted("str", "present", choices=("present", UNDO)),
-    "mode": option.MODE,
+OPTIONS: Options = {
+    "state": STATE,
+    "mode": node_mode.MODE,
     "uplinks": permitted(
         "list",
         elements="dict",
-        entries=UPLINK,
+        entries=policy.UPLINK,
         check=lambda value, is_applied: uplinks.from_option(value) if is_applied else None,
         targets=("policy_routes.uplinks",),
     ),
@@ -63,15 +58,9 @@ def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
             " uplinks. Nothing was changed. Set the names that udev gives the interfaces on the nodes, for example eth0 and eth1"
         )
     for place, name in links(options).items():
-        if "=" in names.network_interface(place, name):
-            raise Invalid(place, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
-    if options["uplinks"] is not None:
-        _check_return_path(uplinks.from_option(options["uplinks"]))
-
-
-def _check_return_path(entries: t.Sequence[uplinks.Uplink]) -> None:
-    """Check the marks by the rules of the table that sets them. Raises Invalid."""
-    ReturnPath.from_options({"table": TABLE, "primary_interface": None, "interfaces": entries, "mask": None})
+        routing_options.require_sysctl_name(place, names.network_interface(place, name))
+    if options["uplinks"] is not None:  # the marks, by the rules of the table that sets them
+        ReturnPath.from_options({"table": TABLE, "primary_interface": None, "interfaces": options["uplinks"], "mask": None})
 
 
 class Observation(t.NamedTuple):
@@ -120,14 +109,13 @@ def facts(options: Values, observed: Observation) -> Facts:
     if options["state"] == UNDO:
         return Facts(observed.is_image)
     if node is None:
-        return Facts(observed.is_image, uplinks.from_option(options["uplinks"]))
-    entries = options["uplinks"] if options["uplinks"] is not None else uplinks.candidates(node)
-    if not entries:
+        return Facts(observed.is_image, options["uplinks"])
+    chosen = options["uplinks"] or uplinks.candidates(node)
+    if not chosen:
         raise Refusal(
             "this node has no uplink: no link has an address of global scope and a gateway, by the default routes, DHCP leases"
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
-    chosen = uplinks.from_option(entries)
     uplinks.check(chosen, node)
     doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node)]
     derived, gateways = uplinks.rules_and_routes(chosen, node), uplinks.gateways(chosen, node)
@@ -162,24 +150,18 @@ def plan(options: Values, facts: Facts) -> list[Step]:
     before the kernel routes replies differently.
     """
     before = {"before": options["before"]}
-    daemons: Step = (
-        "network_daemons",
-        {"state": options["state"], "restart": options["restart_networkd"] and not facts.is_image},
-    )
-    package: list[Step] = [("nftables_package", {"state": options["state"]})] if options["nftables"] else []
+    groundwork = routing_options.groundwork(options, facts.is_image)
     if options["state"] == UNDO:
         return [
             ("nftables_connmark", {"state": UNDO, **before}),
             ("policy_routes", {"state": UNDO, "protocol": options["protocol"], **before}),
             ("rp_filter", {"state": UNDO}),
-            *package,
-            daemons,
+            *reversed(groundwork),
         ]
     ways = [{"name": entry["name"], "mark": entry["mark"]} for entry in facts.uplinks]
-    rules = {"uplinks": [*facts.uplinks], "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
+    rules = {"uplinks": facts.uplinks, "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
     return [
-        daemons,
-        *package,
+        *groundwork,
         ("rp_filter", {"interfaces": [way["name"] for way in ways], "mode": "loose", "raise_all": options["raise_all"]}),
         ("policy_routes", {**rules, **before}),
         ("nftables_connmark", {"interfaces": ways, **before}),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cilium_backend
+from .._core.option import Values
 from .._discovery import uplinks_backend
 from .._discovery.uplinks import OF_CNIS
 from .._platform import process
 from . import mode_backend, symmetric_routing
-from .option import Values
 from .symmetric_routing import Observation
 
 

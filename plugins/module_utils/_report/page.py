@@ -9,12 +9,14 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from .._answer import drawing
+from .._answer.answer import Way
 from .._answer.findings import ERROR, RISK, SEVERITIES, Finding, Findings
 from .._answer.markup import Markup, document, element, joined, section
 from .._answer.stylesheet import CSS
 from . import fleet
-from .pictures import Pictures
 
+MOST = 1_000_000  # characters of the pictures of a page
 BAD, OPEN, GOOD = "bad", "open", "good"  # classes of the stylesheet
 TONES = {ERROR: BAD, RISK: OPEN}
 NEW, GONE, STILL = "new", "gone", "still"  # since an earlier run
@@ -265,3 +267,27 @@ def _profiles(audited: t.Mapping[str, Findings]) -> t.Iterator[Markup]:
     for (name, variables), nodes in nodes_by.items():
         summary = element("summary", element("code", name), element("span", f" {_nodes(len(nodes))}", classes="dim"))
         yield element("details", summary, element("pre", variables), element("p", ", ".join(nodes)), classes="card")
+
+
+class Pictures:
+    """The ways of packets as pictures, each drawn once."""
+
+    def __init__(self) -> None:
+        self._room = MOST
+        self._places = dict[str, tuple[str, str]]()  # the ids and the titles of their findings, by the pictures
+
+    def drawn(self, way: Way, title: str) -> Markup:
+        """Return the picture of a way, or a link to it if it was drawn before; nothing if the pictures fill the page.
+
+        title: of the finding.
+        """
+        picture = drawing.ways(way, "")
+        if picture in self._places:
+            place, first = self._places[picture]
+            return element("p", element("a", f"The same way as that of {first}", attributes={"href": f"#{place}"}))
+        if len(picture) > self._room:
+            return Markup()
+        self._room -= len(picture)
+        place = f"way{len(self._places)}"
+        self._places[picture] = place, title
+        return element("div", picture, attributes={"id": place})

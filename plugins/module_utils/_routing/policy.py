@@ -22,6 +22,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._core.option import Option, Options, texts
 from . import route, rt_names, rule
 from .route import Hop, Route
 from .rule import LOOKUP, Rule
@@ -62,6 +63,13 @@ def networks_of_links(routes: t.Iterable[Route]) -> dict[str, list[str]]:
 
 PROTOCOL = 75
 SOURCES = {"enis": dict, "uplinks": list}  # the types of the options by which a load finds the rules and routes
+UPLINK: Options = {  # an entry of the option uplinks
+    **texts("name"),
+    "gateway": Option("str"),
+    "gateway6": Option("str"),
+    "table": Option("int"),
+    "mark": Option("str"),
+}
 Item = t.TypeVar("Item", Rule, Route)
 
 

@@ -36,13 +36,14 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
         policy_routes,
         rp_filter,
     )
-    from .._parts.assembly import Model, Transaction
+    from .._parts.assembly import Transaction
     from .._profiles import (  # noqa: F401
         aks_dual_stack_backend,
         cilium_migration,
         eni_policy_routing_backend,
         symmetric_routing_backend,
     )
+    from .._profiles.composition import Model
 
 MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
@@ -73,7 +74,6 @@ _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
 OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing", "symmetric_routing")}
 
-Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]
 
 
@@ -199,14 +199,13 @@ def apply(
     calls: t.Sequence[Change],
     lines: t.Sequence[Command],
     run: process.Runner,
-    checked: Checked,
     warn: t.Callable[[str], None],
 ) -> None:
     """Apply the calls, then the commands. Raises DatapathError that names the call or the command."""
     effects = NO_EFFECTS
     for name, options in calls:
         try:
-            effects = effects.then(_call(name, options, Request({}, {}, run, warn, checked, effects)))
+            effects = effects.then(_call(name, options, Request({}, {}, run, warn, effects)))
         except Invalid as error:
             raise error.inside(f"changes.{name}") from None
         except MissingLibrary:
@@ -223,7 +222,7 @@ def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
     if "permanent" in part.OPTIONS:
         adjusted.update(immediate=True, permanent=False)
     if "backup" in part.OPTIONS:
-        former = str(adjusted.get("backup") or part.OPTIONS["backup"]["default"])
+        former = str(adjusted.get("backup") or part.OPTIONS["backup"].default)
         if not os.path.isdir(BACKUP):
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         adjusted["backup"] = BACKUP

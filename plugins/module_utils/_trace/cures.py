@@ -10,10 +10,10 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from .._core import fields, glob
+from .._core import fields, glob, option
 from .._core.errors import DatapathError, Invalid
 from .._probe_snat.probe_table import AZURE_SOURCE
-from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, option
+from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing
 from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
 from .._twin import blueprint
 from .._twin.blueprint import Entry
@@ -23,7 +23,7 @@ from .removals import Loss
 from .uplinks import Uplinks
 
 if t.TYPE_CHECKING:
-    from .._parts.assembly import Model
+    from .._profiles.composition import Model
 
 KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
 FILTERS = ("rp_filter", "fib saddr")  # of reverse paths: the kernel's, and a rule of nft such as firewalld's for IPv6

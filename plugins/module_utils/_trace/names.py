@@ -12,13 +12,14 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
+from .._core.option import Option, Options
 from .._snapshot.snapshot import POD_ADDRESSES
 from .._twin.blueprint import Entry, entries
 from . import packet
 from .service_rules import services
 
-Options = dict[str, t.Any]
-OPTIONS: dict[str, dict[str, t.Any]] = {**packet.OPTIONS, "destination_port": {"type": "str"}}  # a number, or a name
+Described = dict[str, t.Any]
+OPTIONS: Options = {**packet.OPTIONS, "destination_port": Option("str")}  # a number, or a name
 MOST = 8  # names in an error
 _NAME = re.compile(r"(?=[^:]*[A-Za-z])[\w.-]+(?:/[\w.-]+)?")
 _NAMED = "namespace "  # before the name of a network namespace, in the snapshot of a running node
@@ -63,18 +64,18 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text))
 
 
-def are_in(described: Options) -> bool:
+def are_in(described: Described) -> bool:
     """Return whether the option packet has names."""
     return any(is_name(str(described.get(option) or "")) for option in ("source", "destination"))
 
 
-def check(described: Options) -> None:
+def check(described: Described) -> None:
     """Raise Invalid for what is wrong with the option packet, as far as no snapshot is needed to see it."""
     if not are_in(described):
         packet.from_options(described)
 
 
-def resolved(described: Options, snapshot: Entry) -> Options:
+def resolved(described: Described, snapshot: Entry) -> Described:
     """Return the option packet with the addresses of a snapshot in place of names.
 
     The packet of a named pod comes in by the link of the pod. Raises Invalid for a name that is not known, or that several have.
@@ -118,7 +119,7 @@ def _services(snapshot: Entry) -> list[End]:
     return [End(*service) for service in services(snapshot)]
 
 
-def _ends(option: str, described: Options, known: t.Sequence[End]) -> list[End]:
+def _ends(option: str, described: Described, known: t.Sequence[End]) -> list[End]:
     """Return the ends that an option names, or an end without a name for an address. Raises Invalid."""
     text = str(described.get(option) or "")
     if not is_name(text):
@@ -140,9 +141,9 @@ def _expected(option: str, text: str, known: t.Sequence[End]) -> str:
     return f"an IP address, or the name of {kind} that is known, such as {', '.join(listed)}"
 
 
-def _with_port(described: Options, ends: t.Sequence[End]) -> list[End]:
+def _with_port(described: Described, ends: t.Sequence[End]) -> list[End]:
     """Return the Services that have the packet's port, or the pods if there is no such Service. Raises Invalid for neither."""
-    protocol = str(described.get("protocol") or packet.OPTIONS["protocol"]["default"]).lower()
+    protocol = str(described.get("protocol") or packet.OPTIONS["protocol"].default).lower()
     port = str(described.get("destination_port") or "")
     fitting = [end for end in ends if end.has_port(protocol, port)]
     if not fitting:
@@ -151,7 +152,7 @@ def _with_port(described: Options, ends: t.Sequence[End]) -> list[End]:
 
 
 def _not_one(
-    described: Options, pairs: t.Sequence[tuple[End, End]], sources: t.Sequence[End], destinations: t.Sequence[End]
+    described: Described, pairs: t.Sequence[tuple[End, End]], sources: t.Sequence[End], destinations: t.Sequence[End]
 ) -> Invalid:
     """Return the error for names that lead to no packet, or to several."""
     if not pairs:

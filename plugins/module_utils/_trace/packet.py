@@ -12,18 +12,19 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import IPV4, IPV6, UINT32, Unfit
+from .._core.option import Option, Options
 from .._routing.rule import IP_PROTOCOLS, protocol_name
 
 ICMP, TCP, UDP, ICMPV6 = (IP_PROTOCOLS[name] for name in ("icmp", "tcp", "udp", "ipv6-icmp"))
 PORTS = (TCP, UDP, IP_PROTOCOLS["sctp"])  # protocols whose header begins with two ports
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "source": {"type": "str"},
-    "destination": {"type": "str", "required": True},
-    "protocol": {"type": "str", "default": "tcp"},
-    "source_port": {"type": "int"},
-    "destination_port": {"type": "int"},
-    "interface": {"type": "str"},
-    "mark": {"type": "str"},
+OPTIONS: Options = {
+    "source": Option("str"),
+    "destination": Option("str", is_required=True),
+    "protocol": Option("str", "tcp"),
+    "source_port": Option("int"),
+    "destination_port": Option("int"),
+    "interface": Option("str"),
+    "mark": Option("str"),
 }
 MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
 AUTO = "auto"  # in place of a link: the one behind which the source is
@@ -95,7 +96,7 @@ _PORT = "a port from 1 to 65535, for tcp, udp and sctp"
 
 def from_options(options: t.Mapping[str, t.Any]) -> Packet:
     """Return the packet of the option ``packet``. Raises Invalid."""
-    options = {**options, "protocol": options.get("protocol") or OPTIONS["protocol"]["default"]}
+    options = {**options, "protocol": options.get("protocol") or OPTIONS["protocol"].default}
     destination_family, destination = _address(options, "destination")
     source_family, source = _address(options, "source") if options.get("source") else (destination_family, b"")
     interface = _parsed(options, "interface", fields.link) if options.get("interface") else ""

@@ -77,7 +77,7 @@ def _plain(line: str) -> Options | None:
     match = _PLAIN.fullmatch(line)
     if not match:
         return None
-    protocol = (match["protocol"] or OPTIONS["protocol"]["default"]).lower()
+    protocol = (match["protocol"] or OPTIONS["protocol"].default).lower()
     ends = {name: _end(match[name]) for name in ("source", "destination")}
     described: Options = {"protocol": "icmp" if protocol in _ECHO_TYPES else protocol}
     for name, (address, port) in ends.items():

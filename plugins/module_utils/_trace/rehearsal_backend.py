@@ -17,7 +17,7 @@ from .._routing.rt_names import MAIN
 from .._twin import blueprint
 from .._twin.blueprint import LOOPBACK
 from . import packet, trace_backend
-from .changes_backend import Change, Checked
+from .changes_backend import Change
 from .packet import Packet
 from .verdict import DELIVERED, UNKNOWN
 
@@ -84,15 +84,13 @@ def _uplink(address: str, snapshot: blueprint.Entry) -> str:
     return ""
 
 
-def rehearse(
-    snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner, checked: Checked
-) -> list[Rehearsal]:
+def rehearse(snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
     """Send each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
     rehearsals = []
     for trial in trials:
         question = trace_backend.Question(snapshot, trial.packet, {}, tuple(calls), is_curable=False, is_own=True)
         try:
-            after = trace_backend.answer(question, run, checked)
+            after = trace_backend.answer(question, run)
         except Invalid as error:
             raise error.renamed(error.option.removeprefix("changes.")) from None  # as the modules themselves name it
         rehearsals.append(compare(trial, after["before"], after))

@@ -70,9 +70,9 @@ class Question(t.NamedTuple):
     end: float = 0.0
 
 
-def answer(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+def answer(question: Question, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
-    return _without_evidence(judged(question, run, checked))
+    return _without_evidence(judged(question, run))
 
 
 class Judgement(t.NamedTuple):
@@ -88,14 +88,14 @@ class Judgement(t.NamedTuple):
         return {**self.result, "cures": cures, "unknown": [*self.result["unknown"], *sentences]}
 
 
-def judged(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+def judged(question: Question, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module with what certainty is judged by, such as ``caveats``. Raises DatapathError."""
-    judgement = judge(question, run, checked)
+    judgement = judge(question, run)
     is_curable = question.is_curable and not (question.calls or question.lines)
     return judgement.with_cures() if is_curable else {**judgement.result, "cures": []}
 
 
-def judge(question: Question, run: process.Runner, checked: changes_backend.Checked) -> Judgement:
+def judge(question: Question, run: process.Runner) -> Judgement:
     """Ask in all worlds that fit the snapshot, and conclude from the answers. Raises DatapathError."""
     if question.is_own:
         build_backend.refuse_to_load_modules(question.snapshot)
@@ -106,7 +106,7 @@ def judge(question: Question, run: process.Runner, checked: changes_backend.Chec
     snapshot, opened = worlds.applied(question.snapshot, opened, facts)
     started = time.monotonic()
     question = question._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
-    tracer = _Tracer(question, run, checked, opened)
+    tracer = _Tracer(question, run, opened)
     result = tracer.of_snapshot(snapshot)
     last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(result, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
@@ -144,10 +144,8 @@ def _without_evidence(result: dict[str, t.Any]) -> dict[str, t.Any]:
 class _Tracer:
     """The same question in several worlds."""
 
-    def __init__(
-        self, question: Question, run: process.Runner, checked: changes_backend.Checked, opened: t.Mapping[str, worlds.Open]
-    ) -> None:
-        self.question, self.opened, self._run, self._checked = question, opened, run, checked
+    def __init__(self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open]) -> None:
+        self.question, self.opened, self._run = question, opened, run
 
     def in_world(self, world: certainty.World, trial: Question | None = None) -> certainty.Answer | None:
         """Return the answer in a world; None if no twin of it can be built. trial: the same question with changes."""
@@ -164,7 +162,7 @@ class _Tracer:
         """Return the answer for a snapshot of one world. trial: as for `in_world`."""
         question = trial or self.question
         snapshot, assumed = assumptions.complete(snapshot, question.assume, _ends(question.packet))
-        result = _in_a_twin(question._replace(snapshot=snapshot), self._run, self._checked)
+        result = _in_a_twin(question._replace(snapshot=snapshot), self._run)
         in_twin = (Assumption.from_plain(plain) for plain in result["assumed"])
         return {**result, "assumed": list(dict.fromkeys([*assumed, *in_twin]))}
 
@@ -246,15 +244,15 @@ def _is_healthy(result: t.Mapping[str, t.Any], question: Question) -> bool:
     return is_well(result, question.wants_reply) and not result["caveats"]
 
 
-def _in_a_twin(question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+def _in_a_twin(question: Question, run: process.Runner) -> dict[str, t.Any]:
     with changes_backend.prepared(question.calls, question.is_own) as root:
         seconds = max(1.0, question.end - time.monotonic())
-        return isolation_backend.run(lambda isolated: _exchanged(isolated, question, run, checked), seconds, root)
+        return isolation_backend.run(lambda isolated: _exchanged(isolated, question, run), seconds, root)
 
 
-def _exchanged(isolated: Isolated, question: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+def _exchanged(isolated: Isolated, question: Question, run: process.Runner) -> dict[str, t.Any]:
     try:
-        return _Exchange(isolated, question, run, checked).result()
+        return _Exchange(isolated, question, run).result()
     finally:
         build_backend.remove_links(isolated, len(blueprint.entries(question.snapshot, "links")))
 
@@ -285,8 +283,8 @@ def _shown(cure: Cure, after: t.Mapping[str, t.Any], is_certain: bool) -> dict[s
 class _Exchange:
     """A twin, and the packets that are sent through it."""
 
-    def __init__(self, isolated: Isolated, question: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
-        self._question, self._run, self._checked = question, run, checked
+    def __init__(self, isolated: Isolated, question: Question, run: process.Runner) -> None:
+        self._question, self._run = question, run
         self._assumed: list[Assumption] = []
         self._drawn = _reachable(blueprint.draw(question.snapshot), question)
         changes_backend.check_sizes(question.lines, self._drawn.sizes)
@@ -314,7 +312,7 @@ class _Exchange:
         if self._question.calls or self._question.lines:
             before = self._sent() if self._question.is_compared else None
             self._forget()
-            changes_backend.apply(self._question.calls, self._question.lines, self._run, self._checked, self._note)
+            changes_backend.apply(self._question.calls, self._question.lines, self._run, self._note)
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []

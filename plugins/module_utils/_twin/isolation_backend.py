@@ -29,11 +29,12 @@ from pathlib import Path
 
 from .._core import errors
 from .._core.errors import DatapathError, Failure, Refusal
+from .._ebtables.ebtables_options import EBTABLES
+from .._netfilter.rule_words import IPTABLES
 from .._netlink import wire
 from .._platform import memory_group, process
 from . import wall_backend
 from .blueprint import PERMITTED_SETTINGS
-from .extensions import is_permitted
 from .wall_backend import Gate, Root, Unavailable
 
 EVERY_PROTOCOL = socket.htons(3)  # ETH_P_ALL
@@ -54,6 +55,11 @@ FORBIDDING = {  # settings by which a machine forbids user namespaces, to all us
     "kernel/apparmor_restrict_unprivileged_userns": "1",  # of Ubuntu
 }
 MEMORY = wall_backend.LIMITS[resource.RLIMIT_AS]
+# A twin has the files of the matches and targets of iptables and ebtables that a rule may name. Not named after them are the
+# policies and verdicts, and the translations of addresses.
+_SHARED_EXTENSIONS = ("standard", "NAT")
+_EXTENSIONS = frozenset((*IPTABLES.matches, *IPTABLES.targets, *EBTABLES.matches, *EBTABLES.targets, *_SHARED_EXTENSIONS))
+_EXTENSION_PREFIXES = ("libxt_", "libipt_", "libip6t_", "libebt_")
 
 
 class Isolated(t.NamedTuple):
@@ -258,3 +264,9 @@ def _isolated(within: Root, outside: socket.socket) -> Isolated:
 
 def _tell(outside: socket.socket, step: str) -> None:
     outside.send(step.encode(errors="replace")[: wall_backend.WORD])
+
+
+def is_permitted(file: str) -> bool:
+    """Return whether a file in the folder of extensions is of a permitted match or target. file: such as libxt_comment.so."""
+    prefix = next((start for start in _EXTENSION_PREFIXES if file.startswith(start)), "")
+    return bool(prefix) and file[len(prefix) :].partition(".so")[0] in _EXTENSIONS

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 
 from .._trace import random_nodes
 from .healthy_nodes import IMAGES, NODES, SYSTEMD, Image
@@ -34,7 +33,7 @@ OPEN = {"Cilium with ENIs": {"reply-by-other-interface"}, "AKS with Cilium": {"p
 @pytest.mark.parametrize("name", NODES)
 def test_a_healthy_node_has_no_finding(name: str, image: Image) -> None:
     audit = audit_backend.Audit(NODES[name](image).done(), catalogue.CHECKS)
-    result = audit_backend.result(audit, random_nodes.run, checked)
+    result = audit_backend.result(audit, random_nodes.run)
     by_state: dict[str, dict[str, Any]] = {"present": {}, "cannot_tell": {}}
     for finding in result["findings"]:
         by_state[finding["state"]][finding["id"]] = finding
@@ -47,7 +46,7 @@ def test_a_pod_of_a_bridge_has_moved_if_its_permanent_neighbour_has_another_mac(
     snapshot = NODES["azure-vnet in bridge mode"](SYSTEMD).done()
     pod = next(entry for entry in snapshot["neighbors"] if entry["state"] == "PERMANENT")
     pod["mac"] = "02:00:00:00:00:99"
-    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=False), random_nodes.run, checked)
+    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=False), random_nodes.run)
     assert [(finding["id"], finding["subject"]) for finding in result["findings"] if finding["state"] == "present"] == [
         ("neighbor-moved", pod["address"])
     ]
@@ -56,7 +55,7 @@ def test_a_pod_of_a_bridge_has_moved_if_its_permanent_neighbour_has_another_mac(
 @pytest.mark.parametrize("name", NODES)
 def test_a_healthy_node_has_no_finding_if_no_packet_is_tried(name: str) -> None:
     audit = audit_backend.Audit(NODES[name](SYSTEMD).done(), catalogue.CHECKS, does_prove=False)
-    result = audit_backend.result(audit, random_nodes.run, checked)
+    result = audit_backend.result(audit, random_nodes.run)
     assert {finding["id"] for finding in result["findings"] if finding["state"] == "present"} == ALWAYS.get(name, set())
     assert result["profile"]["name"] is None
     assert all(finding["ask"] for finding in result["findings"] if finding["state"] == "cannot_tell")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 
 from .._trace import random_nodes
 from .healthy_nodes import KERNEL, Entry, Node
@@ -36,7 +35,7 @@ def findings(check: str, **subsets: Any) -> list[tuple[str, str]]:
     node = Node(KERNEL)
     node.snapshot.update(subsets)
     audit = audit_backend.Audit(node.done(), catalogue.chosen([check]))
-    found: list[dict[str, Any]] = audit_backend.result(audit, random_nodes.run, checked)["findings"]
+    found: list[dict[str, Any]] = audit_backend.result(audit, random_nodes.run)["findings"]
     return [(finding["state"], finding["subject"] or finding["ask"]) for finding in found]
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import entries, open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
@@ -44,7 +43,7 @@ OUTPUTS = (
 def audited(check: str, snapshot: Snapshot, trouble: Trouble) -> dict[str, Any]:
     checks = catalogue.chosen([check])
     audit = audit_backend.Audit(snapshot, checks, trouble.context)
-    return audit_backend.result(audit, random_nodes.run, checked)
+    return audit_backend.result(audit, random_nodes.run)
 
 
 def trouble_is_kept(check: str, snapshot: Snapshot, trouble: Trouble) -> bool:
@@ -160,7 +159,7 @@ def test_the_addresses_alone_pass_no_check_but_that_of_links() -> None:
     with TROUBLES["rp-strict-asymmetric"].node() as node:
         addresses = node.run(["ip", "addr"]).stdout
     snapshot = pastes.read({"ip addr": addresses}).snapshot
-    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run, checked)
+    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
     # Cilium's links are among those that the addresses are of.
     assert result["passed"] == ["rp-all-with-cilium"] and result["profile"]["name"] is None
     assert {(finding["state"], bool(finding["ask"])) for finding in result["findings"]} == {("cannot_tell", True)}
@@ -171,7 +170,7 @@ def test_what_is_missing_is_no_trouble_of_a_healthy_node(name: str) -> None:
     snapshot = NODES[name](KERNEL).done()
     alarms = set()
     for part, lacking in parts(snapshot):
-        result = audit_backend.result(audit_backend.Audit(lacking, catalogue.CHECKS), random_nodes.run, checked)
+        result = audit_backend.result(audit_backend.Audit(lacking, catalogue.CHECKS), random_nodes.run)
         alarms |= {(part, finding["id"]) for finding in result["findings"] if finding["state"] == "present"}
     assert {check for _part, check in alarms} <= test_healthy_nodes.ALWAYS.get(name, set()), alarms
 
@@ -182,9 +181,9 @@ def test_pods_behind_a_bridge_are_not_absent_where_their_addresses_are_not_known
     for values in snapshot["settings"]["ipv4"].values():
         values["forwarding"] = 0
     check = catalogue.chosen(["forwarding-off"])
-    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run, checked)
+    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run)
     assert [(finding["state"], finding["proof"]) for finding in result["findings"]] == [("present", "twin")]
     for link in snapshot["links"]:
         link["peer"] = None
-    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run, checked)
+    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run)
     assert [finding["ask"] for finding in result["findings"]] == ["kubectl exec POD -- ip addr"]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 
 from .._trace import random_nodes
 from .healthy_nodes import KEPT, KERNEL, REMOVED, Entry, Node, eks_ubuntu
@@ -24,7 +23,7 @@ def findings(node: Node, version: int | None, boot: Entry) -> list[dict[str, Any
     snapshot["network_daemons"]["networkd_version"] = version
     snapshot["boot"]["networkd"] = boot
     audit = audit_backend.Audit(snapshot, catalogue.chosen(["networkd-removes-foreign"]))
-    return list(audit_backend.result(audit, random_nodes.run, checked)["findings"])
+    return list(audit_backend.result(audit, random_nodes.run)["findings"])
 
 
 @pytest.mark.parametrize(

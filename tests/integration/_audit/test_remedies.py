@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
@@ -140,7 +139,7 @@ def test_a_larger_limit_of_tracked_connections_ends_the_trouble(count: int, seve
         node = Node(KERNEL)
         node.snapshot["counters"]["connections"] = {"count": count, "max": most}
         checks = catalogue.chosen(["conntrack-near-full"])
-        return list(audit_backend.result(audit_backend.Audit(node.done(), checks), random_nodes.run, checked)["findings"])
+        return list(audit_backend.result(audit_backend.Audit(node.done(), checks), random_nodes.run)["findings"])
 
     (finding,) = audited(100)
     assert (finding["severity"], finding["proof"]) == (severity, "counter")

@@ -12,7 +12,6 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.reverse_path_checks import CLIENT
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 
 from .._trace import random_nodes
 from .._trace import test_cures as scenes
@@ -34,7 +33,7 @@ TWICE = {
 
 def findings(snapshot: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
     audit = audit_backend.Audit(snapshot, catalogue.CHECKS, **options)
-    return list(audit_backend.result(audit, random_nodes.run, checked)["findings"])
+    return list(audit_backend.result(audit, random_nodes.run)["findings"])
 
 
 def repeated(found: list[dict[str, Any]]) -> list[tuple[str, str]]:

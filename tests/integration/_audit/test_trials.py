@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 
 from .._trace import random_nodes
@@ -32,5 +31,5 @@ def test_remedies_are_looked_for_with_the_answer_that_is_known(monkeypatch: pyte
 
     monkeypatch.setattr(trace_backend, "_in_a_twin", counted)
     audit = audit_backend.Audit(snapshot, catalogue.chosen(["reply-by-other-interface", "rp-strict-asymmetric"]))
-    result = audit_backend.result(audit, random_nodes.run, checked)
+    result = audit_backend.result(audit, random_nodes.run)
     assert len(asked) > 1 and max(asked.values()) == 1, result["findings"]

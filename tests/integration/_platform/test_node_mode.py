@@ -67,7 +67,7 @@ def test_what_a_place_is_taken_for(lab: Lab, through: Sequence[str], script: str
 def in_pod(node: SystemdNode, connection: str, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """ansible-playbook in a pod of the node: it has the node's processes, network and name, and this machine's files."""
     pod = ["nsenter", f"--target={node.pid}", "--pid", "--net", "--uts", *POD, "--mount-proc"]
-    variables = {"ansible_connection": connection, "ansible_python_interpreter": sys.executable, "target": "node1"}
+    variables = {"ansible_connection": connection, "ansible_python_interpreter": sys.executable, "kubenode_target": "node1"}
     if connection != "local":
         variables["ansible_python_interpreter"] = "/usr/bin/python3"
     trees = collection.path(installation.collections())

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import checked
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, trace_backend
 
 from .._audit.healthy_nodes import KERNEL, eks_ubuntu
@@ -45,7 +44,7 @@ def answer(lacking: dict[str, Any], source: str, interface: str = "eth0") -> dic
     packet = entrance.packet(
         {"source": source, "destination": "10.0.0.21", "destination_port": 80, "interface": interface}, snapshot
     )
-    return trace_backend.answer(trace_backend.Question(snapshot, packet, {}, is_curable=False), random_nodes.run, checked)
+    return trace_backend.answer(trace_backend.Question(snapshot, packet, {}, is_curable=False), random_nodes.run)
 
 
 @pytest.mark.parametrize("name", LACKING)

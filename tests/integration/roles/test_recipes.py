@@ -91,7 +91,7 @@ def test_image_builder_ends_with_an_image_that_boots_with_the_table(builder: Lab
     assert not is_answered(builder)
     boots_with_the_table(builder, "inet filter")  # of nftables.service, which Debian's presets enable, and which flushes first
     hosts = builder.write_inventory(tmp_path / "inventory.json")
-    run = playbook.play(hosts, PROFILE, "-e", "target=all").well()
+    run = playbook.play(hosts, PROFILE, "-e", "kubenode_target=all").well()
     assert run.changed == 0 and "A running node: systemd runs on it." in run.output, run.output
 
 

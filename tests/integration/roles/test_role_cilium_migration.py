@@ -69,7 +69,7 @@ class Pool:
     def _play(self, killed_after: float, arguments: Sequence[str], target: str, variables: Mapping[str, Any]) -> Played:
         """Run the playbook with a mode: a namespace node has no systemd of its own, and would be taken for an image."""
         named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
-        given = {"target": target, "report": str(self.folder / "report.json"), **named}
+        given = {"kubenode_target": target, "kubenode_report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
         return playbook.play(
             self.inventory, PLAYBOOK, *arguments, variables=given, environment=callback, killed_after=killed_after
@@ -452,7 +452,7 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
 
 
 def test_all_nodes_one_after_the_other(pool: Pool) -> None:
-    done = pool.play("-e", "batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
+    done = pool.play("-e", "kubenode_batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
     assert done.nodes["node1"].changed == done.nodes["node2"].changed > 1
     calls = [f"{call.split()[0]} {call.split()[-1]}" for call in pool.calls() if not call.startswith("annotate")]
     assert calls == [f"{verb} {node}" for node in ("node1", "node2") for verb in ("get", "cordon", "uncordon")]

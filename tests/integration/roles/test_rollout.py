@@ -76,7 +76,7 @@ def printed(played: Played) -> list[str]:
         ),
         (["-e", "kubenode_limits=1"], ["kubenode_limits is not a variable of this playbook."]),
         (["-e", "aks_dual_stack_stat=absent"], ["Did you mean aks_dual_stack_state?"]),
-        (["-e", "target=node1", "-e", "kubenode_target=node2"], ["target and kubenode_target are both set"]),
+        (["-e", "target=node1"], ["target is not a variable of this playbook. Did you mean kubenode_target?"]),
         (["-e", "kubenode_target=nodez"], ["kubenode_target is nodez, and of the 3 hosts of the inventory none matches."]),
         (["-e", "kubenode_target=node1", "--limit", "node2"], ["none matches within --limit node2."]),
     ],
@@ -109,13 +109,6 @@ def test_the_documented_configuration_makes_a_file_that_is_no_inventory_an_error
     for name in ("aks_dual_stack", "audit", "trace"):
         refused = fleet.play(name=name, environment=environment)
         assert refused.failed and "PLAY [" not in refused.output and "inventory.ini" in refused.output, refused.output
-
-
-def test_former_names_work_and_give_a_warning(fleet: Fleet) -> None:
-    done = fleet.play("-e", "target=node2", "-e", "batches=1").well()
-    said = re.sub(r"\s+", " ", done.output)
-    assert "The variable target of the playbook aks_dual_stack is now kubenode_target." in said
-    assert "version 2.0.0" in said and fleet.changed() == [2]
 
 
 @pytest.mark.each_core

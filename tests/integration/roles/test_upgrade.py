@@ -26,8 +26,8 @@ from lab.metadata import MetadataServer
 from lab.node import NamespaceNode
 from lab.uplinks import SERVER, V4, V6, UplinkLab
 
-# 0.1.0 before the changes of 1.0.0; it has no tag.
-FORMER = ("5e5e6b458cba0e7d5c7470828b2f9058277fa451",)
+# 1.0.0; it has no tag.
+FORMER = ("810dfafc7bc6515ab68cec9738e13b2ab6557f3c",)
 NODE_PORT, STRICT = 30080, 1
 ENI = Eni("eth1", pods=["pod1"], has_address=True)
 

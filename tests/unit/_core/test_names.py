@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable, in_one_line, printable
 
 Check = t.Callable[[str, str], str]
@@ -183,7 +184,7 @@ def printed(capsys: pytest.CaptureFixture[str], error: str = "", **arguments: ob
     from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
     with testing.patch_module_args({"name": "\x9b2J", **arguments}), pytest.raises(SystemExit):
-        module = Module({"name": {"type": "str"}})
+        module = Module({"name": Option("str")})
         with module.reporting(data=("snapshot",)) as result:
             result.update(reason="\u202e", notes=["\x9b"], diff=[{"before": "a\n\tb\x07"}], snapshot={"text": "\x9b"})
             if error:

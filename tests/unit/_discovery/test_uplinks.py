@@ -206,7 +206,7 @@ def test_the_gateway_is_that_of_the_option_of_a_route_or_of_a_lease(entry: Entry
 
 def test_uplinks_are_links_with_an_address_and_a_gateway() -> None:
     links = {**LINKS, "cilium_host": Link(7, ("10.0.0.9",), {"ipv4": "10.0.0.1"}), "eth3": Link(8, (), {"ipv4": "10.0.0.1"})}
-    assert uplinks.candidates(node(links=links)) == [{"name": "eth0"}, {"name": "eth1"}]
+    assert [entry["name"] for entry in uplinks.candidates(node(links=links))] == ["eth0", "eth1"]
 
 
 def test_a_link_in_a_bridge_is_no_uplink_and_a_lease_may_name_the_node_itself() -> None:

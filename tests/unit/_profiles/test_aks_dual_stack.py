@@ -10,7 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import aks_dual_stack, option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import aks_dual_stack
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.aks_dual_stack import Facts, Observation
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.composition import Step
 

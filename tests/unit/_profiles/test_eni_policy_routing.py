@@ -11,9 +11,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni.marks import Marks
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import eni_policy_routing as profile
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.composition import Step
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.eni_policy_routing import Enis, Observation
 

@@ -10,9 +10,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import uplinks
 from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.uplinks import Link, NodeState
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts import policy_routes
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import symmetric_routing as profile
 from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.symmetric_routing import Facts, Observation
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
@@ -46,13 +48,21 @@ def test_replies_are_marked_after_they_are_routed_and_absent_is_the_reverse() ->
 
 
 def test_the_modules_agree_on_names_and_marks() -> None:
-    for uplinks, names, marks in ((None, ["eth0", "eth1"], ["0x2", "0x4"]), (LISTED, ["eth1", "eth0"], ["0x40", "0x2"])):
-        steps = dict(profile.plan(options(), facts_of(uplinks=uplinks)))
+    for listed, names, marks in ((None, ["eth0", "eth1"], ["0x2", "0x4"]), (LISTED, ["eth1", "eth0"], ["0x40", "0x2"])):
+        steps = dict(profile.plan(options(), facts_of(uplinks=listed)))
         assert steps["rp_filter"]["interfaces"] == names
         assert [(way["name"], way["mark"]) for way in steps["nftables_connmark"]["interfaces"]] == [*zip(names, marks)]
         assert [(entry["name"], entry["mark"]) for entry in steps["policy_routes"]["uplinks"]] == [*zip(names, marks)]
         rules = policy.from_options(75, steps["policy_routes"]["rules"], None, {"main": 254}).rules or ()
         assert {f"{rule.fwmark:#x}" for rule in rules if rule.fwmask} == {*marks}
+
+
+def test_a_list_of_uplinks_is_read_once() -> None:
+    """From the role's variable to the options of policy_routes it is one value."""
+    values = options(uplinks=LISTED)
+    steps = dict(profile.plan(values, profile.facts(values, Observation(False, NODE))))
+    request = option.of_module({"uplinks": policy_routes.OPTIONS["uplinks"]}, {"uplinks": steps["policy_routes"]["uplinks"]})
+    assert request["uplinks"] is values["uplinks"] is uplinks.from_option(request["uplinks"])
 
 
 def test_an_image_has_no_rules_of_its_own() -> None:

@@ -14,9 +14,10 @@ pytest.importorskip("yaml")
 
 import yaml
 
+from ansible_collections.kubenode.datapath.plugins.module_utils import _profiles
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import rp_filter
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, playbook_task
 from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, with_enis, with_rule
 
@@ -32,7 +33,7 @@ def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_
     for cure in profiles:
         (task,) = yaml.safe_load(cure.task)
         role = task["ansible.builtin.include_role"]["name"].removeprefix("kubenode.datapath.")
-        model = importlib.import_module(f"{option.__package__}.{role}")
+        model = importlib.import_module(f"{_profiles.__name__}.{role}")
         options = {name.removeprefix(f"{role}_"): value for name, value in task.get("vars", {}).items()}
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
         assert options.keys() <= model.OPTIONS.keys() and not errors and not [*model.conflicts(values, False)]

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_options import EBTABLES
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.rule_words import IPTABLES
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin.extensions import is_permitted
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import is_permitted
 
 
 def test_what_a_rule_may_name_has_its_file() -> None:

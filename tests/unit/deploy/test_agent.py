@@ -31,7 +31,7 @@ from kubenode_agent.metrics import ProfileMetrics  # noqa: E402
 from kubenode_agent.playbook import Outcome  # noqa: E402
 from kubenode_agent.settings import Refused, Settings  # noqa: E402
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles  # noqa: E402
 
 PROFILE = "aks_dual_stack"

@@ -20,10 +20,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
-from kubenode_datapath import argument_spec, arguments, audit, cluster, completion, program, trace  # noqa: E402
+from kubenode_datapath import arguments, audit, cluster, completion, program, trace  # noqa: E402
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text  # noqa: E402
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
     ebtables_cleanup,
     link_addresses,
@@ -79,7 +80,7 @@ def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: lis
 def test_the_words_of_the_context_are_those_of_the_module() -> None:
     module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
     for name, words in (("cloud", arguments.CLOUDS), ("probe_mode", arguments.PROBE_MODES), ("cni", arguments.CNIS)):
-        assert list(words) == module.CONTEXT[name]["choices"]
+        assert words == module.CONTEXT[name].choices
 
 
 @pytest.mark.parametrize(
@@ -235,16 +236,17 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("part", "options"), SPECS)
 def test_options_in_a_twin_are_read_as_ansible_reads_them(part: Any, options: dict[str, Any]) -> None:
-    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._module")
-    assert argument_spec.checked(part.OPTIONS, options) == module.checked(part.OPTIONS, options)
+    arg_spec = pytest.importorskip("ansible.module_utils.common.arg_spec")
+    result = arg_spec.ArgumentSpecValidator(option.spec(part.OPTIONS)).validate(options)
+    assert not result.error_messages and option.of_module(part.OPTIONS, options) == result.validated_parameters
 
 
 @pytest.mark.parametrize(("part", "options"), WRONG)
 def test_options_that_ansible_refuses_are_refused(part: Any, options: dict[str, Any]) -> None:
-    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._module")
-    for checked in (argument_spec.checked, module.checked):
-        with pytest.raises(Failure, match="Nothing was changed"):
-            checked(part.OPTIONS, options)
+    arg_spec = pytest.importorskip("ansible.module_utils.common.arg_spec")
+    assert arg_spec.ArgumentSpecValidator(option.spec(part.OPTIONS)).validate(options).error_messages
+    with pytest.raises(Invalid):
+        option.of_module(part.OPTIONS, options)
 
 
 @pytest.mark.parametrize(

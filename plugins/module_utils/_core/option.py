@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The options of a profile: their types, what their values must be, and whether a ConfigMap may set them.
+"""The options of modules and profiles: their types, what their values must be, and whether a ConfigMap may set them.
 
-Read on the controller and on the node by the same function. Pure: knows no node and no class of Ansible.
+Ansible's argument specs, the schemas and the documentation follow from them. The same functions read values on the controller, on
+the node, in a twin and in the command without Ansible.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import decimal
 import json
 import typing as t
 
-from .._core import fields
-from .._core.errors import Invalid
-from .._core.fields import Unfit
-from .._platform import node_mode
+from . import fields
+from .errors import Invalid
+from .fields import Unfit
 
 Values = t.Mapping[str, t.Any]
 # Takes a value and whether it is to be applied: the state that undoes accepts what an earlier version has installed. Raises
-# Invalid, whose option is that of the profile or a place in it.
+# Invalid, whose option is that of the profile or a place in it. If it returns Parsed, that is the value.
 Check = t.Callable[[t.Any, bool], object]
 
 # Why a ConfigMap must not set an option; each ends a sentence with "because". The writer of a ConfigMap must not become root on
@@ -36,13 +36,14 @@ MOST_DIGITS = 30  # of an integer; "1e999999999" would fill the memory
 
 
 class Option(t.NamedTuple):
-    """An option of a profile, a variable of its role. Its documentation is in the role's argument spec.
+    """An option of a module, or of a profile, which is a variable of its role.
 
-    type: str, path, int, bool, list or dict. default: None for an option that may be left out. choices: the values, if only
-    these are allowed. elements: str or dict, of a list. entries: the options of each dictionary in a list. is_required: of an
-    option in ``entries``. is_words: a list that may also be given as words with commas; JSON text is accepted for each list and
-    dictionary. refused: why a ConfigMap must not set the option; empty if it may. check: the requirements beyond the type.
-    targets: the options of modules that get the value, as MODULE.OPTION; an error of one of them names this option.
+    type: str, path, int, float, bool, list, dict or raw. default: None for an option that may be left out. choices: the values,
+    of a list those of its elements, if only these are allowed. elements: str, dict or raw, of a list. entries: the options in a
+    dictionary, or in each dictionary of a list. is_words: a list that may also be given as words with commas; JSON text is
+    accepted for each list and dictionary. refused: why a ConfigMap must not set the option; empty if it may. check: the
+    requirements beyond the type. targets: the options of modules that get the value, as MODULE.OPTION; an error of one of them
+    names this option.
     """
 
     type: str
@@ -56,8 +57,25 @@ class Option(t.NamedTuple):
     check: Check | None = None
     targets: tuple[str, ...] = ()
 
+    def spec(self) -> dict[str, t.Any]:
+        """Return the option as Ansible's argument specs declare it."""
+        declared = {
+            "type": self.type,
+            "default": self.default,
+            "choices": [*self.choices] or None,
+            "elements": self.elements or None,
+            "options": spec(self.entries) if self.entries else None,
+            "required": self.is_required or None,
+        }
+        return {name: value for name, value in declared.items() if value is not None}
+
 
 Options = t.Mapping[str, Option]
+
+
+def spec(options: Options) -> dict[str, dict[str, t.Any]]:
+    """Return Ansible's argument spec of the options."""
+    return {name: option.spec() for name, option in options.items()}
 
 
 def permitted(type: str, default: t.Any = None, **more: t.Any) -> Option:
@@ -65,7 +83,17 @@ def permitted(type: str, default: t.Any = None, **more: t.Any) -> Option:
     return Option(type, default, refused="", **more)
 
 
-MODE = permitted("str", "auto", choices=node_mode.MODES)
+STATE = permitted("str", "present", choices=("present", "absent"))
+
+
+def texts(*names: str) -> Options:
+    """Return the entries of a dictionary that must have these texts."""
+    return {name: Option("str", is_required=True) for name in names}
+
+
+def targeting(module: str, options: Options) -> dict[str, Option]:
+    """Return options of a module as those of a profile that passes their values to the module."""
+    return {name: option._replace(targets=(f"{module}.{name}",)) for name, option in options.items()}
 
 
 def applied(check: t.Callable[[str, t.Any], object], option: str) -> Check:
@@ -83,6 +111,10 @@ def within(option: str, low: int, high: int) -> Check:
             raise Invalid(option, value, str(unfit)) from None
 
     return check
+
+
+class Parsed(list[t.Any]):
+    """A list as the check of its option returns it. It travels as this value, and is not checked again."""
 
 
 class Read(t.NamedTuple):
@@ -109,25 +141,55 @@ def read(options: Options, raw: Values, undo: str) -> Read:
     for name, option in options.items():
         if option.check and values.get(name) is not None:
             try:
-                option.check(values[name], is_applied)
+                parsed = option.check(values[name], is_applied)
             except Invalid as error:
                 errors.append(error)
+            else:
+                values[name] = parsed if isinstance(parsed, Parsed) else values[name]
     return Read(values, errors)
 
 
-def typed(place: str, option: Option, value: t.Any) -> t.Any:
-    """Return the value with the option's type. Raises Invalid, whose option is the place or one in it."""
+def typed(place: str, option: Option, value: t.Any, fills: bool = False) -> t.Any:
+    """Return the value with the option's type. Raises Invalid, whose option is the place or one in it.
+
+    fills: add the options of dictionaries that were left out.
+    """
+    if isinstance(value, Parsed):
+        return value
     is_text = option.type in ("list", "dict") and isinstance(value, str)
     parsed = _from_text(option, value) if is_text else value
     try:
         converted = _CONVERTED[option.type](parsed)
         if option.type == "list":
-            converted = [_ELEMENTS[option.elements](element) for element in converted]
+            converted = [_CONVERTED[option.elements or "raw"](element) for element in converted]
     except (TypeError, ValueError, ArithmeticError):
         raise Invalid(place, value, _allowed(option)) from None
+    if option.type == "list":
+        element = option._replace(type=option.elements or "raw")
+        return [typed(f"{place}[{number}]", element, entry, fills) for number, entry in enumerate(converted)]
     if option.choices and converted not in option.choices:
         raise Invalid(place, value, _allowed(option))
-    return converted if option.entries is None else _entries(place, option.entries, converted)
+    return converted if option.entries is None else _entry(f"{place}.", option.entries, converted, fills)
+
+
+def of_module(options: Options, values: Values) -> dict[str, t.Any]:
+    """Return the values of a module's options with their types and defaults, as Ansible does. Raises Invalid."""
+    return _entry("", options, values, fills=True)
+
+
+def _entry(place: str, options: Options, entry: Values, fills: bool) -> dict[str, t.Any]:
+    """Return the values of a dictionary with the types of its options. fills: add those left out. Raises Invalid."""
+    for name, value in entry.items():
+        if name not in options:
+            raise Invalid(f"{place}{name}", value, f"left out; known here are {', '.join(options)}")
+    values: dict[str, t.Any] = {}
+    for name, option in options.items():
+        value = option.default if fills and entry.get(name) is None else entry.get(name)
+        if value is None and option.is_required:
+            raise Invalid(f"{place}{name}", None, "given")
+        if fills or name in entry:
+            values[name] = None if value is None else typed(f"{place}{name}", option, value, fills)
+    return values
 
 
 def _from_text(option: Option, text: str) -> t.Any:
@@ -167,35 +229,22 @@ def _dict(value: t.Any) -> dict[str, t.Any]:
 
 
 _CONVERTED: dict[str, t.Callable[[t.Any], t.Any]] = {
-    "str": _text, "path": _text, "int": _integer, "bool": fields.flag, "list": _list, "dict": _dict,
+    "str": _text, "path": _text, "int": _integer, "float": lambda value: float(_text(value)), "bool": fields.flag,
+    "list": _list, "dict": _dict, "raw": lambda value: value,
 }  # fmt: skip
-_ELEMENTS = {"str": _text, "dict": _dict}
-_EXPECTED = {"str": "text", "path": "a path", "int": "an integer", "bool": "true or false", "dict": "a dictionary"}
-_ENTRIES = {"dict": "dictionaries", "str": "words"}
+_EXPECTED = {
+    "str": "text", "path": "a path", "int": "an integer", "float": "a number", "bool": "true or false", "dict": "a dictionary",
+}  # fmt: skip
+_ENTRIES = {"dict": "dictionaries", "str": "words", "raw": "values"}
 
 
 def _allowed(option: Option) -> str:
     """Return what the option allows, as the end of the sentence "must be ..."."""
-    if option.choices:
+    if option.choices and option.type != "list":
         return f"one of {', '.join(option.choices)}"
     if option.type == "list":
         return f"a list of {_ENTRIES[option.elements]}, or JSON text of such a list"
     return _EXPECTED[option.type] + (", or JSON text of one" if option.type == "dict" else "")
-
-
-def _entries(place: str, options: Options, entries: t.Sequence[Values]) -> list[dict[str, t.Any]]:
-    """Return the dictionaries of a list, each with the types of its options. Raises Invalid."""
-    for number, entry in enumerate(entries):
-        for key, value in entry.items():
-            if key not in options:
-                raise Invalid(f"{place}[{number}].{key}", value, f"left out; known here are {', '.join(options)}")
-        for key, option in options.items():
-            if entry.get(key) is None and option.is_required:
-                raise Invalid(f"{place}[{number}].{key}", None, "given")
-    return [
-        {key: value if value is None else typed(f"{place}[{number}].{key}", options[key], value) for key, value in entry.items()}
-        for number, entry in enumerate(entries)
-    ]
 
 
 def passed(options: Options, values: Values, module: str) -> dict[str, t.Any]:
