@@ -41,21 +41,21 @@ RESTLESS = f"the rules changed during each of {TRIES} attempts. Run again when o
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
 
-class Take(t.NamedTuple):
+class RemoveRules(t.NamedTuple):
     """Remove rules from a backend's chains, all or none."""
 
     backend: str
     removed: tuple[RemovedRules, ...]
 
 
-class PutBack(t.NamedTuple):
+class RestoreRules(t.NamedTuple):
     """Restore removed rules beside their former neighbours, all or none. Rules that exist already are left."""
 
     backend: str
     removed: tuple[RemovedRules, ...]
 
 
-Operation = t.Union[Take, PutBack]
+Operation = t.Union[RemoveRules, RestoreRules]
 
 
 class Ebtables(UndoBackend):
@@ -89,20 +89,20 @@ class Ebtables(UndoBackend):
     def perform(self, operation: Operation) -> None:
         """Do one operation. Raises Failure with what the tool or the kernel answered."""
         backend = self._backends[operation.backend]
-        if isinstance(operation, Take):
-            backend.take(operation.removed)
+        if isinstance(operation, RemoveRules):
+            backend.remove(operation.removed)
         else:
-            backend.put_back(operation.removed)
+            backend.restore(operation.removed)
 
     def verify(self, operation: Operation) -> list[str]:
         """Read the node again and compare it with the operation's result; see UndoBackend."""
-        now = self._backends[operation.backend].read()
-        wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
+        current = {place: set(texts) for place, texts in _texts(self._backends[operation.backend].read()).items()}
+        is_removal = isinstance(operation, RemoveRules)
         return [
-            f"{place}: {text} {what}"
+            f"{place}: {text} is {'still' if is_removal else 'not'} there"
             for place, texts in _texts_by_place(operation.removed).items()
             for text in sorted(texts)
-            if any(rule.text == text for rule in now.get(place, ())) is not wants
+            if (text in current.get(place, ())) is is_removal
         ]
 
 
@@ -118,7 +118,7 @@ class _Nft:
         self._run = run
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
-        self._last: _Look | None = None  # kept for ``take``: a listing takes longer than all else
+        self._last: _Look | None = None  # kept for ``remove``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[ListedRule, ...]]:
         self._last = self._look()
@@ -185,10 +185,10 @@ class _Nft:
         chains = ebtables.from_save(NFT, done.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
-    def take(self, removed: t.Sequence[RemovedRules]) -> None:
-        self._take(_texts_by_place(removed))
+    def remove(self, removed: t.Sequence[RemovedRules]) -> None:
+        self._remove(_texts_by_place(removed))
 
-    def _take(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
+    def _remove(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
         for _try in range(TRIES):
             look, self._last = self._last or self._look(), None
             doomed = self._to_delete(to_remove, look)
@@ -214,7 +214,7 @@ class _Nft:
                     doomed.append(nfnetlink.Doomed(place.table, place.chain, handle))
         return doomed
 
-    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
+    def restore(self, removed: t.Sequence[RemovedRules]) -> None:
         """Try again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
@@ -230,15 +230,16 @@ class _Nft:
             done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
             then = self.read()
             if done.rc == 0 and all(
-                chain.is_put_back(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
+                chain.is_merged(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
             ):
                 return
             if _texts(then) == _texts(now):
                 raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
-            if done.rc == 0 and number >= ORDERLY and _has_each_once(then, merges):
+            is_once = all(chain.has_each_once(then.get(place, ()), merged) for place, merged in merges.items())
+            if done.rc == 0 and number >= ORDERLY and is_once:
                 self._warn(DISORDERED)
                 return
-            self._take({place: merge.texts for place, merge in merges.items()})
+            self._remove({place: merged.texts for place, merged in merges.items()})
         raise Failure(RESTLESS)
 
 
@@ -281,7 +282,7 @@ class _Legacy:
         self.listings[table] = done.stdout
         return chains
 
-    def take(self, removed: t.Sequence[RemovedRules]) -> None:
+    def remove(self, removed: t.Sequence[RemovedRules]) -> None:
         to_remove = _texts_by_place(removed)
 
         def deletions(table: str, chains: Chains) -> list[str]:
@@ -295,7 +296,7 @@ class _Legacy:
 
         self._edit({place.table for place in to_remove}, deletions)
 
-    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
+    def restore(self, removed: t.Sequence[RemovedRules]) -> None:
         def insertions(table: str, chains: Chains) -> list[str]:
             here = [removal for removal in removed if removal.place.table == table]
             return _lines(_merged(chains, here)).get(table, [])
@@ -359,11 +360,7 @@ def _take(descriptor: int, deadline: float) -> None:
 
 
 def _texts_by_place(removed: t.Iterable[RemovedRules]) -> dict[Place, set[str]]:
-    return {removal.place: {removal.rules[number].text for number in removal.gone} for removal in removed}
-
-
-def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
-    return all(chain.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
+    return {removal.place: {*removal.texts} for removal in removed}
 
 
 def _texts(chains: Chains) -> dict[Place, list[str]]:
@@ -372,15 +369,15 @@ def _texts(chains: Chains) -> dict[Place, list[str]]:
 
 
 def _merged(now: Chains, removed: t.Iterable[RemovedRules]) -> dict[Place, Merge]:
-    return {removal.place: chain.put_back(now.get(removal.place, ()), removal) for removal in removed}
+    return {removal.place: chain.merge(now.get(removal.place, ()), removal) for removal in removed}
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
     """Return the lines that insert the added rules, by table. Each position counts the rules that earlier lines insert."""
     lines: dict[str, list[str]] = {}
-    for place, merge in merges.items():
-        for position in merge.added:
-            lines.setdefault(place.table, []).append(ebtables.inserted(place.chain, position + 1, merge.rules[position]))
+    for place, merged in merges.items():
+        for position in merged.added:
+            lines.setdefault(place.table, []).append(ebtables.inserted(place.chain, position + 1, merged.rules[position]))
     return lines
 
 

@@ -10,6 +10,10 @@ import json
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import backup_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import ListedRule, RemovedRules
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables_backend import RestoreRules
 from lab import azure_vnet
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
@@ -17,7 +21,7 @@ from lab.steps import Steps, warnings
 
 from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, PODS6, SWIFT, UNCERTAIN, apply, saved
 
-BACKUP = "/var/lib/kubenode/backup/azure_vnet-iptables.json"
+BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
 # Foreign rules in the same chains: NPM, Calico, libvirt, kube-proxy, an operator.
 OTHERS = [
     *("-N AZURE-NPM", "-A FORWARD -j AZURE-NPM", "-A AZURE-NPM -m comment --comment npm -j RETURN"),
@@ -145,12 +149,12 @@ def test_a_killed_run_is_completed_by_the_next_although_the_only_trace_is_gone(n
     cleanup(node).run()
     apply(node, "ip6tables-nft", AZURE6[1:])  # as after a run that was killed between two tables
     node.run(arp.format("02:00:00:00:00:09").split())
-    text = json.loads(node.read(BACKUP))
-    nat = {**text["runs"][0]["tables"][0], "family": "ip6", "chains": []}
-    rule = f"-s {PODS6} -j SNAT --to-source fd00:10:240::4"
-    nat["rules"] = [{"chain": "POSTROUTING", "rules": [rule], "removed": [0]}]
-    text["runs"][0]["tables"].append(nat)
-    node.write(BACKUP, json.dumps(text, indent=1) + "\n", 0o600)
+    backup = backup_backend.from_text(node.read(BACKUP))
+    (run,), nat = backup.runs, Table("ip6", "nat", "nft")
+    rule = ListedRule(f"-s {PODS6} -j SNAT --to-source fd00:10:240::4")
+    removed = RemovedRules(nat.at("POSTROUTING"), (rule,), frozenset({0}))
+    run = run._replace(undo=(*run.undo, RestoreRules(nat, (removed,))))
+    node.write(BACKUP, backup_backend.to_text(backup._replace(runs=(run,))), 0o600)
     done = cleanup(node).run(addresses=["10.241.0.9"])
     assert len(done["iptables"]["removed"]) == 1 and len(done["removed"]) == 1 and warnings(done) == []
 
@@ -162,9 +166,9 @@ def test_a_backup_with_a_foreign_rule_is_refused_and_nothing_is_restored(node: N
     for edited in (
         text.replace("-j SWIFT", "-j DROP", 1),
         text.replace('"SWIFT"', '"OWN"'),
-        text.replace('"nat"', '"nat2"'),
+        text.replace('"name":"nat"', '"name":"nat2"'),
         text.replace("-j SWIFT", "-j SWIFT\\n-F", 1),
-        json.dumps({**json.loads(text), "runs": [{}]}),
+        json.dumps({**json.loads(text), "backup": {}}),
     ):
         assert edited != text
         node.write(BACKUP, edited)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_leftovers as azure
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as cilium
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cni_leftovers as cilium
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure_leftovers import Bridge, Facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.leftover import Leftover
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table
