@@ -62,6 +62,9 @@ def exactly(kind: type[T], value: t.Any) -> T:
     return value
 
 
+_SIMPLE = (str, int, bool, bytes)
+
+
 def require_types(value: t.Any) -> None:
     """Raise Unreadable if a named tuple, or one inside it, has a value of another type than its annotation says."""
     kind: t.Any = type(value)
@@ -76,20 +79,18 @@ def _annotations(kind: t.Any) -> t.Mapping[str, t.Any]:
 
 
 def _is_of(kind: t.Any, value: t.Any) -> bool:
+    if type(value) is kind:  # bool is a subclass of int
+        if kind not in _SIMPLE:
+            require_types(value)
+        return True
     origin, arguments = t.get_origin(kind), t.get_args(kind)
     if origin is t.Union:
         return any(_is_of(argument, value) for argument in arguments)
-    if origin in (tuple, frozenset):
-        is_uniform = origin is frozenset or arguments[-1] is ...
-        return (
-            type(value) is origin
-            and (is_uniform or len(value) == len(arguments))
-            and all(_is_of(arguments[0 if is_uniform else number], item) for number, item in enumerate(value))
-        )
-    if kind is not t.Any and type(value) is not kind:  # bool is a subclass of int
-        return False
-    require_types(value)
-    return True
+    if origin in (tuple, frozenset) and type(value) is origin:
+        if origin is frozenset or arguments[-1] is ...:
+            return all(_is_of(arguments[0], item) for item in value)
+        return len(value) == len(arguments) and all(map(_is_of, arguments, value))
+    return kind is t.Any and _is_of(type(value), value)
 
 
 def _plain(value: t.Any, known: Vocabulary) -> t.Any:

@@ -22,7 +22,7 @@ from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Scene
 from .._netfilter import chain, chains_backend, iptables, iptables_backend
 from .._netfilter.chain import Chains, ListedRule, Place, RemovedRules
-from .._netfilter.iptables import Rule, Table, TableRemoval
+from .._netfilter.iptables import Rule, Table
 from .._netfilter.iptables_backend import Iptables
 from .._platform import kernel, library, process
 from .._platform.sysctl import Sysctl
@@ -130,7 +130,7 @@ class Findings(t.NamedTuple):
     links: leftover.Findings
 
 
-def look(backends: LeftoverBackends, backup: ObservedBackup, desired: Selection, path: str) -> ObservedLeftovers:
+def observe_node(backends: LeftoverBackends, backup: ObservedBackup, desired: Selection, path: str) -> ObservedLeftovers:
     """Read the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
 
     path: of the backup, which proves that azure-vnet was on the node.
@@ -231,7 +231,7 @@ class AzureVnetLeftovers:
         self._backup = backup
 
     def observe(self) -> ObservedLeftovers:
-        observed = look(self._backends, self._backup.observe(), self._desired, self._backup.path)
+        observed = observe_node(self._backends, self._backup.observe(), self._desired, self._backup.path)
         for path in () if observed.evidence.pod_links else observed.irregular:
             raise Refusal(
                 f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
@@ -267,7 +267,7 @@ class AzureVnetLeftovers:
         run = Run(tuple(step.undo for step in reversed(steps) if step.undo), observed.boot)
         node = observed.backup.here._replace(macs=judge.macs)
         backup = self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
-        shown = (line for step in steps for line in lines(step.do if isinstance(step.do, Apply) else step.undo))
+        shown = (line for step in steps for line in object_lines(step.do if isinstance(step.do, Apply) else step.undo))
         return Plan((*load, *backup, *steps), whole("".join(f"{line}\n" for line in shown)), findings)
 
     def _certain(self, facts: Facts | None) -> tuple[leftover.Findings, leftover.Findings]:
@@ -302,10 +302,9 @@ class AzureVnetLeftovers:
             of_backend = tuple(removal for removal in removed if removal.place.backend == backend)
             if of_backend:
                 count = sum(len(removal.gone) for removal in of_backend)
-                uncounted = tuple(removal.uncounted for removal in of_backend)
                 yield Step(
                     f"remove {count} rules of the {backend} backend",
-                    ebtables_backend.RemoveRules(backend, uncounted),
+                    ebtables_backend.RemoveRules(backend, of_backend),
                     ebtables_backend.RestoreRules(backend, of_backend),
                 )
 
@@ -326,7 +325,7 @@ def _iptables_steps(facts: Facts, certain: t.Iterable[Leftover]) -> t.Iterator[S
     removed = chain.removals({place: tuple(listed) for place, listed in rules.items()}, places)
     for removal in iptables.by_table(removed, chains):
         remove, restore = iptables_backend.RemoveRules(*removal), iptables_backend.RestoreRules(*removal)
-        yield Step(f"remove {count(removal)} from table {removal.table}", remove, restore)
+        yield Step(f"remove {removal}", remove, restore)
 
 
 def _netlink_steps(neighbours: t.Sequence[Neighbour], routes: t.Sequence[tuple[Route, int]]) -> t.Iterator[Step]:
@@ -345,17 +344,16 @@ def _link_steps(removable: Removable, certain: t.Sequence[Leftover]) -> t.Iterat
     addresses = [(item.place.partition(" ")[2], item.text) for item in certain if item.kind == ADDRESS]
     kinds = (near, far, ()), (azure_leftovers.NAT_BRIDGE, "", removable.settings)
     undos: list[removed_link_backend.Operation] = [
-        *(removed_link_backend.restoring_address(scene, link, address) for link, address in addresses),
-        *(removed_link_backend.restoring(scene, name, peer, {*going, far}, keys) for name, peer, keys in kinds if name in going),
+        *(removed_link_backend.address_restoration(scene, link, address) for link, address in addresses),
+        *(
+            removed_link_backend.link_restoration(scene, name, peer, {*going, far}, keys)
+            for name, peer, keys in kinds
+            if name in going
+        ),
     ]
     for undo in undos:
-        message = removed_link_backend.removal(scene, undo)
+        message = removed_link_backend.removal_message(scene, undo)
         yield Step(message.summary, link_backend.Apply((message,)), undo)
-
-
-def count(removal: TableRemoval) -> str:
-    """Return how many rules and chains are removed or restored."""
-    return f"{sum(len(removed.gone) for removed in removal.removed)} rules and {len(removal.chains)} chains"
 
 
 def batches(changes: t.Sequence[tuple[int, Change]]) -> t.Iterator[tuple[str, Apply]]:
@@ -367,7 +365,7 @@ def batches(changes: t.Sequence[tuple[int, Change]]) -> t.Iterator[tuple[str, Ap
             yield f"{len(batch)} {noun}", Apply(protocol, batch)
 
 
-def lines(operation: t.Any) -> t.Iterator[str]:
+def object_lines(operation: t.Any) -> t.Iterator[str]:
     """Yield the objects that an operation restores, or adds and deletes, as their tools print them."""
     if isinstance(operation, files.Put):
         yield f"# {operation.path}"

@@ -94,13 +94,13 @@ class RemovedLinks(UndoBackend):
 
     def perform(self, operation: Operation) -> None:
         """Send what is missing. Raises Failure with the refused messages and the kernel's answers."""
-        self._links.perform(Restore(messages(operation, self._links.scene())))
+        self._links.perform(Restore(missing_messages(operation, self._links.scene())))
         for write in _settings(operation):
             self._sysctl.perform(write)
 
     def verify(self, operation: Operation) -> list[str]:
         """Return what is still missing; see UndoBackend."""
-        missing = messages(operation, self._links.scene())
+        missing = missing_messages(operation, self._links.scene())
         settings = [difference for write in _settings(operation) for difference in self._sysctl.verify(write)]
         return [*(f"the kernel does not show the result of: {message.summary}" for message in missing), *settings]
 
@@ -109,7 +109,9 @@ def _settings(operation: Operation) -> list[Write]:
     return [Write(key, value) for key, value in operation.settings] if isinstance(operation, RestoreLink) else []
 
 
-def restoring(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> RestoreLink:
+def link_restoration(
+    scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]
+) -> RestoreLink:
     """Return the operation that restores a link of the scene. peer: the name of the other end of a veth pair, or empty.
 
     going: all links that are removed.
@@ -127,26 +129,26 @@ def restoring(scene: Scene, name: str, peer: str, going: t.Collection[str], sett
     )
 
 
-def restoring_address(scene: Scene, name: str, text: str) -> RestoreAddress:
+def address_restoration(scene: Scene, name: str, text: str) -> RestoreAddress:
     """Return the operation that restores an address of a link of the scene."""
     (link,) = (candidate for candidate in scene.links if candidate.name == name)
     (address,) = (candidate for candidate in _addresses(scene, link.number) if str(candidate) == text)
     return RestoreAddress(name, text, _flags(address))
 
 
-def removal(scene: Scene, operation: Operation) -> Message:
+def removal_message(scene: Scene, operation: Operation) -> Message:
     """Return the message that removes the link or the address from the scene.
 
     The kernel removes a link's objects with it, so that a killed run leaves all of them or none.
     """
     if isinstance(operation, RestoreAddress):
-        (addition,) = messages(operation, scene._replace(addresses=()))
+        (addition,) = missing_messages(operation, scene._replace(addresses=()))
         return addition.inverse()._replace(summary=f"remove {operation.address} from {operation.link}")
     (link,) = (candidate for candidate in scene.links if candidate.name == operation.name)
     return Message(f"remove {operation.name}", link.delete(), None)
 
 
-def messages(operation: Operation, scene: Scene) -> tuple[Message, ...]:
+def missing_messages(operation: Operation, scene: Scene) -> tuple[Message, ...]:
     """Return the messages that do what the scene shows to be undone. Raises Failure if there is no such link."""
     numbers = {link.name: link.number for link in scene.links}
     if isinstance(operation, RestoreLink):

@@ -29,7 +29,7 @@ from .._routing.routing_backend import Apply, Change
 from . import removed_link_backend
 from .backup_backend import Run
 from .backup_resource import BackupFile, ObservedBackup
-from .cleanup_resource import LeftoverBackends, ObservedLeftovers, Selection, batches, count, lines, look
+from .cleanup_resource import LeftoverBackends, ObservedLeftovers, Selection, batches, object_lines, observe_node
 from .judge import Judge
 from .removed_link_backend import RestoreAddress, RestoreLink
 from .state_file import STATE_FILES
@@ -90,7 +90,7 @@ class RestoredLeftovers:
         if not backup.runs:
             return ObservedRestoration(None, backup)
         backends = sorted({removed.place.backend for run in backup.runs for removed in run.removed_rules})
-        node = look(self._backends, backup, Selection(backends=tuple(backends)), self._backup.path)
+        node = observe_node(self._backends, backup, Selection(backends=tuple(backends)), self._backup.path)
         runs, iptables_tables, sysctl = _of_this_boot(node), Iptables(self._backends.run), Sysctl()
         tables = dict.fromkeys(removal.table for run in runs for removal in run.of(iptables_backend.RestoreRules))
         keys = [key for run in runs for link in run.of(RestoreLink) for key, _value in link.settings]
@@ -117,7 +117,7 @@ class RestoredLeftovers:
         restored = _restored(observed, observed.node)
         steps = tuple(_steps(observed, restored))
         load = [Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))] * bool(restored.changes)
-        after = "".join(f"{line}\n" for step in steps for line in lines(step.do))
+        after = "".join(f"{line}\n" for step in steps for line in object_lines(step.do))
         return Plan((*load, *steps, *self._backup.steps(observed.backup, restored.runs)), whole(after=after), restored)
 
     @property
@@ -135,10 +135,9 @@ def _steps(observed: ObservedRestoration, restored: Restored) -> t.Iterator[Step
     for put in restored.files:
         yield Step(f"restore {put.path}", put, files.Remove(put.path))
     for removal in restored.removals:
-        summary = f"restore {count(removal)} in table {removal.table}"
-        yield Step(summary, iptables_backend.RestoreRules(*removal), iptables_backend.RemoveRules(*removal))
+        yield Step(f"restore {removal}", iptables_backend.RestoreRules(*removal), iptables_backend.RemoveRules(*removal))
     for link in restored.links:
-        messages = () if _awaits_link(link, observed.scene) else removed_link_backend.messages(link, observed.scene)
+        messages = removed_link_backend.missing_messages(link, observed.scene)
         yield Step(f"restore {link.name}", link, link_backend.Apply(messages).inverse() if messages else None)
 
 
@@ -158,7 +157,7 @@ def _restored(observed: ObservedRestoration, node: ObservedLeftovers) -> Restore
     chains = {table: _missing_chains(runs, table, observed.tables[table]) for table in observed.tables}
     rules = _rules(observed, node, chains, judge, runs)
     puts, obstacles = _files(runs, observed.files)
-    changes = tuple(_changes(runs, observed, node, judge, obstacles))
+    changes = _changes(runs, observed, node, judge, obstacles)
     differences: list[str] = []
     links = _links(runs[::-1], observed, differences, obstacles)
     left = [run._replace(undo=tuple(filter(None, (_left(undo, rules, obstacles) for undo in run.undo)))) for run in runs[::-1]]
@@ -168,7 +167,7 @@ def _restored(observed: ObservedRestoration, node: ObservedLeftovers) -> Restore
         tuple(removed for removed in rules.removed if removed.place.table in ebtables.TABLES),
         tuple(iptables.by_table(rules.removed, chains)),
         tuple(puts),
-        changes,
+        tuple(changes),
         tuple(links),
         (*[of_boot] * bool(ended), *rules.differences, *obstacles.values(), *differences),
         tuple(run for run in left if run.undo),
@@ -254,8 +253,12 @@ def _changes(
     node: ObservedLeftovers,
     judge: Judge,
     obstacles: dict[t.Any, str],
-) -> t.Iterator[tuple[int, Change]]:
-    """Yield the neighbours and routes to restore. obstacles: gets those that must not be restored, with the reason."""
+) -> list[tuple[int, Change]]:
+    """Return the neighbours and routes to restore. obstacles: gets those that must not be restored, with the reason.
+
+    runs: newest first; the oldest has the former state of a neighbour.
+    """
+    additions: dict[t.Any, tuple[int, Change]] = {}
     names = {link.name for link in observed.scene.links}
     present: set[t.Any] = {(neighbour.address, neighbour.link) for neighbour in node.evidence.neighbours} | {*node.routes}
     for protocol, change in (pair for run in runs for pair in run.changes):
@@ -267,15 +270,10 @@ def _changes(
         if why:
             obstacles[protocol, change] = f"{'ip neigh ' if is_neighbour else ''}{item}: {why}"
         elif key not in present:
-            present.add(key)
             # STALE: the kernel verifies the neighbour when it uses it.
             is_stale = is_neighbour and not item.is_permanent
-            yield protocol, change._replace(item=item._replace(state=STALE)) if is_stale else change
-
-
-def _awaits_link(operation: RestoreLink | RestoreAddress, scene: Scene) -> bool:
-    """Return whether the operation gives an address to a link that an operation before it restores."""
-    return isinstance(operation, RestoreAddress) and all(link.name != operation.link for link in scene.links)
+            additions[key] = protocol, change._replace(item=item._replace(state=STALE)) if is_stale else change
+    return [*additions.values()]
 
 
 def _links(
@@ -297,7 +295,7 @@ def _links(
             if all(end.name in existing and link.has_made(existing[end.name]) for end in link.ends):
                 # A killed run has not removed it, or not restored all of it.
                 is_whole = all(observed.settings[key] == value for key, value in link.settings)
-                if not held and not (is_whole and not removed_link_backend.messages(link, observed.scene)):
+                if not held and not (is_whole and not removed_link_backend.missing_messages(link, observed.scene)):
                     links[link.name] = link
             elif names & {end.name for end in link.ends}:
                 differences.append(f"link {link.name} exists already")
@@ -311,7 +309,7 @@ def _links(
             holder = holders.get(_host(address.address), "")
             if holder == address.link:
                 continue
-            if holder or address.link not in names:
+            if holder or address.link not in existing:
                 why = f"{holder} has it now" if holder else f"there is no link {address.link}"
                 obstacles[address] = f"address {address.address} of {address.link}: {why}"
             else:

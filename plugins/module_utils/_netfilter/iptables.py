@@ -48,6 +48,10 @@ class TableRemoval(t.NamedTuple):
     removed: tuple[RemovedRules, ...] = ()
     chains: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        rules = sum(len(removed.gone) for removed in self.removed)
+        return f"{rules} rules and {len(self.chains)} chains of table {self.table}"
+
 
 class Rule(t.NamedTuple):
     """text: what follows "-A CHAIN"."""

@@ -159,22 +159,6 @@ def test_a_killed_run_is_completed_by_the_next_although_the_only_trace_is_gone(n
     assert len(done["iptables"]["removed"]) == 1 and len(done["removed"]) == 1 and warnings(done) == []
 
 
-def test_a_backup_with_a_foreign_rule_is_refused_and_nothing_is_restored(node: NamespaceNode) -> None:
-    apply(node, "iptables-nft", AZURE)
-    cleanup(node).run()
-    text = node.read(BACKUP)
-    for edited in (
-        text.replace("-j SWIFT", "-j DROP", 1),
-        text.replace('"SWIFT"', '"OWN"'),
-        text.replace('"name":"nat"', '"name":"nat2"'),
-        text.replace("-j SWIFT", "-j SWIFT\\n-F", 1),
-        json.dumps({**json.loads(text), "backup": {}}),
-    ):
-        assert edited != text
-        node.write(BACKUP, edited)
-        assert f"{BACKUP} should be" in cleanup(node).refused(state="restored")
-
-
 def test_without_the_option_and_in_use_nothing_is_removed(node: NamespaceNode) -> None:
     apply(node, "iptables-nft", AZURE)
     before = node.snapshot()

@@ -149,21 +149,3 @@ def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode
     until("all is restored", lambda: state_of(node), expected=before)
     assert done["differences"] == []
     assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"
-
-
-def test_a_backup_with_something_else_is_refused(node: NamespaceNode) -> None:
-    enslave(node)
-    node.ip([f"address add {GATEWAY} dev azure0 nodad", *BRIDGE])
-    apply(node, "ip6tables-nft", AZURE6)
-    cleanup(node).run()
-    text = node.read(BACKUP)
-    for edited in (
-        text.replace('"azSnatbr"', '"eth7"'),
-        text.replace('"fd00:10:241::1/64"', '"10.0.0.4/24"'),
-        text.replace("net/ipv4/conf/azSnatbr/proxy_arp", "kernel/panic"),
-        text.replace('"02:00:00:00:aa:01"', '"x"'),
-        text.replace("1400", "true"),
-    ):
-        assert edited != text
-        node.write(BACKUP, edited)
-        assert f"{BACKUP} should be" in cleanup(node).refused(state="restored")
