@@ -19,7 +19,7 @@ from . import backup_backend
 from .backup_backend import Backup, Node, Run
 
 MACHINE_ID = "/etc/machine-id"
-OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
+OWN_FOLDER = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
 
 
 class ObservedBackup(t.NamedTuple):
@@ -90,7 +90,7 @@ class BackupFile:
         steps = tuple(step._replace(is_backup=True) for step in self._files(text).plan(observed.file).steps)
         if observed.has_parent or not runs:
             return steps
-        if self._parent != OURS:
+        if self._parent != OWN_FOLDER:
             raise Invalid("backup", self._folder, f"a folder that exists or whose parent exists; {self._parent} is not a folder")
         make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent), is_backup=True)
         return (make, *steps)

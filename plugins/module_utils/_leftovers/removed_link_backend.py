@@ -152,10 +152,10 @@ def missing_messages(operation: Operation, scene: Scene) -> tuple[Message, ...]:
     """Return the messages that do what the scene shows to be undone. Raises Failure if there is no such link."""
     numbers = {link.name: link.number for link in scene.links}
     if isinstance(operation, RestoreLink):
-        return tuple(_creation(operation, _with_indexes(numbers, operation.ends), scene))
+        return tuple(_link_messages(operation, _with_indexes(numbers, operation.ends), scene))
     if operation.link not in numbers:
         raise Failure(f"{operation.address} cannot be restored: there is no link {operation.link}")
-    return tuple(_additions(scene, operation.link, numbers[operation.link], [(operation.address, operation.flags)]))
+    return tuple(_address_messages(scene, operation.link, numbers[operation.link], [(operation.address, operation.flags)]))
 
 
 def _with_indexes(numbers: t.Mapping[str, int], ends: t.Iterable[End]) -> dict[str, int]:
@@ -168,21 +168,21 @@ def _with_indexes(numbers: t.Mapping[str, int], ends: t.Iterable[End]) -> dict[s
     return indexes
 
 
-def _creation(former: RestoreLink, numbers: t.Mapping[str, int], scene: Scene) -> t.Iterator[Message]:
+def _link_messages(former: RestoreLink, numbers: t.Mapping[str, int], scene: Scene) -> t.Iterator[Message]:
     current = {link.name: link for link in scene.links}
     links = [Link(numbers[end.name], end.name, "", 0, bytes.fromhex(end.mac.replace(":", "")), b"") for end in former.ends]
     if former.name not in current:
-        yield Message(f"add {former.name}", _make(former.ends, links), links[0].delete())
+        yield Message(f"add {former.name}", _creating(former.ends, links), links[0].delete())
     for end, link in zip(former.ends, links):
         existing = current.get(end.name)
         if end.master in numbers and (existing is None or existing.master != numbers[end.master]):
-            yield _into(link, numbers[end.master], end.master)
+            yield _enslaving(link, numbers[end.master], end.master)
         if end.is_up and not (existing and _is_up(existing)):  # not at creation: one end of a veth pair has no other yet
-            yield Message(f"set {end.name} up", _up(link, True), _up(link, False))
+            yield Message(f"set {end.name} up", _setting_up(link, True), _setting_up(link, False))
     for port in former.ports:
         if port in current and current[port].master != links[0].number:
-            yield _into(current[port], links[0].number, former.name)
-    yield from _additions(scene, former.name, links[0].number, former.addresses)
+            yield _enslaving(current[port], links[0].number, former.name)
+    yield from _address_messages(scene, former.name, links[0].number, former.addresses)
     known = {(entry.address, entry.mac) for entry in scene.neighbours if entry.link == links[0].number and entry.is_permanent}
     for text, mac in former.neighbours:
         family, packed = fields.address(text)
@@ -192,7 +192,7 @@ def _creation(former: RestoreLink, numbers: t.Mapping[str, int], scene: Scene) -
             yield Message(f"add {entry} on {former.name}", add, delete)
 
 
-def _additions(scene: Scene, name: str, number: int, addresses: t.Iterable[tuple[str, int]]) -> t.Iterator[Message]:
+def _address_messages(scene: Scene, name: str, number: int, addresses: t.Iterable[tuple[str, int]]) -> t.Iterator[Message]:
     """Yield the messages that give a link the addresses that it lacks."""
     existing = {str(address) for address in _addresses(scene, number)}
     link = Link(number, name, "", 0, b"", b"")
@@ -221,26 +221,26 @@ def _flags(address: link_message.Address) -> int:
     return address.flags & ~link_message.MANAGED
 
 
-def _into(link: Link, bridge: int, name: str) -> Message:
+def _enslaving(link: Link, bridge: int, name: str) -> Message:
     return Message(f"add {link.name} to {name}", link.set_master(bridge), link.set_master(0))
 
 
-def _make(ends: t.Sequence[End], links: t.Sequence[Link]) -> Request:
+def _creating(ends: t.Sequence[End], links: t.Sequence[Link]) -> Request:
     """Create a bridge with the kernel's default settings, or a veth pair."""
     info = {link_message.INFO_KIND: b"veth\0" if len(ends) > 1 else b"bridge\0"}
     if len(ends) > 1:
-        info[link_message.INFO_DATA] = pack({VETH_INFO_PEER: _described(ends[1], links[1])})
-    body = _described(ends[0], links[0]) + pack({link_message.IFLA_LINKINFO: pack(info)})
+        info[link_message.INFO_DATA] = pack({VETH_INFO_PEER: _link_body(ends[1], links[1])})
+    body = _link_body(ends[0], links[0]) + pack({link_message.IFLA_LINKINFO: pack(info)})
     return Request(link_message.NEWLINK, link_message.CREATE | link_message.EXCL, body)
 
 
-def _up(link: Link, is_up: bool) -> Request:
+def _setting_up(link: Link, is_up: bool) -> Request:
     flags = link_message.IFF_UP if is_up else 0
     header = link_message.IFINFO.pack(socket.AF_UNSPEC, 0, link.number, flags, link_message.IFF_UP)
     return Request(link_message.NEWLINK, 0, header)
 
 
-def _described(end: End, link: Link) -> bytes:
+def _link_body(end: End, link: Link) -> bytes:
     return link_message.IFINFO.pack(socket.AF_UNSPEC, 0, link.number, 0, 0) + pack(
         {
             link_message.IFLA_IFNAME: end.name.encode() + b"\0",

@@ -43,7 +43,7 @@ class RemovedRules(t.NamedTuple):
     gone: frozenset[int]
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def remaining(self) -> tuple[str, ...]:
         return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
 
     @property
@@ -91,7 +91,7 @@ class Merge(t.NamedTuple):
 
 def merge(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
     """Insert each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
-    texts, left = tuple(rule.text for rule in now), removed.left
+    texts, left = tuple(rule.text for rule in now), removed.remaining
     places: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         places.setdefault(text, []).append(place)

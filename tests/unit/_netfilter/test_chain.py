@@ -46,7 +46,7 @@ def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], no
 def test_removed_and_merged_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
     """Rules with equal texts are removed together, because they get the same verdict."""
     removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
-    merge = chain.merge([ListedRule(text) for text in removed.left], removed)
+    merge = chain.merge([ListedRule(text) for text in removed.remaining], removed)
     assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
 
 
@@ -102,7 +102,7 @@ def test_a_merge_of_many_rules_takes_time_in_proportion() -> None:
     seconds = []
     for count in (2_000, 20_000):
         few = removed.without({*range(count, 20_000)})
-        now = [ListedRule(text) for text in few.left[::-1]]
+        now = [ListedRule(text) for text in few.remaining[::-1]]
         begin = time.process_time()
         merged = chain.merge(now, few)
         assert chain.is_merged(merged.rules, few, merged) and len(merged.added) == count // 2
