@@ -88,22 +88,16 @@ class Ebtables(UndoBackend):
 
     def perform(self, operation: Operation) -> None:
         """Do one operation. Raises Failure with what the tool or the kernel answered."""
-        backend = self._backends[operation.backend]
-        if isinstance(operation, RemoveRules):
-            backend.remove(operation.removed)
-        else:
-            backend.restore(operation.removed)
+        self._backends[operation.backend].perform(operation)
 
     def verify(self, operation: Operation) -> list[str]:
         """Read the node again and compare it with the operation's result; see UndoBackend."""
-        current = {place: set(texts) for place, texts in _texts(self._backends[operation.backend].read()).items()}
+        now = self._backends[operation.backend].read()
+        current = {(place, rule.text) for place, rules in now.items() for rule in rules}
         is_removal = isinstance(operation, RemoveRules)
-        return [
-            f"{place}: {text} is {'still' if is_removal else 'not'} there"
-            for place, texts in _texts_by_place(operation.removed).items()
-            for text in sorted(texts)
-            if (text in current.get(place, ())) is is_removal
-        ]
+        rules = sorted({*chain.texts_by_place(operation.removed)})
+        verb = "is still there" if is_removal else "is not there"
+        return [f"{rule[0]}: {rule[1]} {verb}" for rule in rules if (rule in current) is is_removal]
 
 
 class _Look(t.NamedTuple):
@@ -118,7 +112,7 @@ class _Nft:
         self._run = run
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
-        self._last: _Look | None = None  # kept for ``remove``: a listing takes longer than all else
+        self._last: _Look | None = None  # kept for ``_remove``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[ListedRule, ...]]:
         self._last = self._look()
@@ -185,13 +179,16 @@ class _Nft:
         chains = ebtables.from_save(NFT, done.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
-    def remove(self, removed: t.Sequence[RemovedRules]) -> None:
-        self._remove(_texts_by_place(removed))
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, RemoveRules):
+            self._remove({*chain.texts_by_place(operation.removed)})
+        else:
+            self._restore(operation.removed)
 
-    def _remove(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
+    def _remove(self, rules: t.Collection[tuple[Place, str]]) -> None:
         for _try in range(TRIES):
             look, self._last = self._last or self._look(), None
-            doomed = self._to_delete(to_remove, look)
+            doomed = self._to_delete(rules, look)
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
@@ -201,20 +198,20 @@ class _Nft:
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
         raise Failure(RESTLESS)
 
-    def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
+    def _to_delete(self, rules: t.Collection[tuple[Place, str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """Return the handles of the rules to remove; None if one of them is not certain."""
         current = self._lasting(look.before)
         doomed = []
-        for place, texts in to_remove.items():
-            rules_here = look.chains.get(place, ())
-            for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, current.get(place, []))):
-                if rule_listed.text in texts:
+        for place in sorted({place for place, _text in rules}):
+            listed = look.chains.get(place, ())
+            for rule, handle in zip(listed, ebtables.pair(listed, current.get(place, []))):
+                if (place, rule.text) in rules:
                     if handle is None:
                         return None
                     doomed.append(nfnetlink.Doomed(place.table, place.chain, handle))
         return doomed
 
-    def restore(self, removed: t.Sequence[RemovedRules]) -> None:
+    def _restore(self, removed: t.Sequence[RemovedRules]) -> None:
         """Try again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
@@ -239,7 +236,7 @@ class _Nft:
             if done.rc == 0 and number >= ORDERLY and is_once:
                 self._warn(DISORDERED)
                 return
-            self._remove({place: merged.texts for place, merged in merges.items()})
+            self._remove({(place, text) for place, merged in merges.items() for text in merged.texts})
         raise Failure(RESTLESS)
 
 
@@ -282,38 +279,17 @@ class _Legacy:
         self.listings[table] = done.stdout
         return chains
 
-    def remove(self, removed: t.Sequence[RemovedRules]) -> None:
-        to_remove = _texts_by_place(removed)
-
-        def deletions(table: str, chains: Chains) -> list[str]:
-            return [
-                f"-D {place.chain} {rule.text}"
-                for place, texts in to_remove.items()
-                if place.table == table
-                for rule in chains.get(place, ())
-                if rule.text in texts
-            ]
-
-        self._edit({place.table for place in to_remove}, deletions)
-
-    def restore(self, removed: t.Sequence[RemovedRules]) -> None:
-        def insertions(table: str, chains: Chains) -> list[str]:
-            here = [removal for removal in removed if removal.place.table == table]
-            return _lines(_merged(chains, here)).get(table, [])
-
-        self._edit({removal.place.table for removal in removed}, insertions)
-
-    def _edit(self, tables: t.Collection[str], edits: t.Callable[[str, Chains], list[str]]) -> None:
+    def perform(self, operation: Operation) -> None:
         with _lock():
-            for number, table in enumerate(sorted(tables)):
+            for number, table in enumerate(sorted({removal.place.table for removal in operation.removed})):
                 try:
-                    self._replace(table, edits)
+                    self._replace(table, operation)
                 except Failure as failure:
                     if number == 0:
                         raise
                     raise Uncertain(str(failure)) from failure  # earlier tables are edited already
 
-    def _replace(self, table: str, edits: t.Callable[[str, Chains], list[str]]) -> None:
+    def _replace(self, table: str, operation: Operation) -> None:
         """Edit a table; try again if a program that does not take the lock has changed it meanwhile.
 
         The tool takes some milliseconds to fetch, edit and replace the table. The kernel refuses the new table if the number
@@ -321,14 +297,23 @@ class _Legacy:
         """
         said = ""
         for _try in range(TRIES):
-            lines = edits(table, self._list(table))
+            lines = _edits(operation, table, self._list(table))
             if not lines:
                 return
             done = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
-            if done.rc == 0 and not edits(table, self._list(table)):
+            if done.rc == 0 and not _edits(operation, table, self._list(table)):
                 return
             said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
         raise Failure(f"ebtables-legacy-restore refused the changes to table {table} {TRIES} times: {said}")
+
+
+def _edits(operation: Operation, table: str, chains: Chains) -> list[str]:
+    """Return the lines of a script that does what is left to do of an operation in a table."""
+    here = [removal for removal in operation.removed if removal.place.table == table]
+    if isinstance(operation, RestoreRules):
+        return _lines(_merged(chains, here)).get(table, [])
+    doomed = {*chain.texts_by_place(here)}
+    return [f"-D {place.chain} {rule.text}" for place in chains for rule in chains[place] if (place, rule.text) in doomed]
 
 
 @contextlib.contextmanager
@@ -357,10 +342,6 @@ def _take(descriptor: int, deadline: float) -> None:
                     " program ends, or stop it, then run again"
                 ) from None
             time.sleep(PAUSE)
-
-
-def _texts_by_place(removed: t.Iterable[RemovedRules]) -> dict[Place, set[str]]:
-    return {removal.place: {*removal.texts} for removal in removed}
 
 
 def _texts(chains: Chains) -> dict[Place, list[str]]:

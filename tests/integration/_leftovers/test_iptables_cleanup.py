@@ -118,17 +118,6 @@ def test_a_rule_whose_chain_is_gone_stays_in_the_backup(node: NamespaceNode) -> 
     assert not node.exists(BACKUP)
 
 
-def test_the_oldest_run_tells_where_a_rule_was(node: NamespaceNode) -> None:
-    own = AZURE[:2]
-    apply(node, "iptables-nft", [*own, "-t nat -A POSTROUTING -s 10.77.0.0/16 -j MASQUERADE"])
-    full = saved(node)
-    cleanup(node).run()
-    apply(node, "iptables-nft", own)  # now behind the foreign rule
-    cleanup(node).run()
-    cleanup(node).four(state="restored")
-    assert saved(node) == full
-
-
 def test_a_state_file_in_the_backup_is_evidence(node: NamespaceNode) -> None:
     """A run without the option moves the state file, which shows that the IPv6 subnet was azure-vnet's."""
     state = json.loads(azure_vnet.state_text(node.place.mac(), []))
