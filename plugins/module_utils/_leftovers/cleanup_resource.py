@@ -301,10 +301,11 @@ class AzureVnetLeftovers:
         for backend in self._desired.backends:
             of_backend = tuple(removal for removal in removed if removal.place.backend == backend)
             if of_backend:
+                uncounted = tuple(removal.uncounted for removal in of_backend)
                 count = sum(len(removal.gone) for removal in of_backend)
                 yield Step(
                     f"remove {count} rules of the {backend} backend",
-                    ebtables_backend.RemoveRules(backend, of_backend),
+                    ebtables_backend.RemoveRules(backend, uncounted),
                     ebtables_backend.RestoreRules(backend, of_backend),
                 )
 
