@@ -240,7 +240,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_pods, survey_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as former
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cni_leftovers as former
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
 

@@ -128,6 +128,7 @@ options:
         created, if it is empty.
       - The backup of another node is refused, and so is a backup with an object that the module never removes. A node is
         identified by its machine-id and the MACs of its network interfaces.
+      - Version 1.0.0 wrote three files. They are read as well, and become one file when a run writes the backup.
     type: path
     default: /var/lib/kubenode/backup
 seealso:
@@ -241,7 +242,6 @@ iptables:
     - Rules and chains of iptables, each with C(kind), V(rule) or V(chain), C(place) and C(text). An entry of C(removed) or
       C(kept) also has C(owner), C(evidence), C(certain) and the C(command) that removes it. C(removed) and C(kept) are empty
       unless O(iptables) is true and O(state=absent). C(restored) is returned with O(state=restored).
-    - Their backup is beside RV(backup_file), under the same name with C(-iptables) added.
   returned: success
   type: dict
   contains: &objects
@@ -302,7 +302,6 @@ links:
     - Links and addresses, and the objects that were removed with a link, with the same keys as in RV(iptables). C(kind) is
       V(link), V(address), V(neighbor), V(sysctl) or V(namespace). C(removed) and C(kept) are empty unless O(links) is true and
       O(state=absent). C(restored) is returned with O(state=restored).
-    - Their backup is beside RV(backup_file), under the same name with C(-links) added.
   returned: success
   type: dict
   contains: *objects

@@ -5,8 +5,8 @@
 
     netlink_recorder.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
 
-LOG gets a line for each message but dumps: its type. With message number NUMBER (0 for none) the program gets SIGNAL
-(SIGKILL, SIGINT), before it has read the answer; one message is then sent at a time.
+LOG gets a line for each message that may change something, which dumps and RTM_GETNSID do not: its type. With message number
+NUMBER (0 for none) the program gets SIGNAL (SIGKILL, SIGINT), before it has read the answer; one message is then sent at a time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _LOG = "/run/messages"
 
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 _DUMP = 0x300
+_GETNSID = 90  # include/uapi/linux/rtnetlink.h
 
 
 class _Watched(socket.socket):
@@ -41,7 +42,7 @@ class _Watched(socket.socket):
         offset = 0
         while offset < len(data):
             length, kind, message_flags, _sequence, _port = _HEADER.unpack_from(data, offset)
-            if message_flags & _DUMP != _DUMP:
+            if message_flags & _DUMP != _DUMP and kind != _GETNSID:
                 _Watched.count += 1
                 with open(LOG, "a", encoding="ascii") as log:
                     log.write(f"{kind}\n")
@@ -56,7 +57,7 @@ class _Watched(socket.socket):
 def run(
     node: NamespaceNode, module: str, options: dict[str, Any], last: int = 0, struck_by: str = "SIGKILL"
 ) -> tuple[dict[str, Any], list[str]]:
-    """A module's result, and the types of the messages that it sent, without dumps; it gets the signal at message ``last``."""
+    """A module's result, and the types of the messages that it sent, but questions; it gets the signal at message ``last``."""
     node.write(_LOG, "")
     watcher = [sys.executable, __file__, _LOG, str(last), struck_by]
     result = node.module(module, options, through=["sh", "-c", _WATCH, "sh", *watcher])

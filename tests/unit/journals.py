@@ -14,6 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_backend import Ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.removed_link_backend import RemovedLinks
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables_backend import Iptables
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemons_backend import Networkd
@@ -24,7 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.units import Units
 
 BACKENDS: tuple[type[UndoBackend], ...] = (
-    *(Files, Sysctl, Units, Packages, Netlink, LinkMessages, Resolved, Nft, Networkd, Ebtables, Iptables),
+    *(Files, Sysctl, Units, Packages, Netlink, LinkMessages, Resolved, Nft, Networkd, Ebtables, Iptables, RemovedLinks),
 )
 KNOWN = vocabulary(BACKENDS)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import chain, iptables
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, TableRemoval
 
 NAT = Table("ip", "nat", "nft")
@@ -25,7 +25,8 @@ COMMIT
 
 
 def taken() -> TableRemoval:
-    rules = iptables.rules(NAT, SAVED)
-    theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
-    ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)
-    return one
+    chains = {NAT.at(name): rules for name, rules in iptables.chains(SAVED).items()}
+    rules = {(place, rule.text) for place, listed in chains.items() for rule in listed}
+    theirs = {(place, text) for place, text in rules if "SWIFT" in (place.chain, text.split()[-1])}
+    (removal,) = iptables.by_table(chain.removals(chains, theirs), {NAT: ["SWIFT"]})
+    return removal

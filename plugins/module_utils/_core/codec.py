@@ -11,6 +11,7 @@ A named tuple is ``{"_files.files.Put": {"path": "/etc/x", ...}}``; a field that
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 
@@ -47,7 +48,7 @@ def encode(value: t.Any, known: Vocabulary) -> str:
 def decode(text: str, known: Vocabulary) -> t.Any:
     """Return the value that encode() was given. Raises Unreadable."""
     try:
-        return _rebuilt(json.loads(text), known)
+        return rebuild(json.loads(text), known)
     except Unreadable:
         raise
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
@@ -59,6 +60,37 @@ def exactly(kind: type[T], value: t.Any) -> T:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # bool is a subclass of int
         raise Unreadable(f"a value of type {kind.__name__} is expected, and {value!r} was found")
     return value
+
+
+_SIMPLE = (str, int, bool, bytes)
+
+
+def require_types(value: t.Any) -> None:
+    """Raise Unreadable if a named tuple, or one inside it, has a value of another type than its annotation says."""
+    kind: t.Any = type(value)
+    for name, annotation in _annotations(kind).items():
+        if not _is_of(annotation, getattr(value, name)):
+            raise Unreadable(f"{name_of(kind)}: {name} is {getattr(value, name)!r}")
+
+
+@functools.cache
+def _annotations(kind: t.Any) -> t.Mapping[str, t.Any]:
+    return t.get_type_hints(kind) if hasattr(kind, "_fields") else {}
+
+
+def _is_of(kind: t.Any, value: t.Any) -> bool:
+    if type(value) is kind:  # bool is a subclass of int
+        if kind not in _SIMPLE:
+            require_types(value)
+        return True
+    origin, arguments = t.get_origin(kind), t.get_args(kind)
+    if origin is t.Union:
+        return any(_is_of(argument, value) for argument in arguments)
+    if origin in (tuple, frozenset) and type(value) is origin:
+        if origin is frozenset or arguments[-1] is ...:
+            return all(_is_of(arguments[0], item) for item in value)
+        return len(value) == len(arguments) and all(map(_is_of, arguments, value))
+    return kind is t.Any and _is_of(type(value), value)
 
 
 def _plain(value: t.Any, known: Vocabulary) -> t.Any:
@@ -80,9 +112,10 @@ def _plain(value: t.Any, known: Vocabulary) -> t.Any:
     return {name: {key: _plain(item, known) for key, item in stored.items()}}
 
 
-def _rebuilt(value: t.Any, known: Vocabulary) -> t.Any:
+def rebuild(value: t.Any, known: Vocabulary) -> t.Any:
+    """Return the value of which encode() made this JSON. Raises Unreadable, or what decode() catches."""
     if isinstance(value, list):
-        return tuple(_rebuilt(item, known) for item in value)
+        return tuple(rebuild(item, known) for item in value)
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
@@ -92,4 +125,4 @@ def _rebuilt(value: t.Any, known: Vocabulary) -> t.Any:
         return frozenset(content)
     if name not in known:
         raise Unreadable(_unknown(name))
-    return known[name](**{key: _rebuilt(item, known) for key, item in content.items()})
+    return known[name](**{key: rebuild(item, known) for key, item in content.items()})

@@ -41,21 +41,21 @@ RESTLESS = f"the rules changed during each of {TRIES} attempts. Run again when o
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
 
-class Take(t.NamedTuple):
+class RemoveRules(t.NamedTuple):
     """Remove rules from a backend's chains, all or none."""
 
     backend: str
     removed: tuple[RemovedRules, ...]
 
 
-class PutBack(t.NamedTuple):
+class RestoreRules(t.NamedTuple):
     """Restore removed rules beside their former neighbours, all or none. Rules that exist already are left."""
 
     backend: str
     removed: tuple[RemovedRules, ...]
 
 
-Operation = t.Union[Take, PutBack]
+Operation = t.Union[RemoveRules, RestoreRules]
 
 
 class Ebtables(UndoBackend):
@@ -88,22 +88,16 @@ class Ebtables(UndoBackend):
 
     def perform(self, operation: Operation) -> None:
         """Do one operation. Raises Failure with what the tool or the kernel answered."""
-        backend = self._backends[operation.backend]
-        if isinstance(operation, Take):
-            backend.take(operation.removed)
-        else:
-            backend.put_back(operation.removed)
+        self._backends[operation.backend].perform(operation)
 
     def verify(self, operation: Operation) -> list[str]:
         """Read the node again and compare it with the operation's result; see UndoBackend."""
         now = self._backends[operation.backend].read()
-        wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
-        return [
-            f"{place}: {text} {what}"
-            for place, texts in _texts_by_place(operation.removed).items()
-            for text in sorted(texts)
-            if any(rule.text == text for rule in now.get(place, ())) is not wants
-        ]
+        current = {(place, rule.text) for place, rules in now.items() for rule in rules}
+        is_removal = isinstance(operation, RemoveRules)
+        rules = sorted({*chain.texts_by_place(operation.removed)})
+        verb = "is still there" if is_removal else "is not there"
+        return [f"{rule[0]}: {rule[1]} {verb}" for rule in rules if (rule in current) is is_removal]
 
 
 class _Look(t.NamedTuple):
@@ -118,7 +112,7 @@ class _Nft:
         self._run = run
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
-        self._last: _Look | None = None  # kept for ``take``: a listing takes longer than all else
+        self._last: _Look | None = None  # kept for ``_remove``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[ListedRule, ...]]:
         self._last = self._look()
@@ -185,13 +179,16 @@ class _Nft:
         chains = ebtables.from_save(NFT, done.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
-    def take(self, removed: t.Sequence[RemovedRules]) -> None:
-        self._take(_texts_by_place(removed))
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, RemoveRules):
+            self._remove({*chain.texts_by_place(operation.removed)})
+        else:
+            self._restore(operation.removed)
 
-    def _take(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
+    def _remove(self, rules: t.Collection[tuple[Place, str]]) -> None:
         for _try in range(TRIES):
             look, self._last = self._last or self._look(), None
-            doomed = self._to_delete(to_remove, look)
+            doomed = self._to_delete(rules, look)
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
@@ -201,20 +198,20 @@ class _Nft:
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
         raise Failure(RESTLESS)
 
-    def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
+    def _to_delete(self, rules: t.Collection[tuple[Place, str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """Return the handles of the rules to remove; None if one of them is not certain."""
         current = self._lasting(look.before)
         doomed = []
-        for place, texts in to_remove.items():
-            rules_here = look.chains.get(place, ())
-            for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, current.get(place, []))):
-                if rule_listed.text in texts:
+        for place in sorted({place for place, _text in rules}):
+            listed = look.chains.get(place, ())
+            for rule, handle in zip(listed, ebtables.pair(listed, current.get(place, []))):
+                if (place, rule.text) in rules:
                     if handle is None:
                         return None
                     doomed.append(nfnetlink.Doomed(place.table, place.chain, handle))
         return doomed
 
-    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
+    def _restore(self, removed: t.Sequence[RemovedRules]) -> None:
         """Try again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
@@ -230,15 +227,16 @@ class _Nft:
             done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
             then = self.read()
             if done.rc == 0 and all(
-                chain.is_put_back(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
+                chain.is_merged(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
             ):
                 return
             if _texts(then) == _texts(now):
                 raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
-            if done.rc == 0 and number >= ORDERLY and _has_each_once(then, merges):
+            is_once = all(chain.has_each_once(then.get(place, ()), merged) for place, merged in merges.items())
+            if done.rc == 0 and number >= ORDERLY and is_once:
                 self._warn(DISORDERED)
                 return
-            self._take({place: merge.texts for place, merge in merges.items()})
+            self._remove({(place, text) for place, merged in merges.items() for text in merged.texts})
         raise Failure(RESTLESS)
 
 
@@ -281,38 +279,17 @@ class _Legacy:
         self.listings[table] = done.stdout
         return chains
 
-    def take(self, removed: t.Sequence[RemovedRules]) -> None:
-        to_remove = _texts_by_place(removed)
-
-        def deletions(table: str, chains: Chains) -> list[str]:
-            return [
-                f"-D {place.chain} {rule.text}"
-                for place, texts in to_remove.items()
-                if place.table == table
-                for rule in chains.get(place, ())
-                if rule.text in texts
-            ]
-
-        self._edit({place.table for place in to_remove}, deletions)
-
-    def put_back(self, removed: t.Sequence[RemovedRules]) -> None:
-        def insertions(table: str, chains: Chains) -> list[str]:
-            here = [removal for removal in removed if removal.place.table == table]
-            return _lines(_merged(chains, here)).get(table, [])
-
-        self._edit({removal.place.table for removal in removed}, insertions)
-
-    def _edit(self, tables: t.Collection[str], edits: t.Callable[[str, Chains], list[str]]) -> None:
+    def perform(self, operation: Operation) -> None:
         with _lock():
-            for number, table in enumerate(sorted(tables)):
+            for number, table in enumerate(sorted({removal.place.table for removal in operation.removed})):
                 try:
-                    self._replace(table, edits)
+                    self._replace(table, operation)
                 except Failure as failure:
                     if number == 0:
                         raise
                     raise Uncertain(str(failure)) from failure  # earlier tables are edited already
 
-    def _replace(self, table: str, edits: t.Callable[[str, Chains], list[str]]) -> None:
+    def _replace(self, table: str, operation: Operation) -> None:
         """Edit a table; try again if a program that does not take the lock has changed it meanwhile.
 
         The tool takes some milliseconds to fetch, edit and replace the table. The kernel refuses the new table if the number
@@ -320,14 +297,23 @@ class _Legacy:
         """
         said = ""
         for _try in range(TRIES):
-            lines = edits(table, self._list(table))
+            lines = _edits(operation, table, self._list(table))
             if not lines:
                 return
             done = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
-            if done.rc == 0 and not edits(table, self._list(table)):
+            if done.rc == 0 and not _edits(operation, table, self._list(table)):
                 return
             said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
         raise Failure(f"ebtables-legacy-restore refused the changes to table {table} {TRIES} times: {said}")
+
+
+def _edits(operation: Operation, table: str, chains: Chains) -> list[str]:
+    """Return the lines of a script that does what is left to do of an operation in a table."""
+    here = [removal for removal in operation.removed if removal.place.table == table]
+    if isinstance(operation, RestoreRules):
+        return _lines(_merged(chains, here)).get(table, [])
+    doomed = {*chain.texts_by_place(here)}
+    return [f"-D {place.chain} {rule.text}" for place in chains for rule in chains[place] if (place, rule.text) in doomed]
 
 
 @contextlib.contextmanager
@@ -358,29 +344,21 @@ def _take(descriptor: int, deadline: float) -> None:
             time.sleep(PAUSE)
 
 
-def _texts_by_place(removed: t.Iterable[RemovedRules]) -> dict[Place, set[str]]:
-    return {removal.place: {removal.rules[number].text for number in removal.gone} for removal in removed}
-
-
-def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
-    return all(chain.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
-
-
 def _texts(chains: Chains) -> dict[Place, list[str]]:
     """Return the texts of rules without counters, which packets change."""
     return {place: [rule.text for rule in rules] for place, rules in chains.items()}
 
 
 def _merged(now: Chains, removed: t.Iterable[RemovedRules]) -> dict[Place, Merge]:
-    return {removal.place: chain.put_back(now.get(removal.place, ()), removal) for removal in removed}
+    return {removal.place: chain.merge(now.get(removal.place, ()), removal) for removal in removed}
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
     """Return the lines that insert the added rules, by table. Each position counts the rules that earlier lines insert."""
     lines: dict[str, list[str]] = {}
-    for place, merge in merges.items():
-        for position in merge.added:
-            lines.setdefault(place.table, []).append(ebtables.inserted(place.chain, position + 1, merge.rules[position]))
+    for place, merged in merges.items():
+        for position in merged.added:
+            lines.setdefault(place.table, []).append(ebtables.inserted(place.chain, position + 1, merged.rules[position]))
     return lines
 
 

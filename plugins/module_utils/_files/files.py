@@ -49,13 +49,14 @@ class Other(t.NamedTuple):
 
 
 State = t.Union[Content, Target, Other]
+Placed = t.Union[Content, Target]
 
 
 class Put(t.NamedTuple):
     """Put a complete file or link in place."""
 
     path: str
-    desired: Content | Target
+    desired: Placed
 
 
 class Remove(t.NamedTuple):

@@ -23,14 +23,11 @@ from .._core.fields import IPV4, IPV6
 from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .interface import Interface
+from .link_message import IFINFO, Link, address_from, link_from
 
 NAMED = ("/run/netns", "/run/docker/netns")  # ip-netns(8) and CRI runtimes; Docker
 CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h; Python has setns() from 3.12
-# include/uapi/linux/if_link.h, if_addr.h
-LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
-ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_LINK_NETNSID = 1, 3, 5, 10, 37
-IFA_ADDRESS, IFA_LOCAL = 1, 2
+IFLA_LINK, IFLA_LINK_NETNSID = 5, 37  # include/uapi/linux/if_link.h
 # include/uapi/linux/rtnetlink.h, net_namespace.h
 GETNSID = 90
 NETNSA_NSID, NETNSA_FD = 1, 3
@@ -90,9 +87,9 @@ def _others() -> Interfaces:
 
 def _peers() -> dict[int, str]:
     """Return the names of the namespaces of other ends, by the indexes of the node's links."""
-    links = [(LINK.unpack_from(body)[2], attributes.attributes(body, LINK.size)) for body in _links(wire.open_socket)]
+    links = {link.number: _attributes(link) for link in _links(wire.open_socket)}
     names = _numbers()  # the kernel gives a namespace its number when it lists a link
-    numbers = {index: attributes.u32(of_link, IFLA_LINK_NETNSID) for index, of_link in links if IFLA_LINK_NETNSID in of_link}
+    numbers = {index: attributes.u32(attrs, IFLA_LINK_NETNSID) for index, attrs in links.items() if IFLA_LINK_NETNSID in attrs}
     return {index: names[number] for index, number in numbers.items() if number in names}
 
 
@@ -179,27 +176,28 @@ def _open_inside(path: str) -> socket.socket:
 def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
     addresses: dict[int, set[str]] = {}
     for family in (IPV4, IPV6):
-        for body in routing_backend.dump(routing_backend.GETADDR, family, opener):
-            of_address = attributes.attributes(body, ADDRESS.size)
-            packed = of_address.get(IFA_LOCAL) or of_address.get(IFA_ADDRESS)
-            if packed:
-                addresses.setdefault(ADDRESS.unpack_from(body)[4], set()).add(fields.show(packed))
-    links = [(LINK.unpack_from(body)[2], attributes.attributes(body, LINK.size)) for body in _links(opener)]
-    names = {index: attributes.text(of_link, IFLA_IFNAME) for index, of_link in links}
+        for address in map(address_from, routing_backend.dump(routing_backend.GETADDR, family, opener)):
+            addresses.setdefault(address.link, set()).add(fields.show(address.local))
+    links = _links(opener)
+    names = {link.number: link.name for link in links}
     return [
         Interface(
             namespace,
-            names[index],
-            of_link[IFLA_ADDRESS].hex(":"),
-            frozenset(addresses.get(index, ())),
-            names.get(attributes.u32(of_link, IFLA_MASTER), ""),
-            index,
-            attributes.u32(of_link, IFLA_LINK),
+            link.name,
+            link.mac.hex(":"),
+            frozenset(addresses.get(link.number, ())),
+            names.get(link.master, ""),
+            link.number,
+            attributes.u32(_attributes(link), IFLA_LINK),
         )
-        for index, of_link in links
-        if len(of_link.get(IFLA_ADDRESS, b"")) == 6 and any(of_link[IFLA_ADDRESS])
+        for link in links
+        if len(link.mac) == 6 and any(link.mac)
     ]
 
 
-def _links(opener: wire.Opener) -> list[bytes]:
-    return routing_backend.dump(routing_backend.GETLINK, 0, opener)
+def _links(opener: wire.Opener) -> list[Link]:
+    return [*map(link_from, routing_backend.dump(routing_backend.GETLINK, 0, opener))]
+
+
+def _attributes(link: Link) -> dict[int, bytes]:
+    return attributes.attributes(link.body, IFINFO.size)

@@ -152,6 +152,13 @@ class Facts(t.NamedTuple):
             return "the runtime's CNI configuration is azure-vnet's"
         return "azure-cns runs" if owner == CNS and self.has_cns else ""
 
+    def leftover(
+        self, kind: str, place: str, text: str, evidence: str, command: str, is_certain: bool = True, owner: str = VNET
+    ) -> Leftover:
+        """Return an object of azure-vnet's or azure-cns's, which is not certain while it may be in use."""
+        used = self.in_use(owner)
+        return Leftover(kind, place, text, owner, f"{evidence}; {used}" if used else evidence, is_certain and not used, command)
+
 
 def find(facts: Facts) -> list[Leftover]:
     """Return the leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all
@@ -186,8 +193,15 @@ def _first_host(subnet: str) -> str:
 
 def is_own(rule: Rule) -> bool:
     """Return whether a rule has a shape that no other program than azure-vnet and azure-cns is known to add."""
+    if _names_tunnel_set(rule):
+        options = iptables.meaning(rule.text)
+        return rule.table.name == "raw" and (options.get("-j") == "NOTRACK" or "--notrack" in options)
     shape, slots = _shape_of(rule)
     return shape is not None and shape.is_only_theirs and slots.get("nat", NAT_BRIDGE_SUBNET) == NAT_BRIDGE_SUBNET
+
+
+def _names_tunnel_set(rule: Rule) -> bool:
+    return f"--match-set {TUNNEL_SET} " in rule.text
 
 
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
@@ -233,28 +247,26 @@ def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
     yield from beside
     yield from within
     for table, chain in facts.chains:
-        owner = CNS if chain == "SWIFT-POSTROUTING" else VNET
-        used = facts.in_use(owner)
         has_rules = any((rule.table, rule.chain) == (table, chain) for rule in facts.rules)
         evidence = "has azure-vnet's name" + ("" if has_rules else ", and no rules")
         is_read = table not in facts.unread and table.name in TABLES.get(table.family, ())
         if not is_read:
             evidence = "has azure-vnet's name; its rules were not read"
-        is_certain = not used and is_read and (table, chain) not in unsure
-        command = f"{table.program} -X {chain}"
-        yield Leftover(CHAIN, str(table), chain, owner, _joined(evidence, used), is_certain, command)
+        is_certain = is_read and (table, chain) not in unsure
+        yield facts.leftover(CHAIN, str(table), chain, evidence, f"{table.program} -X {chain}", is_certain, _owner(chain))
+
+
+def _owner(chain: str) -> str:
+    return CNS if chain == "SWIFT-POSTROUTING" else VNET
 
 
 def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
-    if f"--match-set {TUNNEL_SET} " in rule.text:
-        used = facts.in_use(VNET)
-        return Leftover(RULE, rule.place, rule.text, VNET, _joined("has azure-vnet's set", used), not used, rule.deletion)
+    if _names_tunnel_set(rule):
+        return facts.leftover(RULE, rule.place, rule.text, "has azure-vnet's set", rule.deletion, is_own(rule))
     shape, slots = _shape_of(rule)
     if shape is None:
         return None
-    owner = CNS if rule.chain == "SWIFT-POSTROUTING" else shape.owner
-    used = facts.in_use(owner)
-    evidence, is_certain = shape.evidence.format(**slots), is_own(rule) and not used
+    evidence, is_certain = shape.evidence.format(**slots), is_own(rule)
     if "source" in slots:
         has = "the node has" if slots["source"] in facts.addresses else "the node does not have, so that no answer arrives"
         evidence += f", which {has}"
@@ -268,7 +280,8 @@ def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
     if rule.table.family == "ip6" and rule.table.name == "mangle" and not _has_ipv6_nat(facts):
         is_certain = False
         evidence += "; nothing else tells that azure-vnet was in its mode ipv6nat"
-    return Leftover(RULE, rule.place, rule.text, owner, _joined(evidence, used), is_certain, rule.deletion)
+    owner = CNS if shape.owner == CNS else _owner(rule.chain)
+    return facts.leftover(RULE, rule.place, rule.text, evidence, rule.deletion, is_certain, owner)
 
 
 def _nat_subnets(facts: Facts) -> set[str]:
@@ -294,51 +307,44 @@ def _translated(rules: t.Iterable[Rule]) -> set[str]:
 
 def _of_ipv6_nat(facts: Facts) -> t.Iterator[Leftover]:
     if facts.bridge:
-        used = facts.in_use(VNET)
+        link = facts.bridge.name
         for address, subnet in gateways(facts.bridge, facts.subnets, (*facts.rules, *facts.former)):
-            evidence = _joined(f"gateway of azure-vnet's pods in {subnet}", used)
-            command = f"ip address del {address} dev {facts.bridge.name}"
-            yield Leftover(ADDRESS, f"link {facts.bridge.name}", address, VNET, evidence, not used, command)
+            evidence = f"gateway of azure-vnet's pods in {subnet}"
+            yield facts.leftover(ADDRESS, f"link {link}", address, evidence, f"ip address del {address} dev {link}")
 
 
 def _of_tunnel(facts: Facts) -> t.Iterator[Leftover]:
     """Yield the objects of the whole node, of which the set goes last, because rules of iptables name it."""
-    used = facts.in_use(VNET)
-    evidence = _joined("of azure-vnet's mode transparent-tunnel", used)
+    evidence = "of azure-vnet's mode transparent-tunnel"
     for text in facts.tunnel.rules:
         priority, _colon, selector = text.partition(" rule ")[2].partition(": ")
-        command = f"ip rule del priority {priority} {selector}"
-        yield Leftover(POLICY_RULE, "rules", text, VNET, evidence, not used, command)
+        yield facts.leftover(POLICY_RULE, "rules", text, evidence, f"ip rule del priority {priority} {selector}")
     for text in facts.tunnel.routes:
         command = f"ip route del {text.partition(' route ')[2]}"
-        yield Leftover(ROUTE, f"table {TUNNEL_TABLE}", text, VNET, evidence, not used, command)
+        yield facts.leftover(ROUTE, f"table {TUNNEL_TABLE}", text, evidence, command)
     if facts.tunnel.has_set:
-        yield Leftover(SET, "ipset", TUNNEL_SET, VNET, evidence, not used, f"ipset destroy {TUNNEL_SET}")
+        yield facts.leftover(SET, "ipset", TUNNEL_SET, evidence, f"ipset destroy {TUNNEL_SET}")
 
 
 def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
-    used = facts.in_use(VNET)
     bridge = facts.nat_bridge
     if bridge:
-        others = _pods_in(bridge)
-        is_certain = not used and _is_idle(bridge)
+        others, is_idle = _pods_in(bridge), _is_idle(bridge)
         for address, text in facts.neighbours:
-            command = f"ip neigh del {address} dev {NAT_BRIDGE}"
-            evidence = _joined(f"permanent, on azure-vnet's {NAT_BRIDGE}", used)
-            yield Leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, VNET, evidence, is_certain, command)
+            evidence, command = f"permanent, on azure-vnet's {NAT_BRIDGE}", f"ip neigh del {address} dev {NAT_BRIDGE}"
+            yield facts.leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, evidence, command, is_idle)
         signs = [f"the ports {', '.join(others)}" if others else "no pod in it", *(f"the {route}" for route in bridge.routes)]
         evidence = f"has azure-vnet's name, and {', and '.join(signs)}"
-        yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), is_certain, f"ip link del {NAT_BRIDGE}")
+        yield facts.leftover(LINK, "links", NAT_BRIDGE, evidence, f"ip link del {NAT_BRIDGE}", is_idle)
     near, far = NAT_LINKS
     if near in facts.links:  # the kernel deletes the other end with it
-        evidence = f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet"
-        is_certain, command = not used and far in facts.links, f"ip link del {near}"
+        evidence, command = f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet", f"ip link del {near}"
         if far not in facts.links:
             evidence += f"; its other end {far} is in another network namespace, or was renamed"
         if far in facts.switched:  # Open vSwitch keeps its ports in a separate database
             evidence += f", of which {far} is still a port"
-            is_certain, command = False, f"ovs-vsctl --if-exists del-port {far} && {command}"
-        yield Leftover(LINK, "links", near, VNET, _joined(evidence, used), is_certain, command)
+            command = f"ovs-vsctl --if-exists del-port {far} && {command}"
+        yield facts.leftover(LINK, "links", near, evidence, command, far in facts.links - facts.switched)
 
 
 def _pods_in(bridge: Bridge) -> list[str]:
@@ -350,20 +356,13 @@ def _is_idle(bridge: Bridge | None) -> bool:
 
 
 def _others(facts: Facts) -> t.Iterator[Leftover]:
-    used = facts.in_use(VNET)
     for name in facts.ovs:
-        evidence = _joined("an Open vSwitch bridge with azure-vnet's name; it may hold the node's interface", used)
-        yield Leftover(LINK, "links", name, VNET, evidence, False, f"ovs-vsctl del-br {name}")
+        evidence = "an Open vSwitch bridge with azure-vnet's name; it may hold the node's interface"
+        yield facts.leftover(LINK, "links", name, evidence, f"ovs-vsctl del-br {name}", False)
     for link in facts.proxies:
-        key = f"net.ipv4.conf.{link}.proxy_arp"
-        evidence = _joined("goes with the link", used)
-        is_certain = not used and (link != NAT_BRIDGE or _is_idle(facts.nat_bridge))
-        yield Leftover(SYSCTL, f"link {link}", f"{key} = 1", VNET, evidence, is_certain, f"sysctl -w {key}=0")
+        key, is_certain = f"net.ipv4.conf.{link}.proxy_arp", link != NAT_BRIDGE or _is_idle(facts.nat_bridge)
+        yield facts.leftover(SYSCTL, f"link {link}", f"{key} = 1", "goes with the link", f"sysctl -w {key}=0", is_certain)
     for name in facts.namespaces:
         if SECOND_NAMESPACE.fullmatch(name):
-            evidence = _joined("has azure-vnet's name; pods of its mode transparent-vlan may use it", used)
-            yield Leftover(NAMESPACE, "/run/netns", name, VNET, evidence, False, f"ip netns delete {name}")
-
-
-def _joined(evidence: str, used: str) -> str:
-    return f"{evidence}; {used}" if used else evidence
+            evidence = "has azure-vnet's name; pods of its mode transparent-vlan may use it"
+            yield facts.leftover(NAMESPACE, "/run/netns", name, evidence, f"ip netns delete {name}", False)

@@ -24,11 +24,11 @@ from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface, other_ends
 from .._netfilter.chain import Chains, ListedRule, Place
 from .._routing.neighbour import Neighbour
-from .backup import MAC
 from .state_file import Endpoint, Nic, State
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
 
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # v1.0.0 uses the shorter form

@@ -38,21 +38,17 @@ class Leftover(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """removed: the certain leftovers. kept: the others. troubles: sentences about objects that could not be read."""
+    """removed: those that a run removes. kept: the others."""
 
     removed: tuple[Leftover, ...] = ()
     kept: tuple[Leftover, ...] = ()
-    troubles: tuple[str, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
         """Return the findings as the module returns them."""
-        return {
-            "removed": [leftover.report() for leftover in self.removed],
-            "kept": [leftover.report() for leftover in self.kept],
-        }
+        return {name: [leftover.report() for leftover in leftovers] for name, leftovers in self._asdict().items()}
 
 
-def findings(leftovers: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
-    """Divide leftovers into certain and other ones."""
-    certain, uncertain = (tuple(leftover for leftover in leftovers if leftover.is_certain is wanted) for wanted in (True, False))
-    return Findings(certain, uncertain, tuple(troubles))
+def findings(leftovers: t.Sequence[Leftover], kinds: t.Collection[str]) -> Findings:
+    """Divide leftovers into the certain ones of these kinds, and others."""
+    removed = tuple(leftover for leftover in leftovers if leftover.is_certain and leftover.kind in kinds)
+    return Findings(removed, tuple(leftover for leftover in leftovers if leftover not in removed))

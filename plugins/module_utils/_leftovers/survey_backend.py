@@ -25,7 +25,7 @@ from .._netlink import bpf, nfnetlink
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
-from . import azure_leftovers, cilium_leftovers, cni_leftovers, judge, state_file
+from . import azure_leftovers, cni_leftovers, judge, state_file
 from . import bridge as bridges
 from .azure_leftovers import Bridge, Facts
 from .azure_pods import CNS, Cns, configuration_of, manages_state
@@ -163,15 +163,15 @@ def _tunnel() -> azure_leftovers.Tunnel:
 
 def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
     is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in survey.plugins)
-    if is_configured or processes.in_this_network([cilium_leftovers.AGENT]):
+    if is_configured or processes.in_this_network([cni_leftovers.CILIUM_AGENT]):
         return []
-    named = _named(survey.chains, cilium_leftovers.CHAINS.fullmatch)
+    named = _named(survey.chains, cni_leftovers.CILIUM_CHAINS.fullmatch)
     listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains) if named else iptables_backend.Read()
     for sentence in listing.unread.values():
         warn(sentence)
     names = sorted(link.name for link in survey.links)
     pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
-    return cilium_leftovers.of_cilium(listing.rules, named, names, _programs([name for name in names if name not in pods], warn))
+    return cni_leftovers.of_cilium(listing.rules, named, names, _programs([name for name in names if name not in pods], warn))
 
 
 def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:

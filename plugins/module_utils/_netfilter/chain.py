@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import typing as t
 
@@ -42,12 +43,17 @@ class RemovedRules(t.NamedTuple):
     gone: frozenset[int]
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def remaining(self) -> tuple[str, ...]:
         return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
 
     @property
+    def texts(self) -> list[str]:
+        """Return the texts of the removed rules, in order."""
+        return [self.rules[number].text for number in sorted(self.gone)]
+
+    @property
     def uncounted(self) -> RemovedRules:
-        """Return the same without counters, which packets change."""
+        """Return the same without counters: packets change them, and a failed run compares its plans before and after."""
         return self._replace(rules=tuple(ListedRule(rule.text) for rule in self.rules))
 
     def without(self, numbers: t.Collection[int]) -> RemovedRules:
@@ -57,35 +63,50 @@ class RemovedRules(t.NamedTuple):
         return RemovedRules(self.place, tuple(self.rules[number] for number in kept), gone)
 
 
+def texts_by_place(removed: t.Iterable[RemovedRules]) -> t.Iterator[tuple[Place, str]]:
+    """Yield the chain and the text of each removed rule."""
+    return ((removal.place, text) for removal in removed for text in removal.texts)
+
+
+def removals(chains: Chains, doomed: t.Collection[tuple[Place, str]]) -> list[RemovedRules]:
+    """Return the removals of the rules that have these places and texts. Rules that stay are without their counters."""
+    removed = []
+    for place, rules in chains.items():
+        gone = frozenset(number for number, rule in enumerate(rules) if (place, rule.text) in doomed)
+        if gone:
+            kept = (rule if number in gone else ListedRule(rule.text) for number, rule in enumerate(rules))
+            removed.append(RemovedRules(place, tuple(kept), gone))
+    return removed
+
+
 class Merge(t.NamedTuple):
     """A chain in which removed rules are restored.
 
-    rules: the whole chain. added: positions in ``rules`` of the restored rules, in order.
+    rules: the whole chain. added: positions in ``rules`` of the restored rules, in order. texts: of the restored rules.
     present: rules that another program has added again, and that are therefore not restored.
     moved: whether the other rules have changed since, so that a restored rule may have other neighbours.
     """
 
     rules: tuple[ListedRule, ...]
     added: tuple[int, ...]
+    texts: frozenset[str]
     present: tuple[str, ...]
     moved: bool
 
-    @property
-    def texts(self) -> frozenset[str]:
-        """Return the texts of the restored rules."""
-        return frozenset(self.rules[position].text for position in self.added)
 
-
-def put_back(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
+def merge(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
     """Insert each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
-    texts, left = [rule.text for rule in now], removed.left
-    there, stayed = set(texts), set(left)
+    texts, left = tuple(rule.text for rule in now), removed.remaining
+    places: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        places.setdefault(text, []).append(place)
+    stayed = set(left)
     after: dict[int, list[ListedRule]] = {}
     position, present = 0, []
     for number, rule in enumerate(removed.rules):
         if number not in removed.gone:
-            position = _behind(texts, rule.text, position) if rule.text in there else position
-        elif rule.text in there and rule.text not in stayed:
+            position = _behind(places.get(rule.text, ()), position)
+        elif rule.text in places and rule.text not in stayed:
             present.append(rule.text)
         else:
             after.setdefault(position, []).append(rule)
@@ -95,40 +116,35 @@ def put_back(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
         back = after.get(place, [])
         added += range(len(rules), len(rules) + len(back))
         rules += [*back, *now[place : place + 1]]
-    return Merge(tuple(rules), tuple(added), tuple(present), tuple(texts) != left)
+    return Merge(tuple(rules), tuple(added), frozenset(rules[number].text for number in added), tuple(present), texts != left)
 
 
-def is_put_back(now: t.Sequence[ListedRule], removed: RemovedRules, merge: Merge) -> bool:
+def _behind(places: t.Sequence[int], start: int) -> int:
+    """Return the position after the first of the places that is not before ``start``; ``start`` if there is none."""
+    number = bisect.bisect_left(places, start)
+    return places[number] + 1 if number < len(places) else start
+
+
+def is_merged(now: t.Sequence[ListedRule], removed: RemovedRules, merged: Merge) -> bool:
     """Return whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
     known = {rule.text for rule in removed.rules}
-    desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
+    desired = merge([rule for rule in now if rule.text not in merged.texts], removed).rules
     return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
 
 
-def is_there_once(now: t.Sequence[ListedRule], merge: Merge) -> bool:
+def has_each_once(now: t.Sequence[ListedRule], merged: Merge) -> bool:
     """Return whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
-    there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
-    return all(there[text] == restored[text] for text in merge.texts)
-
-
-def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
-    """Return the position after the next rule with this text; ``start`` if the rule is only before ``start``."""
-    try:
-        return texts.index(text, start) + 1
-    except ValueError:
-        return start
+    current, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merged.rules))
+    return all(current[text] == restored[text] for text in merged.texts)
 
 
 class Restoration(t.NamedTuple):
     """The undo of removals.
 
-    rules: each restored rule with its chain. removed: the removals to undo, newest first. differences: a sentence for each
-    rule that
-        cannot be as it was.
-    barred: of a removal, the positions of the rules that must not be restored.
+    removed: the removals to undo, newest first. barred: of a removal, the positions of the rules that must not be restored.
+    differences: a sentence for each rule that cannot be as it was.
     """
 
-    rules: tuple[tuple[Place, str], ...]
     removed: tuple[RemovedRules, ...]
     barred: t.Mapping[RemovedRules, frozenset[int]]
     differences: tuple[str, ...]
@@ -142,27 +158,26 @@ def restoration(
     removals: newest first. chains: their rules now. obstacle: tells why a rule must not be restored, or nothing.
     """
     now = dict(chains)
-    oldest = {(removal.place, removal.rules[number].text): removal for removal in removals for number in removal.gone}
-    rules: list[tuple[Place, str]] = []
+    oldest = {(removal.place, text): number for number, removal in enumerate(removals) for text in removal.texts}
     removed: list[RemovedRules] = []
     barred: dict[RemovedRules, frozenset[int]] = {}
     differences: list[str] = []
-    for taken in removals:
-        place = taken.place
-        oldest_here = {number for number in taken.gone if oldest[place, taken.rules[number].text] is taken}
-        obstacles = {number: obstacle(place, taken.rules[number]) for number in sorted(oldest_here)}
-        kept = frozenset(number for number, why in obstacles.items() if why)
-        differences += [f"{place}: {taken.rules[number].text}: {obstacles[number]}" for number in sorted(kept)]
-        if kept:
-            barred[taken] = kept
-        removal = taken.without(kept | (taken.gone - oldest_here))
-        merge = put_back(now.get(place, ()), removal)
-        now[place] = merge.rules
-        rules += [(place, merge.rules[position].text) for position in merge.added]
-        differences += [f"{place}: {text} exists already" for text in merge.present]
-        if merge.moved and merge.added:
+    for number, removal in enumerate(removals):
+        place, rules = removal.place, removal.rules
+        newer = {position for position in removal.gone if oldest[place, rules[position].text] != number}
+        obstacles = {position: obstacle(place, rules[position]) for position in sorted(removal.gone - newer)}
+        hindered = frozenset(position for position, why in obstacles.items() if why)
+        differences += [f"{place}: {rules[position].text}: {obstacles[position]}" for position in sorted(hindered)]
+        if hindered:
+            barred[removal] = hindered
+        permitted = removal.without(hindered | newer)
+        merged = merge(now.get(place, ()), permitted)
+        now[place] = merged.rules
+        differences += [f"{place}: {text} exists already" for text in merged.present]
+        if merged.moved and merged.added:
             differences.append(f"{place}: other rules were added, removed or moved since, so the order may differ")
-        missing = frozenset(number for number in removal.gone if removal.rules[number].text not in merge.present)
+        present = {*merged.present}
+        missing = frozenset(position for position in permitted.gone if permitted.rules[position].text not in present)
         if missing:
-            removed.append(removal._replace(gone=missing))
-    return Restoration(tuple(rules), tuple(removed), barred, tuple(differences))
+            removed.append(permitted._replace(gone=missing))
+    return Restoration(tuple(removed), barred, tuple(differences))

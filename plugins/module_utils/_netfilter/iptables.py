@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import shlex
 import typing as t
 
-from .chain import ListedRule, Place, RemovedRules, put_back
+from .chain import ListedRule, Place, RemovedRules, merge
 
 PROGRAMS = {"ip": "iptables", "ip6": "ip6tables"}
 
@@ -40,12 +41,16 @@ class Table(t.NamedTuple):
 
 
 class TableRemoval(t.NamedTuple):
-    """Objects that are removed from a table. rules: by chain, with all rules of the chain. chains: names of chains that are then
-    empty."""
+    """Objects that are removed from a table. removed: by chain, with all rules of the chain. chains: names of chains that are
+    then empty."""
 
     table: Table
-    rules: tuple[RemovedRules, ...] = ()
+    removed: tuple[RemovedRules, ...] = ()
     chains: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        rules = sum(len(removed.gone) for removed in self.removed)
+        return f"{rules} rules and {len(self.chains)} chains of table {self.table}"
 
 
 class Rule(t.NamedTuple):
@@ -77,37 +82,37 @@ Meaning = t.Mapping[str, str]
 Chains = t.Mapping[str, tuple[ListedRule, ...]]  # of one table
 
 
-def removal(taken: TableRemoval, now: Chains) -> str:
+def removal_script(removal: TableRemoval, now: Chains) -> str:
     """Return the script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains.
 
     now: the chains of the table. Rules and chains that do not exist are left out, and chains in which other rules are. Empty if
     nothing is left to remove.
     """
-    left = {chain: [rule.text for rule in rules] for chain, rules in now.items()}
+    left = {chain: collections.Counter(rule.text for rule in rules) for chain, rules in now.items()}
     lines = []
-    for removed in taken.rules:
-        there = left.get(removed.place.chain, [])
-        for number in sorted(removed.gone):
-            if removed.rules[number].text in there:
-                there.remove(removed.rules[number].text)
-                lines.append(f"-D {removed.place.chain} {removed.rules[number].text}")
-    lines += [f"-X {chain}" for chain in taken.chains if left.get(chain) == []]
-    return _script(taken.table, lines) if lines else ""
+    for removed in removal.removed:
+        current = left.get(removed.place.chain, collections.Counter())
+        for text in removed.texts:
+            if current[text]:
+                current[text] -= 1
+                lines.append(f"-D {removed.place.chain} {text}")
+    lines += [f"-X {chain}" for chain in removal.chains if chain in left and not any(left[chain].values())]
+    return _script(removal.table, lines) if lines else ""
 
 
-def restoration(taken: TableRemoval, now: Chains) -> str:
+def restoration_script(removal: TableRemoval, now: Chains) -> str:
     """Return the script that restores them beside their former neighbours, all or none; empty if all are there.
 
     now: the rules of each chain of the table. Rules and chains that exist are left.
     """
-    lines = [f"-N {chain}" for chain in taken.chains if chain not in now]
+    lines = [f"-N {chain}" for chain in removal.chains if chain not in now]
     chains = dict(now)
-    for removed in taken.rules:
+    for removed in removal.removed:
         name = removed.place.chain
-        merge = put_back(chains.get(name, ()), removed)
-        chains[name] = merge.rules
-        lines += [f"-I {name} {number + 1} {merge.rules[number].text}" for number in merge.added]
-    return _script(taken.table, lines) if lines else ""
+        merged = merge(chains.get(name, ()), removed)
+        chains[name] = merged.rules
+        lines += [f"-I {name} {number + 1} {merged.rules[number].text}" for number in merged.added]
+    return _script(removal.table, lines) if lines else ""
 
 
 def _script(table: Table, lines: t.Iterable[str]) -> str:
@@ -172,33 +177,10 @@ def target(text: str) -> str:
     return values.get("-j", values.get("-g", ""))
 
 
-def taken(
-    rules: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]
-) -> list[TableRemoval]:
-    """Return the objects to remove, by table.
-
-    rules: place and text of each rule; names: of chains; listed: all rules of their tables.
-    """
-    wanted = {*rules}
-    chains_of: dict[Table, list[str]] = {}
-    for table, name in names:
-        chains_of.setdefault(table, []).append(name)
-    rules_of: dict[Table, dict[str, list[Rule]]] = {}
-    for rule in listed:
-        rules_of.setdefault(rule.table, {}).setdefault(rule.chain, []).append(rule)
-    return [
-        of_table
-        for table in dict.fromkeys((*rules_of, *chains_of))
-        if (of_table := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != TableRemoval(table)
+def by_table(removed: t.Sequence[RemovedRules], chains: t.Mapping[Table, t.Collection[str]]) -> list[TableRemoval]:
+    """Return the removals of each table that loses rules or chains. chains: names, with an entry for each table."""
+    removals = [
+        TableRemoval(table, tuple(removal for removal in removed if removal.place.table == str(table)), tuple(names))
+        for table, names in chains.items()
     ]
-
-
-def _taken(
-    table: Table, chains: t.Mapping[str, t.Sequence[Rule]], names: t.Iterable[str], wanted: t.AbstractSet[tuple[str, str]]
-) -> TableRemoval:
-    removed = []
-    for chain, its in chains.items():
-        gone = frozenset(number for number, rule in enumerate(its) if (rule.place, rule.text) in wanted)
-        if gone:
-            removed.append(RemovedRules(table.at(chain), tuple(ListedRule(rule.text) for rule in its), gone))
-    return TableRemoval(table, tuple(removed), tuple(names))
+    return [removal for removal in removals if removal.removed or removal.chains]

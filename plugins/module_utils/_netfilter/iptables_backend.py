@@ -19,26 +19,22 @@ from . import chain, chains_backend, iptables
 from .iptables import PROGRAMS, Rule, Table, TableRemoval, rules
 
 
-class Take(t.NamedTuple):
+class RemoveRules(TableRemoval):
     """Remove rules, and chains that are then empty, from a table, all or none."""
 
-    taken: TableRemoval
 
-
-class PutBack(t.NamedTuple):
+class RestoreRules(TableRemoval):
     """Restore removed rules beside their former neighbours, and removed chains, all or none. What exists already is left."""
 
-    taken: TableRemoval
 
-
-Operation = t.Union[Take, PutBack]
+Operation = t.Union[RemoveRules, RestoreRules]
 
 
 class Iptables(UndoBackend):
     """The backend of these operations. run: starts programs."""
 
     OPERATIONS = t.get_args(Operation)
-    VALUES = (Table, TableRemoval, chain.RemovedRules, chain.Place, chain.ListedRule)
+    VALUES = (Table, chain.RemovedRules, chain.Place, chain.ListedRule)
 
     @classmethod
     def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Iptables:
@@ -56,22 +52,22 @@ class Iptables(UndoBackend):
         more."""
         script = self._script(operation)
         if script:
-            self._call(operation.taken.table, "restore", "-w", "--noflush", stdin=script)
+            self._call(operation.table, "restore", "-w", "--noflush", stdin=script)
             undone = self.verify(operation)
             if undone:
                 raise Failure(f"iptables-restore reported success, but {'; '.join(undone)}")
 
     def verify(self, operation: Operation) -> list[str]:
         """Read the node again and compare it with the operation's result; see UndoBackend."""
-        what = "is still there" if isinstance(operation, Take) else "is not there"
+        what = "is still there" if isinstance(operation, RemoveRules) else "is not there"
         lines = self._script(operation).splitlines()
-        return [f"{line[3:]} in table {operation.taken.table} {what}" for line in lines if line.startswith("-")]
+        return [f"{line[3:]} in table {operation.table} {what}" for line in lines if line.startswith("-")]
 
     def _script(self, operation: Operation) -> str:
         """Return the rest of the operation as a script; empty if nothing is left to do."""
-        now = self.read(operation.taken.table)
-        how = iptables.removal if isinstance(operation, Take) else iptables.restoration
-        return how(operation.taken, now)
+        now = self.read(operation.table)
+        script = iptables.removal_script if isinstance(operation, RemoveRules) else iptables.restoration_script
+        return script(operation, now)
 
     def _call(self, table: Table, verb: str, *options: str, stdin: str | None = None) -> str:
         tool = f"{PROGRAMS[table.family]}-{table.backend}-{verb}"

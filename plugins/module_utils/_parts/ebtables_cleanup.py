@@ -17,15 +17,16 @@ from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
 from .._files.folder_guards import roots_folders
-from .._leftovers import backup_resource, cleanup_options, iptables_resource, links_resource
-from .._leftovers.backup_resource import Backups
+from .._leftovers import cleanup_options
+from .._leftovers.backup_resource import BackupFile
+from .._leftovers.cleanup_resource import AzureVnetLeftovers, LeftoverBackends, Selection
 from .._leftovers.cni_guards import another_cni, harmful_leftovers, no_monitor
-from .._leftovers.ebtables_resource import AzureVnetLeftovers, LeftoverBackends, RestoredLeftovers, Selection
-from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
-from .._leftovers.leftover import Findings
-from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
+from .._leftovers.leftover import CHAIN, RULE
+from .._leftovers.restoration_resource import Restored, RestoredLeftovers
+from .._netfilter.chain import texts_by_place
 from .._platform.library import PYROUTE2, CarriedLibrary
 from .._platform.machine_guards import require_own_root
+from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
 from .._systemd import unit_files
 
@@ -41,30 +42,25 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
-    path = f"{cleanup_options.backup(options['backup'], options['state'] == 'absent')}/{options['owner']}"
+    stem = f"{cleanup_options.backup(options['backup'], options['state'] == 'absent')}/{options['owner']}"
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
-    kept = backup_resource.backups(files, path)
-    return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
+    return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, BackupFile(files, stem))
 
 
-def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
+def _cleaned_up(request: Request, backends: LeftoverBackends, backup: BackupFile) -> Parts:
     options = request.params
     desired = Selection(
         cleanup_options.addresses(options["addresses"]),
         BACKENDS[options["backend"]],
-        options["neighbors"],
-        options["routes"],
+        *(options[kind] for kind in ("neighbors", "routes", "iptables", "links")),
     )
-    leftovers = AzureVnetLeftovers(backends, desired, kept.frames, (kept.iptables, kept.links))
-    rules = IptablesLeftovers(request.run, backends.files, kept, desired.backends)
-    links = LinkLeftovers(request.run, backends.files, kept)
-    guards: list[Guard] = [ON_THE_NODE, partial(roots_folders, kept.frames.path), another_cni, no_monitor]
+    leftovers = AzureVnetLeftovers(backends, desired, backup)
+    guards: list[Guard] = [ON_THE_NODE, partial(roots_folders, backup.path), another_cni, no_monitor]
     guards.append(partial(harmful_leftovers, request.run))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         findings = outcome.report(leftovers)
-        of_iptables, of_links = outcome.report(rules) or Findings(), outcome.report(links) or Findings()
-        for trouble in dict.fromkeys((*findings.troubles, *of_iptables.troubles, *of_links.troubles)):
+        for trouble in dict.fromkeys(findings.troubles):
             request.warn(trouble)
         return {
             "removed": [rule.report() for rule in findings.rules if rule.verdict.is_leftover],
@@ -73,23 +69,19 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
             "routes": [str(route) for route, _protocol in findings.routes],
             "files": [*findings.moved],
             "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
-            "iptables": of_iptables.report(),
-            "links": of_links.report(),
-            "backup_file": kept.frames.path,
+            "iptables": findings.iptables.report(),
+            "links": findings.links.report(),
+            "backup_file": backup.path,
         }
 
-    # The rules of iptables first, because the files that the next resource moves are evidence for them. The links last, because
-    # they are evidence for some rules.
-    resources: list[Resource] = [*[rules] * options["iptables"], leftovers, *[links] * options["links"]]
-    return Parts(resources, guards, report)
+    return Parts([leftovers], guards, report)
 
 
-def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
-    leftovers = RestoredLeftovers(backends, kept.frames)
-    rules = RestoredIptables(request.run, backends.files, kept.iptables)
-    links = RestoredLinks(backends.files, kept.links)
-    resources: list[Resource] = [leftovers, rules, links]
-    if kept.frames.observe().runs:  # the runs in the backup needed the library
+def _restored(request: Request, backends: LeftoverBackends, backup: BackupFile) -> Parts:
+    leftovers = RestoredLeftovers(backends, backup)
+    resources: list[Resource] = [leftovers]
+    # Runs that removed only rules of iptables and links needed no library.
+    if any(run.removed_rules or run.files or run.changes for run in backup.observe().runs):
         resources.append(
             CarriedLibrary(
                 PYROUTE2,
@@ -100,27 +92,37 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Pa
         )
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        back, of_iptables, of_links = outcome.report(leftovers), outcome.report(rules), outcome.report(links)
-        differences = [*back.differences, *of_iptables.differences, *of_links.differences]
-        for difference in differences:
+        restored = outcome.report(leftovers)
+        for difference in restored.differences:
             request.warn(f"Not restored as it was: {difference}.")
-        for backup, left in zip(kept, (back.left, of_iptables.left, of_links.left)):
-            if left:
-                path = backup.path
-                request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
-        reason = "it is in the backup"
+        if restored.runs:
+            path = backup.path
+            request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
+        items = [change.item for _protocol, change in restored.changes]
         return {
             "removed": [],
             "kept": [],
-            "restored": [{**place._asdict(), "rule": text, "reason": reason} for place, text in back.rules],
-            "differences": differences,
-            "neighbors": [str(neighbour) for neighbour in back.neighbours],
-            "routes": [str(route) for route, _protocol in back.routes],
-            "files": [file.path for file in back.files],
+            "restored": [
+                {**place._asdict(), "rule": text, "reason": "it is in the backup"}
+                for place, text in texts_by_place(restored.rules)
+            ],
+            "differences": [*restored.differences],
+            "neighbors": [str(item) for item in items if isinstance(item, Neighbour)],
+            "routes": [str(item) for item in items if not isinstance(item, Neighbour)],
+            "files": [put.path for put in restored.files],
             "kept_files": [],
-            "iptables": {"removed": [], "kept": [], "restored": iptables_resource.reported(of_iptables)},
-            "links": {"removed": [], "kept": [], "restored": links_resource.reported(of_links)},
-            "backup_file": kept.frames.path,
+            "iptables": {
+                **{"removed": [], "kept": []},
+                "restored": [dict(zip(("kind", "place", "text"), item)) for item in _of_iptables(restored)],
+            },
+            "links": {"removed": [], "kept": [], "restored": [link.report() for link in restored.links]},
+            "backup_file": backup.path,
         }
 
     return Parts(resources, [ON_THE_NODE], report)
+
+
+def _of_iptables(restored: Restored) -> t.Iterator[tuple[str, str, str]]:
+    for table, removed, chains in restored.removals:
+        yield from ((CHAIN, str(table), chain) for chain in chains)
+        yield from ((RULE, table.place(place.chain), text) for place, text in texts_by_place(removed))

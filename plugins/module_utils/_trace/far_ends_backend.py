@@ -101,7 +101,10 @@ class FarEnds:
             self._poll.poll(QUIET * 1000)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
         wire.exchange(
-            [link_messages.forget(solicitation.request.target, self._indexes[solicitation.link]) for solicitation in unanswered]
+            [
+                link_messages.delete_neighbour(solicitation.request.target, self._indexes[solicitation.link])
+                for solicitation in unanswered
+            ]
         )
         return observation
 

@@ -190,12 +190,12 @@ def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> 
 
 def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[Assumption]) -> list[NewLink]:
     """Create the links. Return those that the kernel did not refuse."""
-    wire.exchange([link_messages.set_up(LOOPBACK_INDEX, 1)])
+    wire.exchange([link_messages.set_link_up(LOOPBACK_INDEX, 1)])
     created: list[NewLink] = []
     for first in range(0, len(links), PART):
         part = links[first : first + PART]
         requests = [
-            link_messages.create(link, isolated.world, number, (first + number - 1) // REMOVED + 1)
+            link_messages.create_link(link, isolated.world, number, (first + number - 1) // REMOVED + 1)
             for number, link in enumerate(part, 1)
         ]
         refused = wire.exchange(requests)
@@ -208,7 +208,9 @@ def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[A
     ended = [link for link in created if link.kind == "veth" and link.has_carrier]
     for first in range(0, len(ended), PART):
         part = ended[first : first + PART]
-        wire.exchange([link_messages.set_up(link.number, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
+        wire.exchange(
+            [link_messages.set_link_up(link.number, number) for number, link in enumerate(part, 1)], isolated.netlink.dup
+        )
     return created
 
 
@@ -219,7 +221,7 @@ def _await_carriers(links: t.Sequence[NewLink]) -> None:
     awaited |= {link.master for link in links if link.number in awaited and link.master in up}
     end = time.monotonic() + CARRIERS
     while (
-        awaited - link_messages.passing(routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))
+        awaited - link_messages.operational_links(routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))
         and time.monotonic() < end
     ):
         time.sleep(PAUSE)

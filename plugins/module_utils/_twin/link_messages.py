@@ -56,7 +56,7 @@ class NewLink(t.NamedTuple):
     settings: t.Mapping[int, int] = {}
 
 
-def create(link: NewLink, world: int, number: int, group: int) -> bytes:
+def create_link(link: NewLink, world: int, number: int, group: int) -> bytes:
     """Return the message that creates a link.
 
     world: descriptor of the network namespace of the other end. number: of the message. group: of the other end.
@@ -83,12 +83,12 @@ def create(link: NewLink, world: int, number: int, group: int) -> bytes:
     return message(NEWLINK, CREATE | EXCL, body, number)
 
 
-def set_up(index: int, number: int) -> bytes:
+def set_link_up(index: int, number: int) -> bytes:
     """Set a link up that exists. number: of the message."""
     return message(NEWLINK, 0, IFINFO.pack(0, 0, index, IFF_UP, IFF_UP), number)
 
 
-def passing(bodies: t.Iterable[bytes]) -> set[int]:
+def operational_links(bodies: t.Iterable[bytes]) -> set[int]:
     """Return the indexes of the links that packets pass, from the kernel's list of links.
 
     A link with a carrier gets its queue, and becomes a port that forwards, when the kernel's linkwatch has worked on it.
@@ -102,7 +102,7 @@ def delete_group(group: int, number: int) -> bytes:
     return message(DELLINK, 0, IFINFO.pack(0, 0, 0, 0, 0) + pack({IFLA_GROUP: struct.pack("=I", group)}), number)
 
 
-def forget(address: bytes, index: int) -> bytes:
+def delete_neighbour(address: bytes, index: int) -> bytes:
     """Delete a neighbour that did not answer, so that the next packet asks for it again."""
     family = IPV6 if len(address) == 16 else IPV4
     return message(DELNEIGH, 0, NEIGHBOUR.pack(family, index, 0, 0, 0) + pack({NDA_DST: address}))

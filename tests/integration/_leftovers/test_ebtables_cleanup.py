@@ -623,8 +623,8 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
     whole = node.read(BACKUP)
     for text, message in (
         (whole[:100], "cannot be read"),
-        (whole.replace('"version": 2', '"version": 1'), "version is 1"),
-        (whole.replace('"mode": 384', '"mode": "600"'), "a value of type int is expected"),
+        (whole.replace('"version": 3', '"version": 1'), "version is 1"),
+        (whole.replace('"mode":384', '"mode":"600"'), "mode is '600'"),
         (whole.replace(f'"{STATE}"', '"/etc/shadow"'), "'/etc/shadow' is neither a state file"),
     ):
         node.write(BACKUP, text, 0o600)

@@ -296,8 +296,10 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         if "/conf/" not in path or path.split("/")[3] in ("all", "default"):
             with open(f"/proc/sys/{path}", "w") as file:
                 file.write(str(value))
-    assert not wire.exchange([link_messages.create(link, isolated.world, number, 0) for number, link in enumerate(links, 1)])
-    wire.exchange([link_messages.set_up(link.number, number) for number, link in enumerate(links[1:], 1)], isolated.netlink.dup)
+    assert not wire.exchange([link_messages.create_link(link, isolated.world, number, 0) for number, link in enumerate(links, 1)])
+    wire.exchange(
+        [link_messages.set_link_up(link.number, number) for number, link in enumerate(links[1:], 1)], isolated.netlink.dup
+    )
     for path, value in node.settings.items():
         if path.split("/")[3:4] and path.split("/")[3] in LINKS:
             with open(f"/proc/sys/{path}", "w") as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import typing as t
@@ -170,3 +171,24 @@ def test_the_program_loads_all_that_its_backends_need_before_it_starts(tmp_path:
     command = [sys.executable, "-I", "-B", "-c", look, str(tmp_path / "program")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
     assert "kubenode._netlink.nfnetlink" in done.stdout.split()
+
+
+TYPES = {  # a value, and the field of it that has another type than its annotation says
+    "a text": (files.Put("/x", files.Content("x")), ""),
+    "a link": (files.Put("/x", files.Target("/y")), ""),
+    "no text": (files.Put("/x", files.Content(7)), "text is 7"),  # type: ignore[arg-type]
+    "another object": (files.Put("/x", files.Other("folder")), "desired is Other"),  # type: ignore[arg-type]
+    "a truth value as a number": (files.Put("/x", files.Content("x", True)), "mode is True"),
+    "one number of two": (files.Put("/x", files.Content("x", 0o600, (0,))), "owner is (0,)"),  # type: ignore[arg-type]
+    "an object in a list": (routing_backend.Apply(3, (files.Remove("/x"),)), "changes is (Remove"),  # type: ignore[arg-type]
+    "a list as a text": (files.Remove(("/x",)), "path is ('/x',)"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("value", "told"), TYPES.values(), ids=TYPES)
+def test_a_value_of_another_type_is_named(value: t.Any, told: str) -> None:
+    if not told:
+        codec.require_types(value)
+        return
+    with pytest.raises(codec.Unreadable, match=re.escape(told)):
+        codec.require_types(value)

@@ -18,11 +18,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import cod
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import backup, ebtables_backup
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import backup_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from unit import journals
-from unit._leftovers.test_ebtables_backup import KEPT
+from unit._leftovers import backups
 from unit._probe_snat.test_probe_snat import listing
 
 NESTED = "[" * 100_000
@@ -31,7 +31,7 @@ OTHERS: list[t.Any] = [None, True, 1, -1.5, INFINITE, -INFINITE, INFINITE - INFI
 
 
 def read_backup(text: str) -> object:
-    return ebtables_backup.to_text(ebtables_backup.from_text(text))
+    return backup_backend.to_text(backup_backend.from_text(text))
 
 
 def read_policy(text: str) -> object:
@@ -59,7 +59,11 @@ ENTRY = json.loads(journals.entry("x", files.Remove("/x")))
 
 # The reader, a correct text as a value, and the exceptions that it may raise.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
-    "backup": (read_backup, json.loads(ebtables_backup.to_text(KEPT)), (backup.Damaged,)),
+    "backup": (read_backup, json.loads(backups.SHORT), (backup_backend.Damaged,)),
+    **{
+        f"backup of 1.0.0 {number}": (read_backup, json.loads(text), (backup_backend.Damaged,))
+        for number, text in enumerate(backups.FORMER)
+    },
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
     "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
     "journal": (lambda text: codec.decode(text, journals.KNOWN), ENTRY, (codec.Unreadable,)),

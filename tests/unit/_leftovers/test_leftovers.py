@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_leftovers as azure
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as cilium
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cni_leftovers as cilium
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import leftover
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure_leftovers import Bridge, Facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.leftover import Leftover
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table
@@ -208,3 +209,11 @@ def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> Non
     """The table's rules are not read, so the chain may not be empty."""
     found = only(Facts(chains=((Table("ip", "security", "nft"), "SWIFT"),)))
     assert not found.is_certain and "its rules were not read" in found.evidence
+
+
+def test_only_kinds_that_a_run_removes_count_as_removed() -> None:
+    """Policy rules and the set of the mode transparent-tunnel are certain, and no run removes them."""
+    leftovers = azure.find(Facts(links=frozenset(azure.NAT_LINKS), tunnel=azure.Tunnel(("ip rule 9: fwmark 0x3",), (), True)))
+    findings = leftover.findings(leftovers, (leftover.LINK,))
+    assert all(one.is_certain for one in leftovers) and [one.kind for one in findings.removed] == ["link"]
+    assert [one.kind for one in findings.kept] == ["policy_rule", "set"]

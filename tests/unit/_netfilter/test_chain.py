@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ BACK = {
 
 @pytest.mark.parametrize(("before", "gone", "now", "after", "moved"), BACK.values(), ids=BACK.keys())
 def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], now: str, after: str, moved: bool) -> None:
-    merge = chain.put_back([ListedRule(text) for text in now], taken(list(before), gone))
+    merge = chain.merge([ListedRule(text) for text in now], taken(list(before), gone))
     assert ("".join(rule.text for rule in merge.rules), merge.moved) == (after, moved)
     back = sorted(merge.rules[position].text for position in merge.added)
     assert sorted([*back, *merge.present]) == sorted(before[number] for number in gone)
@@ -41,10 +43,10 @@ def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], no
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
-def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
+def test_removed_and_merged_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
     """Rules with equal texts are removed together, because they get the same verdict."""
     removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
-    merge = chain.put_back([ListedRule(text) for text in removed.left], removed)
+    merge = chain.merge([ListedRule(text) for text in removed.remaining], removed)
     assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
 
 
@@ -52,7 +54,7 @@ def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: s
 @given(st.lists(st.sampled_from("abcdXYZ")), st.lists(st.sampled_from("abcdef")))
 def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> None:
     removed = taken(texts, {number for number, text in enumerate(texts) if text in "XYZ"})
-    merge = chain.put_back([ListedRule(text) for text in now], removed)
+    merge = chain.merge([ListedRule(text) for text in now], removed)
     stayed = [rule.text for position, rule in enumerate(merge.rules) if position not in merge.added]
     assert stayed == now
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
@@ -74,16 +76,16 @@ RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether the chain
 @pytest.mark.parametrize(("now", "is_right", "is_once"), RESTORED.values(), ids=RESTORED)
 def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool, is_once: bool) -> None:
     removed = taken(list("aXbYc"), {1, 3})
-    merge = chain.put_back([ListedRule(text) for text in "abc"], removed)
+    merge = chain.merge([ListedRule(text) for text in "abc"], removed)
     assert merge.texts == {"X", "Y"}
     rules = [ListedRule(text) for text in now]
-    assert (chain.is_put_back(rules, removed, merge), chain.is_there_once(rules, merge)) == (is_right, is_once)
+    assert (chain.is_merged(rules, removed, merge), chain.has_each_once(rules, merge)) == (is_right, is_once)
 
 
 def test_a_rule_that_another_program_had_added_is_not_asked_for_again() -> None:
     removed = taken(list("aXbYc"), {1, 3})
-    merge = chain.put_back([ListedRule(text) for text in "Yabc"], removed)
-    assert merge.texts == {"X"} and chain.is_put_back([ListedRule(text) for text in "YaXbc"], removed, merge)
+    merge = chain.merge([ListedRule(text) for text in "Yabc"], removed)
+    assert merge.texts == {"X"} and chain.is_merged([ListedRule(text) for text in "YaXbc"], removed, merge)
 
 
 def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> None:
@@ -91,6 +93,21 @@ def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> 
     assert removed.without([]) == removed
     assert removed.without({0, 3}) == taken(list("Xbc"), {0})
     assert removed.without({1, 3}) == taken(list("abc"), set())
+
+
+def test_a_merge_of_many_rules_takes_time_in_proportion() -> None:
+    """Each former neighbour is sought among the current rules, also those that stand in another order now."""
+    texts = [str(number) for number in range(20_000)]
+    removed = taken(texts, {*range(0, 20_000, 2)})
+    seconds = []
+    for count in (2_000, 20_000):
+        few = removed.without({*range(count, 20_000)})
+        now = [ListedRule(text) for text in few.remaining[::-1]]
+        begin = time.process_time()
+        merged = chain.merge(now, few)
+        assert chain.is_merged(merged.rules, few, merged) and len(merged.added) == count // 2
+        seconds.append(time.process_time() - begin)
+    assert seconds[1] < 40 * seconds[0] + 0.2, seconds
 
 
 REMOVALS = {  # removals, newest first: a chain before, and the rules removed; then the current chain, and the desired one
@@ -107,8 +124,8 @@ def test_runs_are_undone_from_the_newest_to_the_oldest(removals: list[tuple[str,
     rules = {PLACE: tuple(map(ListedRule, now))}
     back = chain.restoration(taken_of, rules, lambda place, rule: "because" * (rule.text == "N"))
     for one in back.removed:
-        rules[PLACE] = chain.put_back(rules[PLACE], one).rules
+        rules[PLACE] = chain.merge(rules[PLACE], one).rules
     assert "".join(rule.text for rule in rules[PLACE]) == after
-    assert [text for _place, text in back.rules] == [text for text in after if text in "XY"][:: 1 if len(removals) == 1 else -1]
+    assert sorted(text for one in back.removed for text in one.texts) == [text for text in "XY" if text in after]
     barred = [one.rules[number].text for one, numbers in back.barred.items() for number in numbers]
     assert barred == ["N"] * ("N" in removals[0][0]) and all("because" in one for one in back.differences if "N" in one)

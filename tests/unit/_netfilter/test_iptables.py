@@ -16,20 +16,20 @@ from unit.swift_chain import DNS, NAT, SAVED, taken
 
 
 def test_scripts_remove_by_text_and_restore_by_position() -> None:
-    assert iptables.removal(taken(), iptables.chains(SAVED)).splitlines() == [
+    assert iptables.removal_script(taken(), iptables.chains(SAVED)).splitlines() == [
         *("*nat", "-D POSTROUTING -j SWIFT", f"-D SWIFT {DNS}", "-X SWIFT", "COMMIT"),
     ]
     now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j NEW\n-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE\n")
-    assert iptables.restoration(taken(), now).splitlines() == [
+    assert iptables.restoration_script(taken(), now).splitlines() == [
         *("*nat", "-N SWIFT", "-I POSTROUTING 3 -j SWIFT", f"-I SWIFT 1 {DNS}", "COMMIT"),
     ]
-    assert iptables.restoration(taken(), iptables.chains(SAVED)) == ""
+    assert iptables.restoration_script(taken(), iptables.chains(SAVED)) == ""
 
 
 def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
     now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\n")
-    assert iptables.removal(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
-    assert iptables.removal(taken(), {"POSTROUTING": ()}) == ""
+    assert iptables.removal_script(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
+    assert iptables.removal_script(taken(), {"POSTROUTING": ()}) == ""
 
 
 def test_two_runs_on_one_chain_are_put_back_in_one_script() -> None:
@@ -37,7 +37,7 @@ def test_two_runs_on_one_chain_are_put_back_in_one_script() -> None:
     rules = tuple(map(ListedRule, ("-j A", "-j SWIFT", "-j SWIFT-POSTROUTING")))
     newest = RemovedRules(NAT.at("POSTROUTING"), rules[::2], frozenset({1}))
     oldest = RemovedRules(NAT.at("POSTROUTING"), rules, frozenset({1}))
-    assert iptables.restoration(TableRemoval(NAT, (newest, oldest)), {"POSTROUTING": rules[:1]}).splitlines() == [
+    assert iptables.restoration_script(TableRemoval(NAT, (newest, oldest)), {"POSTROUTING": rules[:1]}).splitlines() == [
         *("*nat", "-I POSTROUTING 2 -j SWIFT-POSTROUTING", "-I POSTROUTING 2 -j SWIFT", "COMMIT"),
     ]
 
