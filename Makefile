@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint workflows sanity sanity-next unit docs cli release publish integration cores userland cluster upstream kind faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint workflows sanity sanity-next unit docs cli release publish integration cores thorough userland cluster upstream kind faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -10,7 +10,7 @@ help:  ## this list
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) demo
 
-test:  ## integration, lint, sanity, unit, samples of cluster and faults, molecule and image, with a summary at the end
+test:  ## integration, lint, unit, molecule and image, samples of sanity, cluster and faults, with a summary at the end
 	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image
 
 quick:  ## what a change touches, its tests first; SINCE=COMMIT for all since then, BUDGET=120 for fewer seconds than 540 (root)
@@ -26,7 +26,7 @@ workflows:  ## the workflows by actionlint too: ACTIONLINT=PATH, or on PATH, or 
 	@$(TOOLCHAIN) workflows
 
 sanity:  ## ansible-test sanity on every supported ansible-core
-	@$(TOOLCHAIN) sanity
+	@$(TOOLCHAIN) all_sanity
 
 sanity-next:  ## the same on the next ansible-core's pre-release, where there is one
 	@$(TOOLCHAIN) sanity_next
@@ -51,6 +51,9 @@ integration:  ## modules against a real kernel (root)
 
 cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes, and on the next (root)
 	@$(TOOLCHAIN) cores
+
+thorough:  ## the variants of integration tests that make test leaves out, and make faults runs too (root)
+	@$(TOOLCHAIN) thorough
 
 userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot; or in an image of a distribution, SYSTEM=azurelinux-3 (root)
 	@$(TOOLCHAIN) userland

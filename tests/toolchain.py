@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs cli cores workflows    so are these, which are no part of the test
+    toolchain.py quick all_sanity sanity_next docs cli cores thorough workflows    so are these, which are no part of the test
     toolchain.py upstream kind userland fuzz mutants           and these
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
@@ -129,6 +129,12 @@ sys.exit(main())
 
 
 def sanity() -> Iterator[Check]:
+    """On the oldest and the newest ansible-core; `make sanity` takes those between them, too."""
+    oldest, *_middle, newest = installation.CORES.items()
+    yield from ansible_test(dict((oldest, newest)))
+
+
+def all_sanity() -> Iterator[Check]:
     yield from ansible_test(installation.CORES)
 
 
@@ -320,6 +326,14 @@ def integration() -> Iterator[Check]:
     yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
     oldest, *_newer = installation.CORES
     yield from roles_on(oldest)
+
+
+def thorough() -> Iterator[Check]:
+    """The tests that `make test` leaves out: further variants of what it tests. `make faults` ends with them."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    yield from pytest(
+        "integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20", mark="thorough", name="thorough tests"
+    )
 
 
 def cores() -> Iterator[Check]:
@@ -536,6 +550,7 @@ PARTS = {
     for part in (
         lint,
         sanity,
+        all_sanity,
         sanity_next,
         unit,
         docs,
@@ -544,6 +559,7 @@ PARTS = {
         publish,
         integration,
         cores,
+        thorough,
         cluster,
         upstream,
         workflows,

@@ -211,6 +211,9 @@ class FakeUnits(units.Units):
     def boot_order(self, unit: BootUnit, is_placed: bool = False) -> BootOrder:
         return self.order
 
+    def own_texts(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self._root.glob("etc/systemd/system/kubenode-*.service")}
+
     @property
     def loaded(self) -> set[str]:
         """The drop-ins that systemd knows: those that were there at the last reload."""

@@ -32,12 +32,13 @@ CONTROL_TEXT = "[Unit]\nDefaultDependencies=no\nAfter={}\n"
 SCRIPT = """\
 program=$1; shift
 mount -n -t tmpfs -o mode=0755 kubenode /tmp
-for folder in system generator; do if test -d /run/systemd/$folder; then cp -a /run/systemd/$folder /tmp/; fi; done
+cp -a /run/systemd/system /run/systemd/generator /tmp/ 2>/dev/null || :
 mount -n -t tmpfs -o mode=0755 kubenode /run
-mkdir -p /tmp/asked/multi-user.target.wants
+mkdir -p /tmp/asked/multi-user.target.d
+printf '[Unit]\n' > /tmp/asked/multi-user.target.d/kubenode.conf
 while test $# -gt 0; do
   test -z "$2" || printf %s "$2" > "/tmp/asked/$1"
-  ln -s "../$1" "/tmp/asked/multi-user.target.wants/$1"
+  printf 'Wants=%s\n' "$1" >> /tmp/asked/multi-user.target.d/kubenode.conf
   shift 2
 done
 exec "$program" verify --man=no default.target

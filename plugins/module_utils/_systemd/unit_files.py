@@ -30,6 +30,11 @@ def link_of(unit: str, wanted_by: str = "multi-user.target") -> str:
     return f"{path_of(wanted_by)}.wants/{unit}"
 
 
+def own_texts() -> dict[str, str]:
+    """Map the units of this collection, which stand in its folder of units, to their texts."""
+    return {path.name: path.read_text("utf-8", "replace") for path in Path(FOLDER).glob("kubenode-*.service") if path.is_file()}
+
+
 def named(pattern: str) -> set[str]:
     """Return the names of the units in the folder of this collection's units that match a shell pattern."""
     return {path.name for path in Path(FOLDER).glob(pattern)}

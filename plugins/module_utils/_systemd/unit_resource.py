@@ -30,13 +30,15 @@ class ObservedUnit(t.NamedTuple):
     """groups: what is at the path of the unit, of its drop-in and of its symbolic link.
 
     is_managed: whether systemd runs here. verdict: the unit's state in systemd; INACTIVE if systemd does not run here.
-    order: of a boot with the unit, if its files are to change; None otherwise.
+    order: of a boot with the unit, if its files are to change; None otherwise. asked: the units of this collection, with their
+        texts, that this boot has. The drop-in is not among them: it has no line about the order.
     """
 
     groups: tuple[managed_files.ObservedFiles, ...]
     is_managed: bool
     verdict: UnitVerdict
     order: BootOrder | None = None
+    asked: tuple[tuple[str, str], ...] = ()
 
 
 class EnabledUnit:
@@ -66,7 +68,7 @@ class EnabledUnit:
         self._systemd = systemd
         self._unit = unit.name
         self._boot_unit = unit
-        self._order: BootOrder | None = None
+        self._order: tuple[BootOrder, tuple[tuple[str, str], ...]] | None = None
         self._desired = desired
         self._starts = starts
         self._is_resident = is_resident
@@ -83,15 +85,17 @@ class EnabledUnit:
         is_managed = self._systemd.is_running()
         verdict = self._verdict() if is_managed else UnitVerdict.INACTIVE
         groups = tuple(group.observe() for group in self._groups)
-        return ObservedUnit(groups, is_managed, verdict, self._boot_order() if self._is_placing(groups) else None)
+        order = self._boot_order() if self._is_placing(groups) else (None, ())
+        return ObservedUnit(groups, is_managed, verdict, *order)
 
     def _is_placing(self, groups: t.Sequence[managed_files.ObservedFiles]) -> bool:
         return self._desired and any(group.plan(state).steps for group, state in zip(self._groups, groups))
 
-    def _boot_order(self) -> BootOrder:
-        """Return the order of a boot with the unit. Asks systemd once in a run."""
+    def _boot_order(self) -> tuple[BootOrder, tuple[tuple[str, str], ...]]:
+        """Return the order of a boot with the unit, and the collection's units in it. Asks systemd once in a run."""
         if self._order is None:
-            self._order = self._systemd.boot_order(self._boot_unit)
+            texts = {**self._systemd.own_texts(), self._unit: managed_files.HEADING + self._boot_unit.text}
+            self._order = self._systemd.boot_order(self._boot_unit), tuple(sorted(texts.items()))
         return self._order
 
     def _verdict(self) -> UnitVerdict:
@@ -105,7 +109,7 @@ class EnabledUnit:
         placing = with_reload([step for plan in plans for step in plan.steps], observed.is_managed)
         if observed.order:
             _refuse_cycle(self._boot_unit, observed.order)
-            check = units.CheckOrder(self._boot_unit)
+            check = units.CheckOrder(self._boot_unit, observed.asked)
             placing += (Step(f"check the order of a boot with {self._unit}", check),) if observed.order.is_known else ()
         if not observed.is_managed:
             return Plan(placing, objects(plans))

@@ -73,14 +73,6 @@ def test_two_objects_of_one_subject_are_one_finding(does_prove: bool) -> None:
         assert len(lines) == 2, finding
 
 
-@pytest.mark.parametrize("check", TROUBLES)
-def test_no_two_findings_of_a_trouble_have_one_subject(check: str) -> None:
-    trouble = TROUBLES[check]
-    with trouble.node() as node:
-        snapshot = trouble.snapshot(node)
-    assert repeated(findings(snapshot, context=trouble.context)) == []
-
-
 def test_a_subject_stays_where_rules_and_interfaces_are_numbered_anew() -> None:
     def subjects(first: int) -> set[tuple[str, str]]:
         node = with_each_twice()

@@ -13,6 +13,7 @@ from lab import Lab, Node, execution_environment
 from lab.controller import SSH_PACKAGES, Controller
 
 
+@pytest.mark.thorough
 def test_a_job_in_it_converges_a_node_and_changes_nothing_the_second_time(tmp_path: Path) -> None:
     pytest.importorskip("ansible_builder")
     with Lab("environment", [Node("node1", system="bookworm", besides=SSH_PACKAGES, pods=["pod1"])], metadata=True) as lab:

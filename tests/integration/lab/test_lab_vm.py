@@ -69,6 +69,7 @@ def test_its_kernel_has_the_modules_that_test_hosts_lack(node: VmNode) -> None:
     node.run(["ipvsadm", "--list"])
 
 
+@pytest.mark.thorough
 def test_a_playbook_over_ssh_changes_nothing_the_second_time(running: Lab, node: VmNode, tmp_path: Path) -> None:
     (tmp_path / "playbook.yml").write_text(json.dumps(PLAYBOOK))
     inventory = running.write_inventory(tmp_path / "inventory.json")
@@ -109,6 +110,7 @@ def test_a_stale_rule_of_either_backend_steals_the_traffic_of_the_next_pod(runni
         theft.happens(ebtables)
 
 
+@pytest.mark.thorough
 def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(running: Lab, node: VmNode) -> None:
     node.write("/root/kept", "over the boot")
     node.run(["ip", "link", "add", "name", "forgotten", "type", "bridge"])

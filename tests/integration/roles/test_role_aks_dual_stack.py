@@ -229,21 +229,3 @@ def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:
     after = site.node.snapshot()
     assert after["nft"] == before["nft"] and after["files"] != before["files"]
     assert "ExecCondition=" in site.node.read("/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service")
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("ipv6", "perhaps"),
-        ("state", "gone"),
-        ("agentbaker", "mine"),
-        ("mode", "dream"),
-        ("priority", "high"),
-        ("interface", "eth0;drop"),
-    ],
-)
-def test_bad_input_is_a_clear_error_and_changes_nothing(site: Site, variable: str, value: str) -> None:
-    before = site.node.snapshot()
-    failed = site.play(**{f"aks_dual_stack_{variable}": value})
-    assert failed.failed and variable in failed.output and value in failed.output
-    assert site.node.snapshot() == before

@@ -62,6 +62,7 @@ WRONG: dict[str, list[Wrong]] = {
         *(("path", "probe.nft"), ("path", "/run/probe.nft"), ("path", "/etc/systemd/system/x.nft")),
         *(("path", "/nowhere/at/all.nft"), ("ipv6", "perhaps"), ("nftables_minimum_version", "new")),
         *(("nftables_lock_timeout", -1), ("nftables_service", "stopped"), ("before", ["a b"])),
+        *(("state", "gone"), ("agentbaker", "mine"), ("mode", "dream")),
     ],
     "symmetric_routing": [
         *(("uplink", UPLINKS), ("uplinks", "eth0"), ("uplinks", []), ("uplinks", [{"gateway": "192.0.2.1"}])),
@@ -96,10 +97,10 @@ def test_wrong_variables_are_told_by_name_and_leave_the_node_as_it_was(lab: Lab,
     before = node.snapshot()
     wrong = [*WRONG[role], *junk(role)]
     inventory = lab.write_inventory(tmp_path / "inventory.json")
-    for arguments in (["--check"], []):
-        told = played(inventory, tmp_path, role, wrong, arguments)
+    for arguments, tried in ((["--check"], wrong[::6]), ([], wrong)):
+        told = played(inventory, tmp_path, role, tried, arguments)
         unnamed = [
-            (name, value, said) for (name, value), said in zip(wrong, told, strict=True) if not said.startswith(f"{role}_")
+            (name, value, said) for (name, value), said in zip(tried, told, strict=True) if not said.startswith(f"{role}_")
         ]
         assert not unnamed
     assert node.snapshot() == before

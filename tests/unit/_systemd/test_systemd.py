@@ -113,9 +113,12 @@ def test_a_unit_that_would_break_the_boot_is_refused_before_anything_is_written(
 def test_a_cycle_that_only_the_placed_units_show_fails_the_run_and_is_undone(units: FakeUnits, tmp_path: Path) -> None:
     answers = [BootOrder(True), BootOrder(True, ("a.service", UNIT.name))]
     units.boot_order = lambda unit, is_placed=False: answers[is_placed]  # type: ignore[method-assign]
+    second = policy_unit.unit(76, "/etc/x", "/usr/bin/python3", "/etc/x.pyz", before=["a.service"])
+    both = [EnabledUnit(RootedFiles(tmp_path), units, unit, True, True) for unit in (UNIT, second)]
     with pytest.raises(Failure, match="leaving out any unit of it: a.service after .*All changes were undone"):
-        converge([EnabledUnit(RootedFiles(tmp_path), units, UNIT, True, True)], {Plane.PERMANENT})
+        converge(both, {Plane.PERMANENT})
     assert not list(tmp_path.rglob("*.service")) and units.systemd.states == {}
+    converge(both[:1], {Plane.PERMANENT})  # it is what systemd was asked about, so that the answer stands
 
 
 def test_absent_and_a_converged_unit_ask_nothing(units: FakeUnits, tmp_path: Path) -> None:
