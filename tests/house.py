@@ -52,8 +52,8 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
-ROOMS["_answer"] = ("_core", "_trace", "_audit")
-ROOMS["_report"] = ("_core", "_answer")
+ROOMS["_answer"] = ("_core", "_snapshot", "_trace", "_audit")
+ROOMS["_report"] = ("_core", "_answer", "_trace")
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.

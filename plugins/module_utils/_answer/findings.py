@@ -15,8 +15,8 @@ from .._core.errors import Invalid
 from .._core.form import LINE, LINES
 from .._core.printable import in_one_line
 from .._trace import playbook_task
+from .._trace.answer import Way
 from . import result as traces
-from .answer import Way
 
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later
 Data = t.Mapping[str, t.Any]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._trace.answer import Way
 from .node import Node
 from .suspicion import Remedy, Suspicion
 
@@ -45,7 +46,7 @@ class Finding(t.NamedTuple):
     evidence: tuple[str, ...] = ()
     proof: str = ""
     packet: str = ""
-    trace: t.Mapping[str, t.Any] | None = None
+    trace: Way | None = None
     remedy: Remedy | None = None
     ask: str = ""
 
@@ -59,7 +60,7 @@ class Finding(t.NamedTuple):
             "evidence": [*self.evidence],
             "proof": self.proof,
             "packet": self.packet,
-            "trace": self.trace,
+            "trace": self.trace.both_alone() if self.trace else None,
             "remedy": self.remedy.plain() if self.remedy else None,
             "ask": self.ask,
             "source": self.check.source,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._trace import playbook_task
+from .._trace.culprit import Object
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
 PRESENT, CANNOT_TELL = "present", "cannot_tell"
@@ -46,15 +47,15 @@ class Remedy(t.NamedTuple):
 class Trial(t.NamedTuple):
     """A packet that is lost if the suspicion is right. packet: as the option of datapath_trace.
 
-    pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
-    culprit's text; empty for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the packet arrive.
-    source: the address from which the packet must leave the node: the suspicion is right if it leaves from another one, and not
-    if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
+    pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: tells whether an object
+    is what must stop the packet; None for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the
+    packet arrive. source: the address from which the packet must leave the node: the suspicion is right if it leaves from another
+    one, and not if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
     """
 
     packet: t.Mapping[str, t.Any]
     pod: str = ""
-    culprit: str = ""
+    culprit: t.Callable[[Object | None], bool] | None = None
     is_shown_by_remedy: bool = False
     first: tuple[t.Mapping[str, t.Any], ...] = ()
     source: str = ""

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from .._answer import drawing
-from .._answer.answer import Way
 from .._answer.markup import Markup, element
+from .._trace.answer import Way
 
 MOST = 1_000_000  # characters of the pictures of a page
 
