@@ -19,9 +19,9 @@ from .._trace.culprit import Object
 from .._twin.blueprint import Entry
 from . import need, service
 from .context import Context
-from .finding import Check, Finding
+from .finding import Check
 from .node import ASK, Node
-from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved, together
+from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
@@ -46,7 +46,7 @@ def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) 
     node = Node(audit.snapshot, Context.from_options(audit.context))
     prover = _Prover(audit, node, run, checked) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
-    with_findings = {finding.check.id for finding in findings}
+    with_findings = {finding.id for finding in findings}
     return {
         "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
@@ -55,7 +55,7 @@ def result(audit: Audit, run: process.Runner, checked: changes_backend.Checked) 
 
 
 def _rank(finding: Finding) -> tuple[bool, int]:
-    return finding.state != PRESENT, SEVERITIES.index(finding.severity or finding.check.severity)
+    return finding.state != PRESENT, SEVERITIES.index(finding.severity)
 
 
 def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
@@ -92,7 +92,7 @@ def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover
 
 def _lack(check: Check, error: Unobserved | Invalid) -> Finding:
     """Return the finding about what a check lacks. Raises the error if it is not about the snapshot."""
-    return Finding(check, CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
+    return check.finding(CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
 
 
 def _unknown(check: Check, error: Invalid) -> Finding:
@@ -104,12 +104,12 @@ def _unknown(check: Check, error: Invalid) -> Finding:
     subset = entry.partition(".")[0].partition("[")[0]
     if place != "snapshot" or subset not in ASK:
         raise error
-    return Finding(check, CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
+    return check.finding(CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
     subject, what, evidence, remedy, _trial, severity, proof = suspicion
-    return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, proof, remedy=remedy)
+    return check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
 
 
 def _untried(check: Check, suspicion: Suspicion) -> Finding:
@@ -156,7 +156,7 @@ class _Prover:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, trace=way, remedy=remedy)
+        return finding._replace(proof=TWIN, packet=shown, way=way, remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""

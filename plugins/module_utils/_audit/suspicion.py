@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.printable import in_one_line
 from .._trace import playbook_task
+from .._trace.answer import Way
 from .._trace.culprit import Object
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
 PRESENT, CANNOT_TELL = "present", "cannot_tell"
+COLLECTION = "kubenode.datapath."  # before the names of its modules
 TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 
 
@@ -37,10 +40,19 @@ class Remedy(t.NamedTuple):
     commands: tuple[str, ...] = ()
     task: str = ""
 
+    @property
+    def change(self) -> str:
+        return f"{COLLECTION}{self.module}" if self.module else self.operator
+
+    @property
+    def lines(self) -> list[str]:
+        """Return commands or a task."""
+        return [*self.commands, *map(in_one_line, self.task.splitlines())]
+
     def plain(self) -> dict[str, t.Any]:
         if self.module:
             task = playbook_task.of_module(f"Mend it by {self.module}", self.module, self.options)
-            return {"module": f"kubenode.datapath.{self.module}", "options": dict(self.options), "task": task}
+            return {"module": self.change, "options": dict(self.options), "task": task}
         return {"operator": self.operator, "commands": [*self.commands], "task": self.task}
 
 
@@ -86,3 +98,33 @@ def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
     commands = tuple(dict.fromkeys(command for each in suspicions if each.remedy for command in each.remedy.commands))
     remedy = first.remedy._replace(commands=commands) if first.remedy else None
     return first._replace(what=what, evidence=evidence, remedy=remedy)
+
+
+class Finding(t.NamedTuple):
+    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
+
+    id, source: of the check. packet: that is lost, as text. way: what became of it.
+    """
+
+    id: str
+    subject: str
+    state: str
+    severity: str
+    what: str
+    evidence: tuple[str, ...] = ()
+    proof: str = ""
+    packet: str = ""
+    way: Way | None = None
+    remedy: Remedy | None = None
+    ask: str = ""
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        return " ".join(filter(None, (self.id, self.subject)))
+
+    def plain(self) -> dict[str, t.Any]:
+        values = self._asdict()
+        way = values.pop("way")
+        remedy = self.remedy.plain() if self.remedy else None
+        return {**values, "evidence": [*self.evidence], "trace": way.both_alone() if way else None, "remedy": remedy}

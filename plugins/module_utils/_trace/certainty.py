@@ -111,22 +111,22 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    way, packet_path = answer.way, path.of(answer)
+    way, met, entrances = answer.way, path.of(answer), path.entrances(answer)
     # No route names a gateway to the destination, so the node itself may have the address.
     is_near = way.met.has_default_route or not way.met.has_gateway
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
-            RP_FILTER: subject in packet_path.entrances,
-            CHAIN: any(subject == target for _chain, target in packet_path.jumps),
-            POLICY: subject in packet_path.ended,
-            SET: subject in packet_path.sets,
-            ROUTES: not subject or subject in packet_path.searched,
+            RP_FILTER: subject in entrances,
+            CHAIN: any(subject == target for _chain, target in met.jumps),
+            POLICY: subject in met.ended,
+            SET: subject in met.sets,
+            ROUTES: not subject or subject in met.searched,
             RULES: True,
             ADDRESSES: way.interface == way.came_in_by != "" and is_near,
             POD_SIDE: name == answer.pod_side,
-            RECENT: subject in packet_path.records,
-            HAIRPIN: subject in packet_path.entrances,
+            RECENT: subject in met.records,
+            HAIRPIN: subject in entrances,
             **dict.fromkeys(SETTINGS, True),
             IPVS: answer.is_virtual,
             **dict.fromkeys(RULESETS, way.met.may_be_for_service),

@@ -29,7 +29,7 @@ from .._snapshot.assumption import (
 )
 from .._twin import lacking
 from .._twin.assumptions import FORWARDING
-from .answer import DELIVERED, Answer, Way
+from .answer import DELIVERED, Answer, Met, Way
 from .culprit import NoRoute
 from .packet import Packet
 
@@ -38,60 +38,46 @@ PRIVATE = [*map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0
 NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-node-port-range
 
 
-class Path(t.NamedTuple):
-    """entrances: links by which packets came in, and bridges of these. links: all that packets used, or that their routes name.
-
-    chains, ended: families, tables and chains that were entered, and those of which the end was reached. jumps: each with the
-    chain that was left, and the one that was entered. sets, records: that rules there match. searched: routing tables.
-    """
-
-    entrances: frozenset[str]
-    links: frozenset[str]
-    chains: frozenset[str]
-    ended: frozenset[str]
-    jumps: frozenset[tuple[str, str]]
-    sets: frozenset[str]
-    records: frozenset[str]
-    searched: frozenset[str]
-    addresses: frozenset[str]
-    is_forwarded: bool
+OBJECTS = ("links", "addresses", "searched", "chains", "ended", "jumps", "sets", "records")
 
 
-def of(answer: Answer) -> Path:
-    """Return the path of the packet and its reply, on each of the ways that they take by chance."""
-    ways = [way for first in answer.every_way for way in first.both]
-    entrances = frozenset(link for way in ways for link in (way.came_in_by, way.met.bridge)) - {""}
-    return Path(
-        entrances,
-        entrances.union(*(way.met.links for way in ways)),
-        frozenset(chain for way in ways for chain in way.met.chains),
-        frozenset(chain for way in ways for chain in way.met.ended),
-        frozenset(jump for way in ways for jump in way.met.jumps),
-        frozenset(name for way in ways for name in way.met.sets),
-        frozenset(name for way in ways for name in way.met.records),
-        frozenset(table for way in ways for table in way.met.searched),
-        frozenset(end for way in ways for end in way.met.addresses),
-        any(way.came_in_by and not (way.met.route and way.met.route.type == LOCAL) for way in ways),
-    )
+def of(answer: Answer) -> Met:
+    """Return the objects that the packet and its reply met, on each of the ways that they take by chance."""
+    mets = [way.met for first in answer.every_way for way in first.both]
+    objects: dict[str, t.Any] = {
+        name: tuple(dict.fromkeys(each for met in mets for each in getattr(met, name))) for name in OBJECTS
+    }
+    return Met(**objects)
+
+
+def entrances(answer: Answer) -> set[str]:
+    """Return the links by which packets came in, and the bridges of these."""
+    return {link for first in answer.every_way for way in first.both for link in (way.came_in_by, way.met.bridge)} - {""}
+
+
+def _is_forwarded(answer: Answer) -> bool:
+    """Return whether a packet came in that is for another node, so that the setting by which a node forwards counts."""
+    ways = (way for first in answer.every_way for way in first.both)
+    return any(way.came_in_by and not (way.met.route and way.met.route.type == LOCAL) for way in ways)
 
 
 def met(answer: Answer, family: str) -> frozenset[Concern]:
     """Return the objects that may be of concern to an assumption. family: of the packet."""
-    path = of(answer)
-    prefixes = {prefix for address in path.addresses for prefix in lacking.prefixes(address)}
+    objects = of(answer)
+    prefixes = {prefix for address in objects.addresses for prefix in lacking.prefixes(address)}
     names: dict[str, t.Iterable[str]] = {
-        LINK: path.links,
-        ADDRESS: path.addresses,
+        LINK: {*objects.links, *entrances(answer)},
+        ADDRESS: objects.addresses,
         FAMILY: [family],
-        SETTING: [key for key, of_family in FORWARDING if of_family == family and path.is_forwarded],
-        CHAIN: path.chains,
-        JUMP: {f"{chain} {target.split(' ', 2)[2]}" for chain, target in path.jumps},
-        POLICY: path.ended,
-        TABLE: {chain.rpartition(" ")[0] for chain in path.chains},
-        SET: path.sets,
-        ROUTES: path.searched,
+        SETTING: [key for key, of_family in FORWARDING if of_family == family and _is_forwarded(answer)],
+        CHAIN: objects.chains,
+        JUMP: {f"{chain} {target.split(' ', 2)[2]}" for chain, target in objects.jumps},
+        POLICY: objects.ended,
+        TABLE: {chain.rpartition(" ")[0] for chain in objects.chains},
+        SET: objects.sets,
+        ROUTES: objects.searched,
         PREFIX: prefixes,
-        ROUTE: {f"{table} {prefix}" for table in path.searched for prefix in prefixes},
+        ROUTE: {f"{table} {prefix}" for table in objects.searched for prefix in prefixes},
     }
     return frozenset(Concern(kind, name) for kind, of_kind in names.items() for name in of_kind)
 

@@ -54,7 +54,7 @@ def blackhole(table: str) -> Entry:
 
 PROHIBITING = {"priority": 100, "family": "ipv4", "from": "10.0.1.5", "action": "prohibit", "protocol": "boot"}
 BACK = {"family": "ipv4", "table": "254", "to": "198.51.100.0/24", "dev": "eth1"}
-SAVED = {"iptables": [{"family": "ip", "backend": "nft", "table": "filter", "save": DROPPING}]}
+SAVED: Entry = {"iptables": [{"family": "ip", "backend": "nft", "table": "filter", "save": DROPPING}]}
 CASES: dict[str, tuple[Entry, Entry, str, int]] = {  # with the verdict, and how many remedies there are
     "a rule of a chain": (node(**SAVED), FROM_POD, "dropped", 1),
     "the policy of a chain": (
