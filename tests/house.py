@@ -102,6 +102,30 @@ def keys(path: Path) -> Iterator[str]:
             yield looked_up.value
 
 
+SENTENCES = ("reason", "sentence", "what", "clause", "text")  # fields that are for people
+_PARSING = (
+    *("startswith", "endswith", "partition", "rpartition", "split", "find", "removeprefix", "removesuffix"),
+    *("search", "match", "fullmatch", "findall", "finditer"),
+)
+
+
+def decisions_by_words(path: Path) -> Iterator[str]:
+    """Yield the expressions by which a file compares or parses a sentence of an answer or a finding."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARSING:
+            operands = [node.func.value, *node.args]
+        if any(map(_is_sentence, operands)):
+            yield f"{path.parent.name}/{path.name}: {ast.unparse(node)}"
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    name = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else ""
+    return (node.attr if isinstance(node, ast.Attribute) else name) in SENTENCES
+
+
 def imported(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield what a file imports: ("", module) for Python's own, (room, file) for the collection's."""
     for node in ast.walk(ast.parse(path.read_text())):
