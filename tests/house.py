@@ -52,8 +52,8 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
-ROOMS["_answer"] = ("_core", "_trace", "_audit")
-ROOMS["_report"] = ("_core", "_answer")
+ROOMS["_answer"] = ("_core", "_snapshot", "_trace", "_audit")
+ROOMS["_report"] = ("_core", "_answer", "_trace")
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.
@@ -100,6 +100,30 @@ def keys(path: Path) -> Iterator[str]:
             looked_up = next(iter(node.args), None)
         if isinstance(looked_up, ast.Constant) and isinstance(looked_up.value, str):
             yield looked_up.value
+
+
+SENTENCES = ("reason", "sentence", "what", "clause", "text")  # fields that are for people
+_PARSING = (
+    *("startswith", "endswith", "partition", "rpartition", "split", "find", "removeprefix", "removesuffix"),
+    *("search", "match", "fullmatch", "findall", "finditer"),
+)
+
+
+def decisions_by_words(path: Path) -> Iterator[str]:
+    """Yield the expressions by which a file compares or parses a sentence of an answer or a finding."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARSING:
+            operands = [node.func.value, *node.args]
+        if any(map(_is_sentence, operands)):
+            yield f"{path.parent.name}/{path.name}: {ast.unparse(node)}"
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    name = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else ""
+    return (node.attr if isinstance(node, ast.Attribute) else name) in SENTENCES
 
 
 def imported(path: Path) -> Iterator[tuple[str, ...]]:

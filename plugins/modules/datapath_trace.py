@@ -256,7 +256,7 @@ depends_on:
          {if: rp_filter of eth0 is 0, verdict: forwarded, reply_verdict: delivered, culprit: null,
           evidence: [], contradicted_by: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]},
          {if: rp_filter of eth0 is 1, verdict: forwarded, reply_verdict: dropped,
-          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}, contradicted_by: [],
+          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1, step: null}, contradicted_by: [],
           evidence: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]}]}
 interface:
   description: The link by which the packet left; V("") if it did not leave.
@@ -277,15 +277,21 @@ reason:
   description: What became of the packet and why. If it left and its reply is lost, what became of the reply as well.
   returned: success
   type: str
+tells_reply:
+  description: Whether RV(reason) says what became of the reply as well.
+  returned: success
+  type: bool
 culprit:
   description:
     - The object that stopped the packet, or its reply; null if both arrive. Where a rule drops all packets with a mark, or all of
       a chain to which a map of nft sends them, it is the rule that set the mark, or that has the map.
     - C(kind) is V(rule), V(route), V(sysctl), V(neighbor), V(link), V(address), V(bpf) or V(missing). C(text) is the object as
       its own tool prints it.
+    - C(step) is the number of the step that shows it, from 0, in RV(steps) of the packet or, if the packet arrives, of its reply;
+      null if no step shows it.
   returned: success
   type: dict
-  sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}
+  sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1, step: null}
 steps:
   description:
     - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
@@ -431,7 +437,7 @@ def main() -> None:
         question = trace_backend.Question(
             observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
-        result.update(changed=False, **trace_backend.answer(question, module.run), ignored=[])
+        result.update(changed=False, **trace_backend.answer(question, module.run).plain(), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

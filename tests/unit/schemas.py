@@ -8,7 +8,9 @@ from __future__ import annotations
 import typing as t
 
 Schema = dict[str, t.Any]
-TYPES: dict[str, t.Any] = {"object": dict, "array": list, "string": str, "null": type(None), "number": (int, float)}
+TYPES: dict[str, t.Any] = {
+    "object": dict, "array": list, "string": str, "null": type(None), "number": (int, float), "integer": int, "boolean": bool,
+}  # fmt: skip
 
 
 def errors(value: t.Any, schema: Schema, place: str = "", root: Schema | None = None) -> t.Iterator[str]:

@@ -33,6 +33,11 @@ def test_the_documentation_has_the_same_rooms_and_imports() -> None:
             assert {*re.findall(r"`(_\w+)`", imports)} == others, room
 
 
+@pytest.mark.parametrize("room", ["_trace", "_audit", "_answer", "_report"])
+def test_nothing_is_decided_by_the_words_of_a_sentence(room: str) -> None:
+    assert [words for path in house.files(room) for words in house.decisions_by_words(path)] == []
+
+
 @pytest.mark.parametrize("room", house.ROOMS)
 def test_a_room_is_seen_at_once(room: str) -> None:
     assert 0 < len(house.files(room)) <= house.MOST_FILES

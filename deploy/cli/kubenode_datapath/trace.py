@@ -24,13 +24,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     packet_text,
     trace_backend,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import UNKNOWN
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
 from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LOST
 from .sources import Evidence
-
-Answer = t.Mapping[str, t.Any]
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
@@ -43,12 +41,12 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
     sent = entrance.packet(described, evidence.snapshot)
     question = trace_backend.Question(evidence.snapshot, sent, assume, lines=lines, is_own=evidence.is_own)
-    result = trace_backend.answer(question, process.run)
-    answer = all_printable({**result, "ignored": evidence.ignored})
+    traced = trace_backend.answer(question, process.run)
+    answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
     if options.html:
         Path(options.html).write_text(page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))
-    return status(answer)
+    return status(traced)
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
@@ -61,7 +59,7 @@ def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
     }
 
 
-def _shown(answer: Answer, options: argparse.Namespace) -> str:
+def _shown(answer: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
     if options.json:
         return json.dumps(answer, indent=2) + "\n"
     if options.mermaid:
@@ -74,8 +72,8 @@ def status(answer: Answer) -> int:
 
     An answer that other values of open facts would change is no answer, nor is one that chance decides.
     """
-    verdicts = {answer["verdict"], (answer["reply"] or answer)["verdict"]}
-    fates = {trace_backend.is_well(way, wants_reply=bool(answer["reply"])) for way in (answer, *answer["branches"])}
-    if UNKNOWN in verdicts or len(fates) > 1 or not answer["certain"]:
+    wants_reply = answer.way.reply is not None
+    fates = {way.is_well(wants_reply) for way in answer.every_way}
+    if answer.is_unknown or len(fates) > 1 or not answer.certain:
         return CANNOT_TELL
     return ARRIVES if fates == {True} else LOST

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._trace.verdict import ARRIVED, DELIVERED
+from .._trace.answer import ARRIVED, DELIVERED, Change, Step, Way
 from . import stages
-from .answer import Change, Step, Way, quality
 from .markup import Markup, element, joined
-from .stages import Passage, Place, Stage
+from .stages import Passage, Place, Stage, quality
 
 
 def ways(way: Way, node: str) -> Markup:

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import typing as t
 
-from .._audit.suspicion import CANNOT_TELL, CONFIGURATION, COUNTER, ERROR, PRESENT, RISK, SEVERITIES, TWIN
+from .._audit.suspicion import (
+    CANNOT_TELL,
+    COLLECTION,
+    CONFIGURATION,
+    COUNTER,
+    ERROR,
+    PRESENT,
+    RISK,
+    SEVERITIES,
+    TWIN,
+    Finding,
+    Remedy,
+)
 from .._core import form
 from .._core.errors import Invalid
 from .._core.form import LINE, LINES
-from .._core.printable import in_one_line
 from .._trace import playbook_task
 from . import result as traces
-from .answer import Way
 
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later
 Data = t.Mapping[str, t.Any]
@@ -41,33 +51,6 @@ RESULT = form.record(
         "ignored": LINES,
     }
 )
-
-
-class Remedy(t.NamedTuple):
-    """change: a module, or what an operator has to do. lines: a task or commands."""
-
-    change: str
-    lines: list[str]
-
-
-class Finding(t.NamedTuple):
-    """The fields are those of the module. way: of the packet, None without one."""
-
-    id: str
-    subject: str
-    state: str
-    severity: str
-    what: str
-    evidence: list[str]
-    packet: str
-    way: Way | None
-    remedy: Remedy | None
-    ask: str
-    source: str
-
-    @property
-    def title(self) -> str:
-        return " ".join(filter(None, (self.id, self.subject)))
 
 
 class Profile(t.NamedTuple):
@@ -115,14 +98,14 @@ def of(data: Data) -> Findings:
 
 
 def _finding(data: Data) -> Finding:
-    way = traces.way(data["trace"]) if data["trace"] else None
-    values = {**data, "way": way, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
-    return Finding(**{key: values[key] for key in Finding._fields})
+    values = {**data, "evidence": (*data["evidence"],), "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
+    trace = values.pop("trace")
+    return Finding(**values, way=traces.way(trace) if trace else None)
 
 
 def _remedy(data: Data) -> Remedy:
-    lines = [*data.get("commands", ()), *map(in_one_line, data["task"].splitlines())]
-    return Remedy(data.get("module") or data.get("operator", ""), lines)
+    values = {**data, "module": data.get("module", "").removeprefix(COLLECTION), "commands": (*data.get("commands", ()),)}
+    return Remedy(**values)
 
 
 def _profile(data: Data) -> Profile:

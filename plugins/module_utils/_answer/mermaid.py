@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._trace.answer import Change, Step, Way
 from . import result, stages
-from .answer import Change, Step, Way, quality
-from .stages import Passage, Place, Stage
+from .stages import Passage, Place, Stage, quality
 
 STYLES = (  # legible on GitHub's light and dark page
     "  classDef good fill:#dcf3e5,stroke:#14693a,color:#0d4727",

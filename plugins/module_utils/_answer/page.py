@@ -12,10 +12,10 @@ import typing as t
 from .._core import form
 from .._core.form import Form, said
 from .._core.printable import in_one_line
-from .._trace.verdict import Culprit
-from . import drawing, result
-from .answer import Answer, Branch, Cure, Dependency, Outcome, Way, quality
+from .._trace.answer import Answer, Branch, Culprit, Cure, Dependency, Outcome, Way
+from . import drawing, result, stages
 from .markup import Markup, document, element, joined, section
+from .stages import quality
 from .stylesheet import CSS
 
 STYLE = "@media print { details::details-content { content-visibility: visible; } }\n"  # paper cannot be unfolded
@@ -26,7 +26,7 @@ def html(answer: result.Data, about: t.Mapping[str, t.Any] | None = None) -> str
     """Return the answer as a page. about: node, time, versions and source of the evidence. Raises Refused."""
     value = result.read(answer)
     facts = form.inside("about", form.record(dict.fromkeys(ABOUT, Form(_fact))), about or {})
-    title = ": ".join(filter(None, (value.summary, value.packet)))
+    title = ": ".join(filter(None, (value.summary, stages.sent(value))))
     header = element("header", _head(value), _about(facts))
     return document(title, CSS + STYLE, header, element("main", *_sections(value, facts["node"])))
 
@@ -41,11 +41,11 @@ def _fact(value: t.Any) -> str:
 
 
 def _head(answer: Answer) -> Markup:
-    way = answer.way
+    way, sent = answer.way, stages.sent(answer)
     return element(
         "div",
         element("h1", answer.summary),
-        element("p", element("code", answer.packet), classes="packet") if answer.packet else "",
+        element("p", element("code", sent), classes="packet") if sent else "",
         *(element("p", reason, classes="reason") for reason in way.reasons),
         _culprit(way.decider),
         classes=f"answer {quality(answer.worst)}",
@@ -64,8 +64,8 @@ def _about(facts: t.Mapping[str, str]) -> Markup:
 
 
 def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
-    yield section("Ask for, because it decides", *map(_dependency, answer.questions))
-    yield section("Not certain, because", *map(_dependency, answer.doubts))
+    yield section("Ask for, because it decides", *map(_dependency, stages.questions(answer)))
+    yield section("Not certain, because", *map(_dependency, stages.doubts(answer)))
     yield section("What helps", *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
     yield section("The path", drawing.ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:
@@ -94,13 +94,14 @@ def _verdicts(verdicts: t.Sequence[str]) -> Markup:
 
 def _cure(cure: Cure, is_open: bool) -> Markup:
     side_effect = element("p", cure.takes_along) if cure.takes_along else ""
-    task = element("pre", "\n".join(cure.task)) if cure.task else ""
+    lines = [in_one_line(line) for line in cure.task.split("\n") if line]
+    task = element("pre", "\n".join(lines)) if lines else ""
     summary = joined(element("code", cure.change), " ", _verdicts(cure.verdicts), cure.doubt)
     return _folded(summary, side_effect, task, is_open=is_open)
 
 
 def _branch(branch: Branch, node: str) -> Markup:
-    summary = joined(f"{branch.share} ", drawing.tag(branch.way.summary, branch.way.worst))
+    summary = joined(f"{stages.share(branch)} ", drawing.tag(branch.way.summary, branch.way.worst))
     return _folded(summary, *_way(branch.way, node))
 
 
@@ -118,12 +119,12 @@ def _way(way: Way, node: str) -> t.Iterator[Markup]:
 def _lacks(answer: Answer) -> t.Iterator[Markup]:
     outputs = [
         joined(element("code", command), " ", element("span", ", ".join(facts), classes="dim"))
-        for command, facts in answer.missing
+        for command, facts in stages.missing(answer).items()
     ]
     lists: dict[str, t.Sequence[str]] = {
         "Certain only with the output of": outputs,
         "Unknown": answer.unknown,
-        "Assumed": answer.assumed,
+        "Assumed": [assumption.sentence for assumption in answer.assumed],
         "Not understood": answer.ignored,
     }
     for title, entries in lists.items():

@@ -10,12 +10,75 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._trace.verdict import DELIVERED, FORWARDED
-from .answer import LOST, NODE, Change, Step, Way, ends
+from .._core.form import said
+from .._core.printable import in_one_line
+from .._trace.answer import ARRIVED, COUNTER, DELIVERED, FORWARDED, IN, LOST, OUT, Answer, Branch, Change, Dependency, Step, Way
 
+NODE = "the node"  # in place of a source address that the node has yet to choose
 TITLES = {"rule": "netfilter", "policy": "netfilter", "route": "routing", "neighbor": "neighbour"}
 SOURCE, DESTINATION = 0, -1  # of the ends of a packet
 BEHIND = {DELIVERED: "pod", FORWARDED: "other machine"}  # a link by which a packet left
+
+
+def quality(verdict: str) -> str:
+    """Return good, bad or open."""
+    return "good" if verdict in ARRIVED else "bad" if verdict in LOST else "open"
+
+
+def ends(packet: str) -> list[str]:
+    """Return source and destination of a packet that is a text, such as "tcp 10.0.0.1:40000 > 10.96.0.1:443"."""
+    return packet.partition(" ")[2].split(" > ")
+
+
+def sent(answer: Answer) -> str:
+    """Return the packet that was sent, and where it came in."""
+    start = next((step for step in answer.way.steps if step.kind == IN), None)
+    return f"{start.text}, from {start.where}" if start else ""
+
+
+def packet(data: t.Mapping[str, t.Any]) -> str:
+    """Return a packet as tcpdump shows it, with the MAC addresses and the mark."""
+    fields = {key: in_one_line(said(value)) for key, value in data.items()}
+    words = [f"{fields.get('protocol', '')} {_end(fields, 'source')} > {_end(fields, 'destination')}"]
+    macs = [fields.get(key, "") for key in ("source_mac", "destination_mac")]
+    if all(macs):
+        words.append(f"MAC {' > '.join(macs)}")
+    mark = data.get("mark")
+    if mark:
+        words.append(f"mark {mark:#x}" if isinstance(mark, int) else f"mark {fields['mark']}")
+    return ", ".join(words)
+
+
+def _end(fields: t.Mapping[str, str], end: str) -> str:
+    address, port = fields.get(end, ""), fields.get(f"{end}_port", "")
+    if not port:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def share(branch: Branch) -> str:
+    return f"{branch.share * 100:.3g} %"
+
+
+def questions(answer: Answer) -> list[Dependency]:
+    """Return the facts that decide and that a command shows."""
+    return [fact for fact in answer.depends_on if fact.ask and fact.outcomes]
+
+
+def doubts(answer: Answer) -> list[Dependency]:
+    """Return what no command shows: lines that a twin lacks, and rules that earlier packets or the clock decide."""
+    return [fact for fact in answer.depends_on if not fact.ask]
+
+
+def missing(answer: Answer) -> dict[str, list[str]]:
+    """Return the commands that would show the facts without outcomes, each once, with the ids of the facts."""
+    outputs: dict[str, list[str]] = {}
+    without = [fact for fact in answer.depends_on if fact.ask and not fact.outcomes]
+    commands = {fact.ask for fact in without}
+    for fact in without:
+        whole = fact.ask.partition(" -t ")[0]  # prints all tables
+        outputs.setdefault(whole if whole in commands else fact.ask, []).append(fact.fact)
+    return outputs
 
 
 class Stage(t.NamedTuple):
@@ -52,12 +115,12 @@ class Passage(t.NamedTuple):
 
 def passage(way: Way, opposite: Way | None) -> Passage:
     """Return the passage of a packet. opposite: its reply, or the packet if the way is that of the reply."""
-    entrance = next((step for step in way.steps if step.kind == "in" and step.where != NODE), None)
-    departure = next((step for step in way.steps if step.kind == "out"), None)
+    entrance = next((step for step in way.steps if step.kind == IN and step.where != NODE), None)
+    departure = next((step for step in way.steps if step.kind == OUT), None)
     stages = [
         Stage(kind, list(steps))
         for kind, steps in itertools.groupby(way.steps, key=lambda step: TITLES.get(step.kind) or step.kind)
-        if kind not in ("in", "out", "counter")
+        if kind not in (IN, OUT, COUNTER)
     ]
     target = _behind(way) or ("not reached" if way.verdict in LOST else "receiver")
     return Passage(
@@ -65,7 +128,7 @@ def passage(way: Way, opposite: Way | None) -> Passage:
         stages,
         departure.changes if departure else (),
         _place(target, departure, DESTINATION),
-        [step for step in way.steps if step.kind == "counter"],
+        [step for step in way.steps if step.kind == COUNTER],
     )
 
 

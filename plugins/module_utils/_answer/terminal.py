@@ -10,9 +10,11 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from . import result
-from .answer import Answer, Branch, Cure, Dependency, Output, Step, Way, quality
+from .._core.printable import in_one_line
+from .._trace.answer import Answer, Branch, Cure, Dependency, Step, Way
+from . import result, stages
 from .sections import BOLD, FAINT, GREEN, RED, YELLOW, Paint, Section, painter, shown
+from .stages import quality
 
 MOST_LINES = 25  # before the steps, which a terminal shows at once
 FRAME = 2  # lines of a section besides its entries: an empty one and the title
@@ -44,7 +46,8 @@ class _Writer:
         outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
-        lines += [f"Packet   {answer.packet}"] if answer.packet else []
+        sent = stages.sent(answer)
+        lines += [f"Packet   {sent}"] if sent else []
         return lines + [f"Culprit  {self._culprit(way)}"] * bool(way.decider)
 
     def _culprit(self, way: Way) -> str:
@@ -52,9 +55,9 @@ class _Writer:
 
     def _sections(self, answer: Answer) -> list[Section]:
         sections = [
-            Section("Ask for, because it decides", [self._fact(fact) for fact in answer.questions]),
-            Section("Not certain, because", [self._fact(fact) for fact in answer.doubts]),
-            Section("Ask for, to be certain", [_output(output) for output in answer.missing]),
+            Section("Ask for, because it decides", [self._fact(fact) for fact in stages.questions(answer)]),
+            Section("Not certain, because", [self._fact(fact) for fact in stages.doubts(answer)]),
+            Section("Ask for, to be certain", [_output(*output) for output in stages.missing(answer).items()]),
             Section("What helps", [self._cure(cure) for cure in answer.cures]),
             Section("Before the changes", [self._way(answer.before)] if answer.before else []),
             Section("Chance decides", [self._branch(branch) for branch in answer.branches]),
@@ -73,18 +76,18 @@ class _Writer:
         details = [cure.takes_along] if cure.takes_along else []
         return [
             f"{cure.change} -> {self._verdicts(cure.verdicts)}{cure.doubt}",
-            *(f"  {line}" for line in [*details, *cure.task]),
+            *(f"  {in_one_line(line)}" for line in [*details, *filter(None, cure.task.split("\n"))]),
         ]
 
     def _branch(self, branch: Branch) -> list[str]:
         first, *others = self._way(branch.way)
-        return [f"{branch.share} {first}", *(f"  {line}" for line in others)]
+        return [f"{stages.share(branch)} {first}", *(f"  {line}" for line in others)]
 
     def _way(self, way: Way) -> list[str]:
         lines = [self._paint(way.summary, _colour(way.worst)), *way.reasons]
         return lines + [f"Culprit  {self._culprit(way)}"] * bool(way.decider)
 
-    def _verdicts(self, verdicts: list[str]) -> str:
+    def _verdicts(self, verdicts: t.Sequence[str]) -> str:
         return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""
 
     def _path(self, title: str, way: Way) -> t.Iterator[str]:
@@ -95,7 +98,7 @@ class _Writer:
         if way.missed_culprit:
             yield f"{self._paint('!', RED)} {self._culprit(way)}"
         if way.packet:
-            yield f"  Left as {way.packet}"
+            yield f"  Left as {stages.packet(way.packet)}"
 
     def _step(self, step: Step) -> t.Iterator[str]:
         words = "  ".join(filter(None, [step.text, f"-> {step.verdict}" if step.verdict else ""]))
@@ -111,12 +114,16 @@ def _ways(answer: Answer) -> t.Iterator[tuple[str, Way]]:
         yield "Reply", answer.way.reply
 
 
-def _output(output: Output) -> list[str]:
-    return [f"{output.command}  # {', '.join(output.facts)}"]
+def _output(command: str, facts: t.Iterable[str]) -> list[str]:
+    return [f"{command}  # {', '.join(facts)}"]
 
 
 def _remarks(answer: Answer) -> list[Section]:
-    remarks = {"Unknown": answer.unknown, "Assumed": answer.assumed, "Not understood": answer.ignored}
+    remarks: dict[str, t.Sequence[str]] = {
+        "Unknown": answer.unknown,
+        "Assumed": [assumption.sentence for assumption in answer.assumed],
+        "Not understood": answer.ignored,
+    }
     return [Section(title, [[sentence] for sentence in sentences]) for title, sentences in remarks.items() if sentences]
 
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 import time
 import typing as t
 
+from .._core import fields
 from .._core.errors import Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
-from .._trace.verdict import DROPPED, FORWARDED, REJECTED, UNKNOWN
+from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Way
+from .._trace.culprit import Object
 from .._twin.blueprint import Entry
 from . import need, service
 from .context import Context
-from .finding import Check, Finding
+from .finding import Check
 from .node import ASK, Node
-from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Remedy, Suspicion, Trial, Unobserved, together
+from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
-WAY = ("verdict", "interface", "packet", "reason", "culprit", "steps")  # of a packet, in the result of datapath_trace
-Answer = t.Mapping[str, t.Any]
 
 
 class Audit(t.NamedTuple):
@@ -46,7 +46,7 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     node = Node(audit.snapshot, Context.from_options(audit.context))
     prover = _Prover(audit, node, run) if audit.does_prove else None
     findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
-    with_findings = {finding.check.id for finding in findings}
+    with_findings = {finding.id for finding in findings}
     return {
         "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
@@ -55,7 +55,7 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
 
 
 def _rank(finding: Finding) -> tuple[bool, int]:
-    return finding.state != PRESENT, SEVERITIES.index(finding.severity or finding.check.severity)
+    return finding.state != PRESENT, SEVERITIES.index(finding.severity)
 
 
 def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
@@ -92,7 +92,7 @@ def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover
 
 def _lack(check: Check, error: Unobserved | Invalid) -> Finding:
     """Return the finding about what a check lacks. Raises the error if it is not about the snapshot."""
-    return Finding(check, CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
+    return check.finding(CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
 
 
 def _unknown(check: Check, error: Invalid) -> Finding:
@@ -104,12 +104,12 @@ def _unknown(check: Check, error: Invalid) -> Finding:
     subset = entry.partition(".")[0].partition("[")[0]
     if place != "snapshot" or subset not in ASK:
         raise error
-    return Finding(check, CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
+    return check.finding(CANNOT_TELL, "", f"The node has what the check does not know: {error}.", ask=ASK[subset])
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
     subject, what, evidence, remedy, _trial, severity, proof = suspicion
-    return Finding(check, PRESENT, subject, what, severity or check.severity, evidence, proof, remedy=remedy)
+    return check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
 
 
 def _untried(check: Check, suspicion: Suspicion) -> Finding:
@@ -143,20 +143,20 @@ class _Prover:
             for subset in NEEDED:
                 self._node.demand(subset)
         answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
-        if answer["verdict"] == UNKNOWN or not (answer["certain"] or answer["branches"]):
+        if answer.way.verdict == UNKNOWN or not (answer.certain or answer.branches):
             return _uncertain(finding, trial, answer)
         way = _failing(answer, trial)
         if way is None:
             return None
         mended = self._mended(trial, suspicion.remedy)
-        if trial.is_shown_by_remedy and not (mended and mended["certain"]):
+        if trial.is_shown_by_remedy and not (mended and mended.certain):
             return _uncertain(finding, trial, mended or answer)
-        is_cured = bool(mended and mended["certain"] and not _failing(mended, trial._replace(culprit="")))
+        is_cured = bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
         remedy = suspicion.remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, trace=_trace(way), remedy=remedy)
+        return finding._replace(proof=TWIN, packet=shown, way=way, remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -169,18 +169,16 @@ class _Prover:
         """Return the first remedy that a trace offers."""
         if time.monotonic() > self._end:
             return None
-        offered = self._judgement(trial).with_cures()["cures"]
-        return Remedy(operator=offered[0]["change"], task=offered[0]["task"]) if offered else None
+        offered = self._judgement(trial).with_cures().cures
+        return Remedy(operator=offered[0].change, task=offered[0].task) if offered else None
 
-    def _traced(
-        self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()
-    ) -> dict[str, t.Any]:
-        return self._judgement(trial, calls, commands).result
+    def _traced(self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()) -> Answer:
+        return self._judgement(trial, calls, commands).answer
 
     def _judgement(
         self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()
     ) -> trace_backend.Judgement:
-        key = repr((trial._replace(culprit="", is_shown_by_remedy=False, first=()), tuple(calls), tuple(commands)))
+        key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), tuple(calls), tuple(commands)))
         if key not in self._judgements:
             self._judgements[key] = self._in_twins(trial, calls, commands)
         return self._judgements[key]
@@ -203,39 +201,28 @@ class _Prover:
         return trace_backend.judge(question, self._run)
 
 
-def _trace(way: Answer) -> dict[str, t.Any]:
-    """Return what became of a packet and of its reply."""
-    return {**_way(way), "reply": _way(way["reply"]) if way["reply"] else None}
-
-
-def _way(way: Answer) -> dict[str, t.Any]:
-    return {key: way[key] for key in WAY}
-
-
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
-    asks = dict.fromkeys(entry["ask"] for entry in answer["depends_on"] if entry["ask"])
-    sentences = [entry["what"] for entry in answer["depends_on"]] or [answer["reason"]]
+    asks = dict.fromkeys(entry.ask for entry in answer.depends_on if entry.ask)
+    sentences = [entry.what for entry in answer.depends_on] or [answer.way.reason]
     what = f"{finding.what} That is not certain: {sentences[0]}"
     # Of a program on the path, which a twin lacks, only a real packet tells.
     ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
-def _failing(answer: Answer, trial: Trial) -> Answer | None:
+def _failing(answer: Answer, trial: Trial) -> Way | None:
     """Return the way on which the packet of a trial is lost, or leaves the node from another address than it must."""
-    ways = (answer, *answer["branches"])
     if trial.source:
-        return next((way for way in ways if _is_from_another(way, trial.source)), None)
-    lost = (way for way in ways if _is_lost(way, trial.culprit))
-    return next(lost, answer if answer["caveats"] and not trial.culprit else None)  # a cloud may drop it
+        return next((way for way in answer.every_way if _is_from_another(way, trial.source)), None)
+    lost = (way for way in answer.every_way if _is_lost(way, trial.culprit))
+    return next(lost, answer.way if answer.caveats and not trial.culprit else None)  # a cloud may drop it
 
 
-def _is_from_another(way: Answer, source: str) -> bool:
-    return bool(way["verdict"] == FORWARDED and way["packet"] and way["packet"]["source"] != source)
+def _is_from_another(way: Way, source: str) -> bool:
+    return bool(way.verdict == FORWARDED and way.met.frame and fields.show(way.met.frame.packet.source) != source)
 
 
-def _is_lost(way: Answer, culprit: str) -> bool:
-    """Return whether a packet or its reply is lost. culprit: a part of its text."""
-    verdicts = (way["verdict"], (way["reply"] or {}).get("verdict"))
-    blamed = way["culprit"] or (way["reply"] or {}).get("culprit") or {}
-    return bool({DROPPED, REJECTED}.intersection(verdicts)) and culprit in str(blamed.get("text", ""))
+def _is_lost(way: Way, is_culprit: t.Callable[[Object | None], bool] | None) -> bool:
+    """Return whether a packet or its reply is lost. is_culprit: tells whether it is by the right object; None for any."""
+    is_lost = any(each.verdict in LOST for each in way.both)
+    return is_lost and (is_culprit is None or is_culprit(way.decider.object if way.decider else None))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._trace.culprit import is_of_bridge
 from .._twin import pod_links
 from .finding import Check
 from .node import AZURE_PEER, Node
@@ -71,7 +72,7 @@ def _trial(node: Node, address: str) -> Trial | None:
     ports = [str(link["name"]) for link in node.all_links() if link.get("master") in bridges and link["name"] not in pods]
     if not ports:
         return None
-    return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit="bridge ")
+    return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit=is_of_bridge)
 
 
 CHECKS = (

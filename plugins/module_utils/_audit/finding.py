@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a check is, and what it says about a node."""
+"""What a check is."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .node import Node
-from .suspicion import Remedy, Suspicion
+from .suspicion import Finding, Suspicion
 
 Look = t.Callable[[Node], t.Iterator[Suspicion]]
 
@@ -30,37 +30,6 @@ class Check(t.NamedTuple):
     source: str
     look: Look
 
-
-class Finding(t.NamedTuple):
-    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
-
-    packet: that is lost, as text. trace: what became of it.
-    """
-
-    check: Check
-    state: str
-    subject: str
-    what: str
-    severity: str = ""
-    evidence: tuple[str, ...] = ()
-    proof: str = ""
-    packet: str = ""
-    trace: t.Mapping[str, t.Any] | None = None
-    remedy: Remedy | None = None
-    ask: str = ""
-
-    def plain(self) -> dict[str, t.Any]:
-        return {
-            "id": self.check.id,
-            "subject": self.subject,
-            "state": self.state,
-            "severity": self.severity or self.check.severity,
-            "what": self.what,
-            "evidence": [*self.evidence],
-            "proof": self.proof,
-            "packet": self.packet,
-            "trace": self.trace,
-            "remedy": self.remedy.plain() if self.remedy else None,
-            "ask": self.ask,
-            "source": self.check.source,
-        }
+    def finding(self, state: str, subject: str, what: str, **fields: t.Any) -> Finding:
+        """Return a finding of the check. fields: that it has besides those of the check."""
+        return Finding(self.id, subject, state, fields.pop("severity", "") or self.severity, what, source=self.source, **fields)

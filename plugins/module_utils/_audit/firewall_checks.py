@@ -12,6 +12,7 @@ import typing as t
 from .._ruleset.ruleset import DROP, Match
 from .._snapshot import saved
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
+from .._trace.culprit import is_of_firewalld
 from .finding import Check
 from .node import IPV6, Node, rule_line
 from .reverse_path_checks import requests, severity_of_services
@@ -78,7 +79,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
         loose = f"nft insert rule inet firewalld {chain} meta nfproto ipv6 fib saddr . mark oif exists accept"
         remedy = Remedy(operator=text, commands=(loose,) if chain == _PREROUTING else ())
         evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", rule_line(entry))
-        trial = request._replace(culprit="firewalld")
+        trial = request._replace(culprit=is_of_firewalld)
         yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
         return
 

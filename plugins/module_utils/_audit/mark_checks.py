@@ -12,6 +12,7 @@ import typing as t
 
 from .._core.fields import UINT32
 from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
+from .._trace.culprit import is_filter
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
@@ -31,7 +32,7 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
     if any(values) or not marked:
         return
     for name, _entry, request in requests(node):
-        trial = request._replace(culprit="rp_filter", is_shown_by_remedy=True)
+        trial = request._replace(culprit=is_filter, is_shown_by_remedy=True)
         what = (
             f"The filter of {enis.primary} is strict and looks sources up without the mark, so that the rule that routes marked"
             f" replies does not count: requests to pods behind {name} are dropped."
@@ -139,7 +140,7 @@ def _tunnel(node: Node) -> t.Iterator[Suspicion]:
         "azure-vnet sends packets from pod to pod over the network (transparent-tunnel), and the strict filter of"
         f" {links[0]} drops them when they come back."
     )
-    trial = Trial({"source": pods[0], "destination": pods[1], "destination_port": 80, "interface": links[0]}, culprit="rp_filter")
+    trial = Trial({"source": pods[0], "destination": pods[1], "destination_port": 80, "interface": links[0]}, culprit=is_filter)
     remedy = Remedy("rp_filter", {"interfaces": [links[0]], "mode": "loose"})
     yield Suspicion(links[0], what, tuple(map(rule_line, rules)), remedy, trial)
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni
-from .finding import Finding
 from .node import Node
-from .suspicion import PRESENT, Unobserved
+from .suspicion import PRESENT, Finding, Unobserved
 
 # By profile, the checks whose findings it mends.
 MENDED = {
@@ -41,7 +40,7 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
     checks: the ids of those that the audit made.
     """
     for name, mended in MENDED.items():
-        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.check.id in mended)
+        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.id in mended)
         if reasons:
             try:
                 variables = _VARIABLES[name](node)
@@ -52,7 +51,7 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
     left_out = sorted({*sum(MENDED.values(), ())} - {*checks})
     if left_out:
         return Need("", {}, (f"That cannot be told without these checks, which the audit left out: {', '.join(left_out)}.",))
-    open_checks = sorted({finding.check.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
+    open_checks = sorted({finding.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
     if open_checks:
         return Need("", {}, (f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.",))
     try:

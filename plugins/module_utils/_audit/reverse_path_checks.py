@@ -13,6 +13,7 @@ import typing as t
 
 from .._cni import marks
 from .._core.names import DOTTED
+from .._trace.culprit import is_filter
 from .._twin.blueprint import Entry
 from .finding import Check
 from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
@@ -59,7 +60,7 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         )
         evidence = (_filter_line(node, primary), rule_line(entry))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
-        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit="rp_filter"), severity_of_services(node))
+        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit=is_filter), severity_of_services(node))
 
 
 def _mode_name(value: int) -> str:

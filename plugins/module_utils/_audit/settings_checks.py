@@ -17,6 +17,7 @@ import typing as t
 from .._ruleset.ruleset import DNAT, REDIRECT, Match, Rule
 from .._snapshot import open_facts, saved
 from .._snapshot.settings import ALL
+from .._trace.culprit import is_forwarding
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
@@ -39,7 +40,7 @@ def _forwarding(node: Node) -> t.Iterator[Suspicion]:
                 )
                 text = f"Set {key} to 1, in a file of /etc/sysctl.d too"
                 remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
-                yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet, culprit="forward"))
+                yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet, culprit=is_forwarding))
 
 
 def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:

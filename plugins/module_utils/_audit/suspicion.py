@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.printable import in_one_line
 from .._trace import playbook_task
+from .._trace.answer import Way
+from .._trace.culprit import Object
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
 PRESENT, CANNOT_TELL = "present", "cannot_tell"
+COLLECTION = "kubenode.datapath."  # before the names of its modules
 TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 
 
@@ -36,25 +40,34 @@ class Remedy(t.NamedTuple):
     commands: tuple[str, ...] = ()
     task: str = ""
 
+    @property
+    def change(self) -> str:
+        return f"{COLLECTION}{self.module}" if self.module else self.operator
+
+    @property
+    def lines(self) -> list[str]:
+        """Return commands or a task."""
+        return [*self.commands, *map(in_one_line, self.task.splitlines())]
+
     def plain(self) -> dict[str, t.Any]:
         if self.module:
             task = playbook_task.of_module(f"Mend it by {self.module}", self.module, self.options)
-            return {"module": f"kubenode.datapath.{self.module}", "options": dict(self.options), "task": task}
+            return {"module": self.change, "options": dict(self.options), "task": task}
         return {"operator": self.operator, "commands": [*self.commands], "task": self.task}
 
 
 class Trial(t.NamedTuple):
     """A packet that is lost if the suspicion is right. packet: as the option of datapath_trace.
 
-    pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: a part of the
-    culprit's text; empty for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the packet arrive.
-    source: the address from which the packet must leave the node: the suspicion is right if it leaves from another one, and not
-    if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
+    pod: the address of a pod to which the twin's Service leads; empty if the packet is for none. culprit: tells whether an object
+    is what must stop the packet; None for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the
+    packet arrive. source: the address from which the packet must leave the node: the suspicion is right if it leaves from another
+    one, and not if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
     """
 
     packet: t.Mapping[str, t.Any]
     pod: str = ""
-    culprit: str = ""
+    culprit: t.Callable[[Object | None], bool] | None = None
     is_shown_by_remedy: bool = False
     first: tuple[t.Mapping[str, t.Any], ...] = ()
     source: str = ""
@@ -85,3 +98,33 @@ def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
     commands = tuple(dict.fromkeys(command for each in suspicions if each.remedy for command in each.remedy.commands))
     remedy = first.remedy._replace(commands=commands) if first.remedy else None
     return first._replace(what=what, evidence=evidence, remedy=remedy)
+
+
+class Finding(t.NamedTuple):
+    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
+
+    id, source: of the check. packet: that is lost, as text. way: what became of it.
+    """
+
+    id: str
+    subject: str
+    state: str
+    severity: str
+    what: str
+    evidence: tuple[str, ...] = ()
+    proof: str = ""
+    packet: str = ""
+    way: Way | None = None
+    remedy: Remedy | None = None
+    ask: str = ""
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        return " ".join(filter(None, (self.id, self.subject)))
+
+    def plain(self) -> dict[str, t.Any]:
+        values = self._asdict()
+        way = values.pop("way")
+        remedy = self.remedy.plain() if self.remedy else None
+        return {**values, "evidence": [*self.evidence], "trace": way.both_alone() if way else None, "remedy": remedy}

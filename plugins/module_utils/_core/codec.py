@@ -6,7 +6,7 @@
 """Named tuples as JSON, for a journal that outlives its writer. Only classes of a given vocabulary are written and read.
 
 A named tuple is ``{"_files.files.Put": {"path": "/etc/x", ...}}``; a field that has its default is left out. Bytes are
-``{"bytes": "0a000105"}``; a plain tuple is an array, and a frozenset of numbers or texts is ``{"set": [1, 2]}``.
+``{"bytes": "0a000105"}``; a plain tuple is an array, and a frozenset is ``{"set": [1, 2]}``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _plain(value: t.Any, known: Vocabulary) -> t.Any:
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
-        return {"set": sorted(value)}
+        return {"set": [_plain(item, known) for item in sorted(value)]}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named tuple is an operation
         return [_plain(item, known) for item in value]
     name = name_of(type(value))
@@ -122,7 +122,7 @@ def rebuild(value: t.Any, known: Vocabulary) -> t.Any:
     if name == "bytes":
         return bytes.fromhex(content)
     if name == "set":
-        return frozenset(content)
+        return frozenset(rebuild(item, known) for item in content)
     if name not in known:
         raise Unreadable(_unknown(name))
     return known[name](**{key: rebuild(item, known) for key, item in content.items()})

@@ -10,10 +10,10 @@ import ipaddress
 import typing as t
 
 from .._answer import drawing
-from .._answer.answer import Way
 from .._answer.findings import ERROR, RISK, SEVERITIES, Finding, Findings
 from .._answer.markup import Markup, document, element, joined, section
 from .._answer.stylesheet import CSS
+from .._trace.answer import Way
 from . import fleet
 
 MOST = 1_000_000  # characters of the pictures of a page

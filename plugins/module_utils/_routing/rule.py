@@ -88,8 +88,15 @@ class Rule(t.NamedTuple):
 
     def __str__(self) -> str:
         """Show the rule as ``ip rule`` prints it."""
-        words = [f"ip{' -6' if self.family == IPV6 else ''} rule {self.priority}:", "not" if self.invert else ""]
-        words += [
+        unread = f" with attributes that this collection cannot read: {', '.join(self.unread)}" if self.opaque else ""
+        place = f"ip{' -6' if self.family == IPV6 else ''} rule {self.priority}:"
+        return f"{place} {self.selector} {self.decision}{unread}"
+
+    @property
+    def selector(self) -> str:
+        """Show what the rule selects as ``ip rule`` prints it."""
+        words = [
+            "not" if self.invert else "",
             f"from {fields.show_prefix(self.src, 'all')}",
             f"to {fields.show_prefix(self.dst, '')}" if self.dst != ANY else "",
             f"tos {self.tos:#x}" if self.tos else "",
@@ -100,11 +107,14 @@ class Rule(t.NamedTuple):
             f"ipproto {protocol_name(self.ipproto)}" if self.ipproto else "",
             f"sport {fields.show_range(self.sport)}" if self.sport else "",
             f"dport {fields.show_range(self.dport)}" if self.dport else "",
-            self._verdict(),
-            f"suppress_prefixlength {self.suppress_prefixlength}" if self.suppress_prefixlength != UNSET else "",
-            f"with attributes that this collection cannot read: {', '.join(self.unread)}" if self.opaque else "",
         ]
         return " ".join(filter(None, words))
+
+    @property
+    def decision(self) -> str:
+        """Show what becomes of a packet that the rule selects, as ``ip rule`` prints it."""
+        suppressed = f" suppress_prefixlength {self.suppress_prefixlength}" if self.suppress_prefixlength != UNSET else ""
+        return f"{self._verdict()}{suppressed}"
 
     @property
     def unread(self) -> tuple[str, ...]:

@@ -32,10 +32,10 @@ from .._snapshot.open_facts import (
     Fact,
 )
 from .._twin.worlds import FORWARDS, SETTINGS, Open
-from . import likelihood, path
-from .verdict import ARRIVED, UNKNOWN
+from . import culprit, likelihood, path
+from .answer import ARRIVED, UNKNOWN, Answer, Dependency, Outcome, Way
+from .culprit import Setting
 
-Answer = dict[str, t.Any]
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
 MOST_WORLDS, SECONDS = 64, 10.0
 RULESETS = (TABLE, CUT, NFT)  # facts with values only for a packet that may be for a Service
@@ -98,83 +98,69 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     """Return what must be the same in every world."""
     if answer is None:
         return UNKNOWN, None
-    ways = answer["branches"] or [answer]  # of which a packet takes one by chance
-    fates = map(frozenset, zip(*((way["verdict"], (way["reply"] or {}).get("verdict")) for way in ways)))
-    reply, packet = answer["reply"] or {}, answer["packet"] or {}
-    culprit = "" if answer["branches"] or not answer["culprit"] else answer["culprit"]["text"]
-    way = answer["interface"], packet.get("source"), packet.get("destination"), reply.get("interface")
+    way = answer.way
+    fates = map(frozenset, zip(*((each.verdict, each.reply_verdict) for each in answer.ways)))  # one of which chance decides
+    decider = None if answer.branches or not way.culprit else culprit.identity(way.culprit.object)
+    ends = (way.met.frame.packet.source, way.met.frame.packet.destination) if way.met.frame else None
     # A record keeps a client at an endpoint that chance chose.
-    is_by_chance = bool(answer["branches"] or _recent(answer, path.of(answer)))
-    return *fates, culprit, None if is_by_chance else way, tuple(answer["caveats"])
+    departure = (
+        None if answer.branches or path.of(answer).records else (way.interface, ends, way.reply.interface if way.reply else None)
+    )
+    return *fates, decider, departure, tuple(caveat.link for caveat in answer.caveats)
 
 
 def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
-    packet_path = path.of(answer)
-    records = _recent(answer, packet_path)
-    is_back = answer["interface"] == answer["came_in_by"] != "" and _is_near(answer["steps"])
+    way, met, entrances = answer.way, path.of(answer), path.entrances(answer)
+    # No route names a gateway to the destination, so the node itself may have the address.
+    is_near = way.met.has_default_route or not way.met.has_gateway
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
-            RP_FILTER: subject in packet_path.entrances,
-            CHAIN: any(subject == target for _chain, target in packet_path.jumps),
-            POLICY: subject in packet_path.ended,
-            SET: any(subject in answer["matching"].get(chain, ()) for chain in packet_path.chains),
-            ROUTES: not subject or subject in packet_path.searched,
+            RP_FILTER: subject in entrances,
+            CHAIN: any(subject == target for _chain, target in met.jumps),
+            POLICY: subject in met.ended,
+            SET: subject in met.sets,
+            ROUTES: not subject or subject in met.searched,
             RULES: True,
-            ADDRESSES: is_back,
-            POD_SIDE: name == answer["pod_side"],
-            RECENT: subject in records,
-            HAIRPIN: subject in packet_path.entrances,
+            ADDRESSES: way.interface == way.came_in_by != "" and is_near,
+            POD_SIDE: name == answer.pod_side,
+            RECENT: subject in met.records,
+            HAIRPIN: subject in entrances,
             **dict.fromkeys(SETTINGS, True),
-            IPVS: bool(answer["is_virtual"]),
-            **dict.fromkeys(RULESETS, answer["may_be_for_service"]),
+            IPVS: answer.is_virtual,
+            **dict.fromkeys(RULESETS, way.met.may_be_for_service),
         }
         if fact.values and is_met.get(kind, False):
             yield name
-
-
-def _recent(answer: Answer, packet_path: path.Path) -> set[str]:
-    """Return the names of the records of the match recent that rules match in chains that a packet entered."""
-    return {name for chain in packet_path.chains for name in answer["recent"].get(chain, ())}
-
-
-def _is_near(steps: t.Iterable[t.Mapping[str, str]]) -> bool:
-    """Return whether no route names a gateway to the destination, so that the node itself may have the address."""
-    text = next((step["text"] for step in steps if step["kind"] == "route"), "")
-    return " via " not in text or " default " in text
 
 
 def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     """Return whether the answer may depend on what no twin can be built of."""
     answers = [answer for answer in explored.answers.values() if answer]
     if fact.fact in FORWARDS:
-        return any(answer["came_in_by"] and (answer["interface"] or fact.fact in _blamed(answer)) for answer in answers)
+        return any(way.came_in_by and (way.interface or _is_blamed(fact.fact, way)) for way in (each.way for each in answers))
     if fact.kind == NEIGHBORS:
         # A neighbour that does not answer may be the culprit, or keep the error of a rule that rejects from coming back.
-        ways = (way for answer in answers for way in (answer, *answer["branches"]))
-        both = (each for way in ways for each in (way, way["reply"]) if each)
-        return any(step["kind"] == "neighbor" and step["verdict"] for each in both for step in each["steps"])
+        return any(each.met.is_unanswered for answer in answers for way in answer.every_way for each in way.both)
     # Rules may have other actions, links be of other kinds, and routes lead elsewhere than the values that were tried.
     is_tried_in_part = fact.kind in (ADDRESSES, RULES, *RULESETS) or (fact.kind == ROUTES and fact.fact in explored.met)
     return not has_values or fact.fact == ROUTES or is_tried_in_part
 
 
-def _blamed(answer: Answer) -> str:
-    return str((answer["culprit"] or {}).get("text", ""))
+def _is_blamed(key: str, way: Way) -> bool:
+    """Return whether a setting stopped the packet, or its reply."""
+    return way.culprit is not None and isinstance(way.culprit.object, Setting) and way.culprit.object.key == key
 
 
 def assumed(explored: Exploration, family: str) -> list[Assumption]:
     """Return what is assumed about objects that the packet or its reply met in some world. family: of the packet."""
     met = frozenset[Concern]().union(*(path.met(answer, family) for answer in explored.answers.values() if answer))
-    return [assumption for assumption in explored.first["assumed"] if assumption.matters(met)]
+    return [assumption for assumption in explored.first.assumed if assumption.matters(met)]
 
 
-def conclusion(
-    explored: Exploration, opened: t.Mapping[str, Open], family: str, evidence: t.Collection[Evidence] = ()
-) -> dict[str, t.Any]:
-    """Return the results that differ from those of the first world: ``assumed``, ``certain``, ``depends_on``, and what is unknown
-    then.
+def conclusion(explored: Exploration, opened: t.Mapping[str, Open], family: str, evidence: t.Collection[Evidence] = ()) -> Answer:
+    """Return the answer of the first world with what the others make of it: whether it is certain, and on what it depends.
 
     evidence: about the packet.
     """
@@ -188,28 +174,29 @@ def conclusion(
     ]
     assumptions = assumed(explored, family)
     lines = [assumption.sentence for assumption in assumptions if assumption.is_gap][:MOST_LINES]
-    depends_on += [{"fact": f"line:{number}", "what": line, "ask": "", "outcomes": []} for number, line in enumerate(lines, 1)]
-    depends_on += [{**fact._asdict(), "outcomes": []} for fact in _by_command(without)]
-    result: dict[str, t.Any] = {
-        "certain": len(keys) == 1 and not (without or lines) and explored.is_whole and first["verdict"] != UNKNOWN,
-        "depends_on": _asked_together(depends_on),
-        "assumed": [assumption.sentence for assumption in assumptions],
-    }
-    if len({key[:2] for key in keys}) > 1:
-        result.update(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]))
-        if first["reply"] and len({key[1] for key in keys}) > 1:
-            result["reply"] = {**first["reply"], "verdict": UNKNOWN, "culprit": None}
-    return result
+    depends_on += [Dependency(f"line:{number}", line, "") for number, line in enumerate(lines, 1)]
+    depends_on += [Dependency(*fact) for fact in _by_command(without)]
+    result = first._replace(
+        certain=len(keys) == 1 and not (without or lines) and explored.is_whole and first.way.verdict != UNKNOWN,
+        depends_on=_asked_together(depends_on),
+        assumed=tuple(assumptions),
+    )
+    if len({key[:2] for key in keys}) == 1:
+        return result
+    way = first.way._replace(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]), tells_reply=True)
+    if way.reply and len({key[1] for key in keys}) > 1:
+        way = way._replace(reply=way.reply._replace(verdict=UNKNOWN, culprit=None))
+    return result._replace(way=way)
 
 
-def _asked_together(entries: list[Answer]) -> list[Answer]:
+def _asked_together(entries: t.Sequence[Dependency]) -> tuple[Dependency, ...]:
     """Return the entries of ``depends_on``, with the same commands for all that are about rules, and about routing."""
     for group in (ROUTING, RULESETS):
-        names = [entry["fact"] for entry in entries if entry["fact"].partition(":")[0] in group]
-        commands = dict.fromkeys(command for entry in entries if entry["fact"] in names for command in entry["ask"].split("; "))
+        names = [entry.fact for entry in entries if entry.fact.partition(":")[0] in group]
+        commands = dict.fromkeys(command for entry in entries if entry.fact in names for command in entry.ask.split("; "))
         ask = "; ".join(command for command in commands if not _is_part(command, commands))
-        entries = [{**entry, "ask": ask} if entry["fact"] in names else entry for entry in entries]
-    return entries
+        entries = [entry._replace(ask=ask) if entry.fact in names else entry for entry in entries]
+    return tuple(entries)
 
 
 def _is_part(command: str, commands: t.Iterable[str]) -> bool:
@@ -240,51 +227,47 @@ def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> t
     return -len(verdicts), list(opened).index(name)
 
 
-def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> dict[str, t.Any]:
+def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> Dependency:
     outcomes = []
     for place, value in enumerate(fact.values):
         world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
-            answer = explored.answers[world]
-            outcome = _outcome(answer)
-            ways = (("evidence", likelihood.FITS), ("contradicted_by", likelihood.CONTRADICTS))
-            outcome.update((key, likelihood.of_kind(evidence, outcome, fitting)) for key, fitting in ways)
-            outcomes.append({"if": value.words, **outcome})
-    return {**fact.fact._asdict(), "outcomes": outcomes}
+            outcomes.append(likelihood.weighed(outcome(value.words, explored.answers[world]), evidence))
+    return Dependency(*fact.fact, tuple(outcomes))
 
 
-def _outcome(answer: Answer | None) -> dict[str, t.Any]:
+def outcome(clause: str, answer: Answer | None) -> Outcome:
+    """Return what becomes of the packet in a world. answer: None if no twin of the world can be built."""
     if answer is None:
-        return {"verdict": UNKNOWN, "reply_verdict": "", "culprit": None}
-    reply = answer["reply"] or {}
-    return {"verdict": answer["verdict"], "reply_verdict": reply.get("verdict", ""), "culprit": answer["culprit"]}
+        return Outcome(clause, UNKNOWN)
+    return Outcome(clause, answer.way.verdict, answer.way.reply_verdict, answer.way.culprit)
 
 
-def _reason(entry: t.Mapping[str, t.Any]) -> str:
+def _reason(entry: Dependency) -> str:
     """Return a sentence for each outcome of a fact."""
     alike: dict[str, list[str]] = {}
-    for outcome in entry["outcomes"]:
-        alike.setdefault(_became(outcome), []).append(outcome["if"])
+    for each in entry.outcomes:
+        alike.setdefault(_became(each), []).append(each.clause)
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([entry["what"], *sentences, *_likelier(entry["outcomes"])])
+    return " ".join([entry.what, *sentences, *_likelier(entry.outcomes)])
 
 
-def _likelier(outcomes: t.Sequence[Answer]) -> t.Iterator[str]:
+def _likelier(outcomes: t.Sequence[Outcome]) -> t.Iterator[str]:
     """Yield a sentence about the outcomes that are likelier than others."""
     likeliest = likelihood.likeliest(outcomes)
     if likeliest:
-        shown = dict.fromkeys(sentence for outcome in likeliest for sentence in outcome["evidence"])
-        shown.update(dict.fromkeys(sentence for outcome in outcomes for sentence in outcome["contradicted_by"]))
-        clauses = dict.fromkeys(outcome["if"] for outcome in likeliest)
+        shown = dict.fromkeys(sentence for each in likeliest for sentence in each.evidence)
+        shown.update(dict.fromkeys(sentence for each in outcomes for sentence in each.contradicted_by))
+        clauses = dict.fromkeys(each.clause for each in likeliest)
         yield f"It is likelier that {' or '.join(clauses)}: {'; '.join(shown)}."
 
 
-def _became(outcome: t.Mapping[str, t.Any]) -> str:
-    by = f" ({outcome['culprit']['text']})" if outcome["culprit"] else ""
-    if outcome["verdict"] == UNKNOWN:
+def _became(result: Outcome) -> str:
+    by = f" ({result.culprit.text})" if result.culprit else ""
+    if result.verdict == UNKNOWN:
         return "a twin cannot tell what becomes of the packet"
-    if outcome["verdict"] not in ARRIVED:
-        return f"the packet is {outcome['verdict']}{by}"
-    if outcome["reply_verdict"] in ("", *ARRIVED):
-        return f"the packet is {outcome['verdict']}{' and its reply arrives' if outcome['reply_verdict'] else ''}"
-    return f"the packet is {outcome['verdict']}, and its reply is {outcome['reply_verdict']}{by}"
+    if result.verdict not in ARRIVED:
+        return f"the packet is {result.verdict}{by}"
+    if result.reply_verdict in ("", *ARRIVED):
+        return f"the packet is {result.verdict}{' and its reply arrives' if result.reply_verdict else ''}"
+    return f"the packet is {result.verdict}, and its reply is {result.reply_verdict}{by}"

@@ -15,9 +15,12 @@ from .._core.errors import DatapathError, Invalid
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing
 from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
+from .._routing.route import Route
+from .._ruleset import nft_text
 from .._twin import blueprint
 from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
+from .culprit import Address, ChainRule, Neighbor, Object, is_filter, is_of_bridge
 from .packet import Packet
 from .removals import Loss
 from .uplinks import Uplinks
@@ -26,14 +29,14 @@ if t.TYPE_CHECKING:
     from .._profiles.composition import Model
 
 KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
-FILTERS = ("rp_filter", "fib saddr")  # of reverse paths: the kernel's, and a rule of nft such as firewalld's for IPv6
+FIB = "fib saddr"  # begins the field that nft has for the reverse path, as in firewalld's filter for IPv6
 AZURE_LINKS = ("azure0", "azv")  # the beginnings of the names of azure-vnet's bridge and of its pods' links
 # The options of profiles in the text of a change; the task has the others, too.
 SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge")
 
 
-class Cure(t.NamedTuple):
-    """Describe a change, and how to make it in the twin and on the node.
+class Candidate(t.NamedTuple):
+    """Describe a change that may cure, and how to make it in the twin and on the node.
 
     change: in short. task: to paste into a playbook. calls: of modules in the twin. commands: of other tools there.
     takes_along: what else is affected, as a sentence. group: of several cures with the same group, the first one that works is
@@ -50,31 +53,36 @@ class Cure(t.NamedTuple):
     opens_route: bool = False
 
 
-def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Cure]:
+def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield cures in the order in which they are offered: each kind after the other, and the smaller change first."""
     enis = uplinks.of(snapshot)
     if not any(map(glob.is_glob, (loss.came_in_by, packet.interface, *(enis.names if enis else ())))):
         yield from _of_collection(packet, loss, snapshot, enis)
     if not removals.is_of_cloud(fields.show(packet.destination)):
-        for removal in removals.of_loss(loss, snapshot, {str(table) for table in enis.tables} if enis else ()):
+        for removal in removals.of_loss(loss, snapshot, enis.tables if enis else ()):
             yield from _command(removal, snapshot)
 
 
-def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Cure]:
+def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Candidate]:
     """Yield the profiles and modules. Their options take a name with a character of a pattern for a pattern."""
-    text = loss.culprit["text"] if loss.culprit else ""
-    is_filtered = any(name in text for name in FILTERS)
-    if enis and (is_filtered or loss.culprit is None):
+    decider = loss.decider
+    is_filtered = is_filter(decider) or (isinstance(decider, ChainRule) and _filters_reverse_paths(decider))
+    if enis and (is_filtered or decider is None):
         yield from _of_enis(packet, enis, is_filtered, snapshot)
-    if AZURE_SOURCE in text and loss.came_in_by:
+    if isinstance(decider, Address) and decider.address == AZURE_SOURCE and loss.came_in_by:
         yield from _of_probe(loss.came_in_by)
-    if loss.culprit and _is_of_azure_vnet(loss.culprit):
+    if _is_of_azure_vnet(decider):
         yield from _of_migration(packet)
-    if "rp_filter" in text and loss.came_in_by and not enis:
+    if is_filter(decider) and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
 
 
-def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) -> t.Iterator[Cure]:
+def _filters_reverse_paths(rule: ChainRule) -> bool:
+    matches = () if rule.is_of_iptables else nft_text.rule(rule.chain, rule.line).matches
+    return any(match.field.startswith(FIB) for match in matches)
+
+
+def _of_enis(packet: Packet, enis: Uplinks, is_filtered: bool, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield the profile with each remedy. A smaller part of it comes first, if that may suffice.
 
     is_filtered: whether reverse-path filtering is the trouble. If not, the filters stay as they are.
@@ -108,27 +116,25 @@ def _free_mark(enis: Uplinks) -> str:
     return next((mark for mark in uplinks.FREE_MARKS if not int(mark, 16) & bits), uplinks.FREE_MARKS[0])
 
 
-def _of_probe(interface: str) -> t.Iterator[Cure]:
+def _of_probe(interface: str) -> t.Iterator[Candidate]:
     options = {"interface": interface, "ipv6": "always"}  # the packet shows that the node has IPv6
     yield from _profile("aks_dual_stack", aks_dual_stack, options, aks_dual_stack.Observation(False))
 
 
-def _is_of_azure_vnet(culprit: t.Mapping[str, str]) -> bool:
+def _is_of_azure_vnet(decider: Object | None) -> bool:
     """Return whether the culprit may be a leftover of azure-vnet: a rule of a bridge, or an entry for one of its links."""
-    if culprit["kind"] == "rule":
-        return culprit["text"].startswith("bridge ")
-    words = culprit["text"].split() if culprit["kind"] in ("neighbor", "route") else []
-    return any(word.startswith(AZURE_LINKS) for word in words)
+    links = decider.links if isinstance(decider, Route) else [decider.link] if isinstance(decider, Neighbor) else ()
+    return is_of_bridge(decider) or any(link.startswith(AZURE_LINKS) for link in links)
 
 
-def _of_migration(packet: Packet) -> t.Iterator[Cure]:
+def _of_migration(packet: Packet) -> t.Iterator[Candidate]:
     """Yield the profile by evidence, by the address that is in use again, and with the bridge dissolved."""
     address = {"addresses": [packet.report()["destination"]]}
     for options in ({}, address, {**address, "bridge": True}):
         yield from _profile("cilium_migration", cilium_migration, options, None)
 
 
-def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Cure]:
+def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Candidate]:
     """Yield the plan of a profile with these options; nothing if the profile refuses them."""
     try:
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
@@ -140,19 +146,19 @@ def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.
         return
     calls = tuple((module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
     group = " ".join([name, str(options.get("remedy") or "")]).strip()
-    yield Cure(PROFILE, _shown(name, options), task, calls, group=group)
+    yield Candidate(PROFILE, _shown(name, options), task, calls, group=group)
 
 
 def _without_none(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Cure]:
+def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Candidate]:
     try:
         task = playbook_task.of_module(name, module, options)
     except Invalid:
         return
-    yield Cure(MODULE, f"{module}: {playbook_task.flow(options)}", task, ((module, options),), group=module)
+    yield Candidate(MODULE, f"{module}: {playbook_task.flow(options)}", task, ((module, options),), group=module)
 
 
 def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
@@ -160,7 +166,7 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
     return f"{name}: {playbook_task.flow(part)}" if part else name
 
 
-def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
+def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield a command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
         (command,) = changes_backend.commands([removal.command])
@@ -173,7 +179,7 @@ def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Cure]:
     except Invalid:
         return
     change = shlex.join([program, *words])
-    yield Cure(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change, removal.opens_route)
+    yield Candidate(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change, removal.opens_route)
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:

@@ -36,6 +36,11 @@ class Frame(t.NamedTuple):
     destination_mac: bytes
     reject: str = ""
 
+    def report(self) -> dict[str, t.Any]:
+        """Return the packet with its MAC addresses as the module returns it."""
+        macs = {"source_mac": self.source_mac.hex(":"), "destination_mac": self.destination_mac.hex(":")}
+        return {**self.packet.report(), **macs}
+
 
 class Request(t.NamedTuple):
     """A request for the MAC address of ``target``, by ``sender`` with ``mac``."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.fields import show
 from .._snapshot.evidence import ASSURED, COUNTER, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
-from .verdict import ARRIVED, UNKNOWN
+from .answer import ARRIVED, UNKNOWN, Answer, Outcome
+from .culprit import ChainRule
 
-Answer = t.Mapping[str, t.Any]
 FITS, NEUTRAL, CONTRADICTS = 1, 0, -1
 
 
@@ -40,12 +41,9 @@ def about(evidence: t.Iterable[Evidence], flows: t.Collection[Flow]) -> list[Evi
 
 def flows(sent: Flow, answers: t.Iterable[Answer | None]) -> set[Flow]:
     """Return the packet as it was sent, and as it left in each answer."""
-    left = [answer["packet"] for answer in answers if answer and answer["packet"]]
-    translated = (
-        Flow(sent.protocol, str(packet["source"]), str(packet["destination"]), int(packet.get("destination_port") or 0))
-        for packet in left
-    )
-    return {sent, *translated}
+    frames = (answer.way.met.frame for answer in answers if answer)
+    packets = (frame.packet for frame in frames if frame)
+    return {sent, *(Flow(sent.protocol, show(each.source), show(each.destination), each.destination_port) for each in packets)}
 
 
 def sentence(entry: Evidence) -> str:
@@ -62,12 +60,12 @@ def sentence(entry: Evidence) -> str:
     }[entry.kind]
 
 
-def fit(entry: Evidence, outcome: Answer) -> int:
+def fit(entry: Evidence, outcome: Outcome) -> int:
     """Return whether evidence fits an outcome of a fact, or contradicts it."""
-    verdict, reply = outcome["verdict"], outcome["reply_verdict"]
+    verdict, reply = outcome.verdict, outcome.reply_verdict
     if entry.kind == COUNTER:
-        culprit = without_counter(str((outcome["culprit"] or {}).get("text", "")))
-        return FITS if culprit == entry.rule else NEUTRAL
+        decider = outcome.culprit.object if outcome.culprit else None
+        return FITS if isinstance(decider, ChainRule) and without_counter(str(decider)) == entry.rule else NEUTRAL
     if UNKNOWN in (verdict, reply) or (verdict in ARRIVED and not reply):
         return NEUTRAL
     is_answered = verdict in ARRIVED and reply in ARRIVED
@@ -78,13 +76,16 @@ def fit(entry: Evidence, outcome: Answer) -> int:
     return CONTRADICTS if is_answered else FITS
 
 
-def of_kind(evidence: t.Iterable[Evidence], outcome: Answer, fitting: int) -> list[str]:
-    """Return the sentences about evidence that fits an outcome, or that contradicts it."""
-    return [sentence(entry) for entry in evidence if fit(entry, outcome) == fitting]
+def weighed(outcome: Outcome, evidence: t.Collection[Evidence]) -> Outcome:
+    """Return the outcome with the sentences about evidence that fits it, and that contradicts it."""
+    fits, contradicts = (
+        tuple(sentence(entry) for entry in evidence if fit(entry, outcome) == kind) for kind in (FITS, CONTRADICTS)
+    )
+    return outcome._replace(evidence=fits, contradicted_by=contradicts)
 
 
-def likeliest(outcomes: t.Sequence[Answer]) -> list[Answer]:
+def likeliest(outcomes: t.Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes that most of the evidence fits; none if it fits all alike."""
-    weights = [len(outcome["evidence"]) - len(outcome["contradicted_by"]) for outcome in outcomes]
+    weights = [len(outcome.evidence) - len(outcome.contradicted_by) for outcome in outcomes]
     most = max(weights, default=0)
     return [outcome for outcome, weight in zip(outcomes, weights) if weight == most] if min(weights, default=0) < most else []

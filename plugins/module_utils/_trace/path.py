@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The objects of a node that a packet and its reply met."""
+"""The objects of a node that a packet and its reply met, or may have met."""
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
+from .._core import fields
+from .._routing.route import LOCAL
 from .._snapshot.assumption import (
     ADDRESS,
     CHAIN,
@@ -26,73 +29,68 @@ from .._snapshot.assumption import (
 )
 from .._twin import lacking
 from .._twin.assumptions import FORWARDING
+from .answer import DELIVERED, Answer, Met, Way
+from .culprit import NoRoute
+from .packet import Packet
 
-Answer = t.Mapping[str, t.Any]
-
-
-class Path(t.NamedTuple):
-    """entrances: links by which packets came in, and bridges of these. links: all that packets used, or that their routes name.
-
-    chains, ended: families, tables and chains that were entered, and those of which the end was reached. jumps: each with the
-    chain that was left, and the one that was entered. searched: routing tables.
-    """
-
-    entrances: frozenset[str]
-    links: frozenset[str]
-    chains: frozenset[str]
-    ended: frozenset[str]
-    jumps: frozenset[tuple[str, str]]
-    searched: frozenset[str]
-    addresses: frozenset[str]
-    is_forwarded: bool
+# Clusters take the addresses of Services from private networks (RFC 1918, RFC 6598, RFC 4193).
+PRIVATE = [*map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))]
+NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-node-port-range
 
 
-def of(answer: Answer) -> Path:
-    """Return the path of the packet and its reply, on each of the ways that they take by chance."""
-    ways = [way for first in (answer, *answer["branches"]) for way in (first, first["reply"]) if way]
-    steps = [step for way in ways for step in (*way["steps"], *way.get("passed", ()))]
-    entrances = {link for way in ways for link in (way["came_in_by"], way["bridge"])} - {""}
-    jumps = frozenset((step["where"], _target(step)) for step in steps if step["verdict"].startswith(("jump ", "goto ")))
-    return Path(
-        frozenset(entrances),
-        frozenset(entrances.union(*(way["links"] for way in ways))),
-        frozenset(step["where"] for step in steps if step["kind"] in ("rule", "policy")).union(chain for _from, chain in jumps),
-        frozenset(step["where"] for step in steps if step["kind"] == "policy"),
-        jumps,
-        frozenset(table for way in ways for table in way["searched"]),
-        frozenset(str(end) for way in ways for end in way["addresses"]),
-        any(_is_forwarded(way) for way in ways),
-    )
+OBJECTS = ("links", "addresses", "searched", "chains", "ended", "jumps", "sets", "records")
 
 
-def _target(step: t.Mapping[str, str]) -> str:
-    """Return family, table and name of the chain to which a rule jumps."""
-    return " ".join([*step["where"].split(" ")[:2], step["verdict"].split(" ", 1)[1]])
+def of(answer: Answer) -> Met:
+    """Return the objects that the packet and its reply met, on each of the ways that they take by chance."""
+    mets = [way.met for first in answer.every_way for way in first.both]
+    objects: dict[str, t.Any] = {
+        name: tuple(dict.fromkeys(each for met in mets for each in getattr(met, name))) for name in OBJECTS
+    }
+    return Met(**objects)
 
 
-def _is_forwarded(way: Answer) -> bool:
+def entrances(answer: Answer) -> set[str]:
+    """Return the links by which packets came in, and the bridges of these."""
+    return {link for first in answer.every_way for way in first.both for link in (way.came_in_by, way.met.bridge)} - {""}
+
+
+def _is_forwarded(answer: Answer) -> bool:
     """Return whether a packet came in that is for another node, so that the setting by which a node forwards counts."""
-    routes = [step["text"] for step in way["steps"] if step["kind"] == "route"]
-    return bool(way["came_in_by"]) and not any(" route local " in text for text in routes)
+    ways = (way for first in answer.every_way for way in first.both)
+    return any(way.came_in_by and not (way.met.route and way.met.route.type == LOCAL) for way in ways)
 
 
 def met(answer: Answer, family: str) -> frozenset[Concern]:
     """Return the objects that may be of concern to an assumption. family: of the packet."""
-    path = of(answer)
-    sets = {name for chain in path.chains for name in answer["matching"].get(chain, ())}
-    prefixes = {prefix for address in path.addresses for prefix in lacking.prefixes(address)}
+    objects = of(answer)
+    prefixes = {prefix for address in objects.addresses for prefix in lacking.prefixes(address)}
     names: dict[str, t.Iterable[str]] = {
-        LINK: path.links,
-        ADDRESS: path.addresses,
+        LINK: {*objects.links, *entrances(answer)},
+        ADDRESS: objects.addresses,
         FAMILY: [family],
-        SETTING: [key for key, of_family in FORWARDING if of_family == family and path.is_forwarded],
-        CHAIN: path.chains,
-        JUMP: {f"{chain} {target.split(' ', 2)[2]}" for chain, target in path.jumps},
-        POLICY: path.ended,
-        TABLE: {chain.rpartition(" ")[0] for chain in path.chains},
-        SET: sets,
-        ROUTES: path.searched,
+        SETTING: [key for key, of_family in FORWARDING if of_family == family and _is_forwarded(answer)],
+        CHAIN: objects.chains,
+        JUMP: {f"{chain} {target.split(' ', 2)[2]}" for chain, target in objects.jumps},
+        POLICY: objects.ended,
+        TABLE: {chain.rpartition(" ")[0] for chain in objects.chains},
+        SET: objects.sets,
+        ROUTES: objects.searched,
         PREFIX: prefixes,
-        ROUTE: {f"{table} {prefix}" for table in path.searched for prefix in prefixes},
+        ROUTE: {f"{table} {prefix}" for table in objects.searched for prefix in prefixes},
     }
     return frozenset(Concern(kind, name) for kind, of_kind in names.items() for name in of_kind)
+
+
+def may_be_for_service(sent: Packet, way: Way) -> bool:
+    """Return whether a rule that the twin lacks may translate the destination: the node takes the packet at a node port, or has
+    no route to its private address but a default route.
+    """
+    if way.met.query is None or way.met.query.destination != sent.destination:
+        return False
+    if way.verdict == DELIVERED and not way.interface:
+        return sent.destination_port in NODE_PORTS
+    address = ipaddress.ip_address(fields.show(sent.destination))
+    has_no_route = way.culprit is not None and isinstance(way.culprit.object, NoRoute)
+    leads_anywhere = way.met.has_default_route if way.has_arrived else has_no_route
+    return leads_anywhere and any(address in network for network in PRIVATE)

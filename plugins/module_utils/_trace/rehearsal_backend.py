@@ -17,9 +17,9 @@ from .._routing.rt_names import MAIN
 from .._twin import blueprint
 from .._twin.blueprint import LOOPBACK
 from . import packet, trace_backend
+from .answer import DELIVERED, UNKNOWN, Answer, Way
 from .changes_backend import Change
 from .packet import Packet
-from .verdict import DELIVERED, UNKNOWN
 
 CONTROLLER = "the controller's SSH connection"
 UNREHEARSED = "What becomes of {what} cannot be rehearsed: {reason}"
@@ -38,18 +38,16 @@ class Trial(t.NamedTuple):
 
 
 class Rehearsal(t.NamedTuple):
-    """before, after: the results of trace_backend.answer() without and with the changes. loss: why the changes lose the
-    packet."""
+    """before, after: what becomes of the packet without and with the changes. loss: why the changes lose the packet."""
 
     trial: Trial
-    before: t.Mapping[str, t.Any]
-    after: t.Mapping[str, t.Any]
+    before: Way
+    after: Answer
     loss: str
 
     def report(self) -> dict[str, t.Any]:
-        shown = {
-            name: {key: result[key] for key in ("verdict", "reason")} for name, result in zip(("before", "after"), self[1:3])
-        }
+        ways = {"before": self.before, "after": self.after.way}
+        shown = {name: {"verdict": way.verdict, "reason": way.reason} for name, way in ways.items()}
         return {"what": self.trial.what, "packet": str(self.trial.packet), **shown}
 
 
@@ -93,50 +91,43 @@ def rehearse(snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Ite
             after = trace_backend.answer(question, run)
         except Invalid as error:
             raise error.renamed(error.option.removeprefix("changes.")) from None  # as the modules themselves name it
-        rehearsals.append(compare(trial, after["before"], after))
+        if after.before:
+            rehearsals.append(compare(trial, after.before, after))
     return rehearsals
 
 
-def compare(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> Rehearsal:
+def compare(trial: Trial, before: Way, after: Answer) -> Rehearsal:
     return Rehearsal(trial, before, after, _loss(trial, before, after))
 
 
-def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> str:
-    if not trace_backend.is_well(before) or _is_unknown(after):
+def _loss(trial: Trial, before: Way, after: Answer) -> str:
+    if not before.is_well() or after.is_unknown:
         return ""
-    if not trace_backend.is_well(after):
-        return str(after["reason"])
-    for name, old, new in (("The packet", before, after), ("Its reply", before["reply"], after["reply"])):
-        is_elsewhere = (old["verdict"], old["interface"]) != (new["verdict"], new["interface"])
-        if old["verdict"] == DELIVERED and is_elsewhere and not after["branches"]:  # by chance it may be delivered elsewhere
-            return f"{name} is delivered {_place(old)} without them. With them: {new['reason']}"
-    links = [result["reply"]["interface"] for result in (before, after)]
+    if not after.way.is_well():
+        return after.way.reason
+    for name, old, new in zip(("The packet", "Its reply"), before.both, after.way.both):
+        is_elsewhere = (old.verdict, old.interface) != (new.verdict, new.interface)
+        if old.verdict == DELIVERED and is_elsewhere and not after.branches:  # by chance it may be delivered elsewhere
+            return f"{name} is delivered {_place(old)} without them. With them: {new.reason}"
+    links = [way.reply.interface if way.reply else "" for way in (before, after.way)]
     if trial.keeps_link and links[0] != links[1]:
         return f"The node's answer leaves by {links[1]} instead of {links[0]}"
     return ""
 
 
-def _place(delivery: t.Mapping[str, t.Any]) -> str:
-    return f"at {delivery['interface']}" if delivery["interface"] else "to the node itself"
+def _place(delivery: Way) -> str:
+    return f"at {delivery.interface}" if delivery.interface else "to the node itself"
 
 
 def warnings(rehearsals: t.Iterable[Rehearsal]) -> t.Iterator[str]:
     """Yield sentences about packets whose verdict is unknown, or that are lost without the changes too."""
-    for rehearsal in rehearsals:
-        state = next((result for result in (rehearsal.before, rehearsal.after) if _is_unknown(result)), None)
-        if state:
-            yield UNREHEARSED.format(what=rehearsal.trial.what, reason=state["reason"])
-        elif not trace_backend.is_well(rehearsal.before):
-            after = (
-                "It arrives with them."
-                if trace_backend.is_well(rehearsal.after)
-                else f"With them, too: {rehearsal.after['reason']}"
-            )
-            yield f"Without the changes, {rehearsal.trial.what} does not arrive: {rehearsal.before['reason']} {after}"
-
-
-def _is_unknown(result: t.Mapping[str, t.Any]) -> bool:
-    return UNKNOWN in (result["verdict"], (result["reply"] or {}).get("verdict"))
+    for trial, before, after, _loss in rehearsals:
+        unknown = next((way for way in (before, after.way) if UNKNOWN in (way.verdict, way.reply_verdict)), None)
+        if unknown:
+            yield UNREHEARSED.format(what=trial.what, reason=unknown.reason)
+        elif not before.is_well():
+            outcome = "It arrives with them." if after.way.is_well() else f"With them, too: {after.way.reason}"
+            yield f"Without the changes, {trial.what} does not arrive: {before.reason} {outcome}"
 
 
 def refuse_losses(rehearsals: t.Iterable[Rehearsal]) -> None:

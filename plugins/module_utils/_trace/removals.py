@@ -11,15 +11,22 @@ import ipaddress
 import re
 import typing as t
 
+from .._core import fields
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter import restore_text
 from .._netfilter.rule_words import IPTABLES
+from .._routing.route import Route
+from .._routing.rule import Rule
+from .._ruleset import iptables_save
+from .._ruleset.ruleset import DROP, REJECT
 from .._twin import blueprint
 from .._twin.blueprint import Entry
+from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, Object, Setting, is_filter, is_forwarding
 
 # The chain whose rules and policy a command may change. Packets for the node itself do not meet it, nor do those that it sends.
 FORWARD = "FORWARD"
-TARGETS, OF_BRIDGE = ("DROP", "REJECT"), "dnat"  # of rules that a command may remove; the latter sends frames elsewhere
+STOPPING, OF_BRIDGE = (DROP, REJECT), "dnat"  # of rules that a command may remove; the latter sends frames elsewhere
+DESTINATIONS = ("ip daddr", "ip6 daddr", "--ip-dst", "--ip6-dst", "--ip-destination", "--ip6-destination")  # fields of matches
 # In rules that programs add to FORWARD themselves, in a comment or in the name of a link.
 NAMES_OF_PROGRAMS = re.compile(r"cali|cilium|docker|flannel|kube|libvirt|weave", re.I)
 # Addresses at which clouds answer for a node, with its credentials. What keeps packets from there is meant to.
@@ -33,28 +40,22 @@ METADATA = tuple(
 OPERATORS = ("", "unspec", "boot", "static")
 FORWARDING = "net.ipv4.ip_forward"  # which sets that of all links
 FORWARDING_IPV6 = "net.ipv6.conf.all.forwarding"
-UNREADABLE = "with attributes that this collection cannot read"
-_TARGET = re.compile(r" ?-[jg] \S+.*$")
-_ACTION = re.compile(r" (?:lookup|goto|blackhole|unreachable|prohibit)\b.*$")
-_TABLES = re.compile(r"(ip6?|bridge) (\w+)(?: \S+)?: (-[AP]) (\S+) ?(.*)")
-_JUMP = re.compile(r"(?:^| )-j ([^\s\"]+)[^\"]*$")  # behind the texts of the matches
-_DESTINATION = re.compile(r"(?:^|(?<!!) )(?:-d|--(?:ip6?-)?(?:dst|destination)) (\S+)")
+_TARGET = re.compile(r" ?-[jg] \S+.*$")  # of a rule as iptables prints it
 _ADDING = re.compile(r"(?:\[\d+:\d+\] )?-[AI] ")
-_LINK_SETTING = re.compile(r"net\.ipv4\.conf\.\S+\.forwarding")
 _PROGRAMS = {"ip": "iptables", "ip6": "ip6tables", "bridge": "ebtables"}
 
 
 class Loss(t.NamedTuple):
     """Describe a packet that was lost, or one that a cloud may drop.
 
-    culprit: as in the result; None for a packet that arrives with a caveat. came_in_by: its link. rules: the policy rule that
-    decided about it and that about the way back, as ip(8) prints them; empty for one of the kernel. is_reply: whether the reply
-    was lost, and not the packet.
+    decider: the object that stopped it; None for a packet that arrives with a caveat. came_in_by: its link. rules: the policy
+    rule that decided about it and that about the way back; None for one of the kernel. is_reply: whether the reply was lost, and
+    not the packet.
     """
 
-    culprit: t.Mapping[str, str] | None
+    decider: Object | None
     came_in_by: str = ""
-    rules: t.Sequence[str] = ()
+    rules: t.Sequence[Rule | None] = ()
     is_reply: bool = False
 
 
@@ -71,25 +72,28 @@ class Removal(t.NamedTuple):
     opens_route: bool = False
 
 
-def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[str] = ()) -> t.Iterator[Removal]:
+def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) -> t.Iterator[Removal]:
     """Yield the commands to try, that for the culprit first. kept_tables: those of ENIs, to which rules of the CNI lead."""
-    culprit = loss.culprit or {"kind": "", "text": ""}
-    kind, text = culprit["kind"], culprit["text"]
-    is_filter = "rp_filter" in text
-    if kind == "rule":
-        yield from _of_table_rule(text, snapshot)
-    elif kind == "route":
-        yield from _of_route(text, snapshot)
-    elif kind == "neighbor":
-        address, _dev, link, *_rest = text.split()
-        command = f"ip{' -6' if ':' in address else ''} neigh del {address} dev {link}"
-        yield Removal("Remove the stale neighbour", command, f"The node asks for the MAC address of {address} again.")
-    elif kind == "link":
-        yield from _of_link(text)
-    elif kind == "sysctl" and not is_filter:
-        yield from _of_setting(text)
-    rules = [text] if kind == "rule" else loss.rules[:1] if kind == "route" else loss.rules[1:] if is_filter else []
-    for rule in rules:
+    decider = loss.decider
+    rules: t.Sequence[Rule | None] = ()
+    if isinstance(decider, ChainRule):
+        yield from _of_table_rule(decider, snapshot)
+    elif isinstance(decider, Rule):
+        rules = [decider]
+    elif isinstance(decider, Route):
+        yield from _of_route(decider, snapshot)
+        rules = loss.rules[:1]
+    elif isinstance(decider, Neighbor):
+        family = " -6" if ":" in decider.address else ""
+        command = f"ip{family} neigh del {decider.address} dev {decider.link}"
+        yield Removal("Remove the stale neighbour", command, f"The node asks for the MAC address of {decider.address} again.")
+    elif isinstance(decider, Link):
+        yield from _of_link(decider)
+    elif isinstance(decider, Setting) and is_forwarding(decider):
+        yield from _of_forwarding(decider)
+    elif is_filter(decider):
+        rules = loss.rules[1:]
+    for rule in filter(None, rules):
         yield from _of_policy_rule(rule, snapshot, kept_tables)
 
 
@@ -102,105 +106,99 @@ def is_of_cloud(network: str) -> bool:
     return any(addresses.version == other.version and addresses.overlaps(other) for other in METADATA)
 
 
-def _of_table_rule(text: str, snapshot: Entry) -> t.Iterator[Removal]:
-    """Remove a rule of iptables or ebtables, or set the policy of FORWARD. No text names a rule of nft in a command."""
-    match = _TABLES.fullmatch(text)
-    if not match:
+def _of_table_rule(rule: ChainRule, snapshot: Entry) -> t.Iterator[Removal]:
+    """Remove a rule of iptables or ebtables, or set the policy of FORWARD. No command names a rule of nft by its text."""
+    if not rule.is_of_iptables:
         return
-    family, table, verb, chain, rest = match.groups()
-    program = _PROGRAMS[family]
-    if verb == "-A":
-        if _may_be_removed(family, chain, rest) and _count(family, table, f"{chain} {rest}", snapshot) == 1:
-            matches = _TARGET.sub("", rest)
-            takes_along = f"All packets that the rule matches go on to the rule after it in {chain}: {matches or 'every packet'}."
-            yield Removal("Remove the rule that stops the packet", f"{program} -t {table} -D {chain} {rest}", takes_along)
-    elif (table, chain, rest) == ("filter", FORWARD, "DROP"):
-        takes_along = "All forwarded packets about which no rule of FORWARD decides are accepted."
-        yield Removal("Accept forwarded packets", f"{program} -P {chain} ACCEPT", takes_along)
+    program = _PROGRAMS[rule.family]
+    if not rule.handle:
+        if (rule.table, rule.chain) == ("filter", FORWARD):
+            takes_along = "All forwarded packets about which no rule of FORWARD decides are accepted."
+            yield Removal("Accept forwarded packets", f"{program} -P {rule.chain} ACCEPT", takes_along)
+    elif _may_be_removed(rule) and _count(rule, snapshot) == 1:
+        matches = _TARGET.sub("", rule.line).removeprefix(f"-A {rule.chain}").strip() or "every packet"
+        takes_along = f"All packets that the rule matches go on to the rule after it in {rule.chain}: {matches}."
+        command = f"{program} -t {rule.table} -D {_ADDING.sub('', rule.line)}"
+        yield Removal("Remove the rule that stops the packet", command, takes_along)
 
 
-def _may_be_removed(family: str, chain: str, rest: str) -> bool:
+def _may_be_removed(rule: ChainRule) -> bool:
     """Return whether a rule protects neither the node nor its cloud, and belongs to no program, which would add it again.
 
     A chain that is not built in belongs to the program that made it.
     """
-    target = _JUMP.search(rest)
-    if not target or (family, target[1]) == ("bridge", OF_BRIDGE):
-        return bool(target)
-    is_for_cloud = any(map(is_of_cloud, _DESTINATION.findall(rest)))
-    return chain == FORWARD and target[1] in TARGETS and not is_for_cloud and not NAMES_OF_PROGRAMS.search(rest)
+    parsed = iptables_save.rule(rule.family, rule.line)
+    verdict = parsed.verdict
+    if verdict is None or (rule.family, verdict.target) == (BRIDGE, OF_BRIDGE):
+        return verdict is not None
+    to = (
+        value
+        for match in parsed.matches
+        if match.field.strip() in DESTINATIONS and not match.is_negated
+        for value in match.values
+    )
+    is_for_cloud = any(map(is_of_cloud, to))
+    return rule.chain == FORWARD and verdict.kind in STOPPING and not is_for_cloud and not NAMES_OF_PROGRAMS.search(rule.line)
 
 
-def _count(family: str, table: str, rule: str, snapshot: Entry) -> int:
-    """Count the rules with a text, of which a command removes the first. rule: its chain and what follows."""
-    is_bridge = family == "bridge"
+def _count(rule: ChainRule, snapshot: Entry) -> int:
+    """Count the rules with the same text, of which a command removes the first."""
+    family, table = rule.family, rule.table
+    is_bridge = family == BRIDGE
     tables = [
         entry
         for entry in blueprint.entries(snapshot, "ebtables" if is_bridge else "iptables")
         if entry.get("table") == table and (is_bridge or entry.get("family") == family)
     ]
-    rules = [f"-A {entry.get('chain')} {text}" for entry in tables for text in entry.get("rules") or ()]
-    text = "\n".join([f"*{table}", *rules]) if is_bridge else "\n".join(str(entry.get("save")) for entry in tables)
+    added = [f"-A {entry.get('chain')} {text}" for entry in tables for text in entry.get("rules") or ()]
+    text = "\n".join([f"*{table}", *added]) if is_bridge else "\n".join(str(entry.get("save")) for entry in tables)
     language = EBTABLES if is_bridge else IPTABLES
     lines = restore_text.read(text, language).text.splitlines()  # in the words of the twin, from which the culprit's are
-    return [_ADDING.sub("", line, count=1) for line in lines].count(rule)
+    return [_ADDING.sub("", line, count=1) for line in lines].count(_ADDING.sub("", rule.line))
 
 
-def _of_route(text: str, snapshot: Entry) -> t.Iterator[Removal]:
-    protocols = {protocol for route, protocol in blueprint.parsed_routes(snapshot, []) if _place(str(route)) == _place(text)}
-    if UNREADABLE in text or not protocols or not protocols <= {*OPERATORS}:
+def _of_route(route: Route, snapshot: Entry) -> t.Iterator[Removal]:
+    entries = blueprint.parsed_routes(snapshot, [])
+    protocols = {
+        protocol for each, protocol in entries if (each.family, each.dst, each.table) == (route.family, route.dst, route.table)
+    }
+    if route.unread or not protocols or not protocols <= {*OPERATORS}:
         return
-    family, to, _table = _place(text)
-    words = text.split(" ")
-    rest = words[len(family) + 2 :]
-    takes_along = f"All packets to {'any address' if to == 'default' else to} take the next route or policy rule that fits."
-    command = " ".join(["ip", *family, "route", "del", *rest])
-    yield Removal("Remove the route that stops the packet", command, takes_along, opens_route=True)
+    takes_along = f"All packets to {fields.show_prefix(route.dst, 'any address')} take the next route or policy rule that fits."
+    program, _route, words = str(route).partition(" route ")
+    yield Removal("Remove the route that stops the packet", f"{program} route del {words}", takes_along, opens_route=True)
 
 
-def _place(route: str) -> tuple[tuple[str, ...], str, str]:
-    """Return the option for the family, the destination and the table of a route as ip(8) prints it."""
-    _ip, *words = route.split(" ")
-    to = next((word for word in words[1:] if word == "default" or word[0].isdigit() or ":" in word), "")
-    return tuple(words[:1] if words[0] == "-6" else ()), to, words[words.index("table") + 1]
-
-
-def _of_policy_rule(text: str, snapshot: Entry, kept_tables: t.Collection[str]) -> t.Iterator[Removal]:
-    match = re.fullmatch(r"ip( -6)? rule (\d+): (.*)", text)
-    if not match or UNREADABLE in text or "[l3mdev-table]" in text:
+def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int]) -> t.Iterator[Removal]:
+    if rule.opaque or rule.l3mdev or rule.table in kept_tables:
         return
-    table = re.search(r" lookup (\S+)", text)
-    if table and table[1] in kept_tables:
-        return
-    place = "ipv6" if match[1] else "ipv4", match[2]
-    entries = (rule for rule in blueprint.entries(snapshot, "rules") if _place_of_rule(rule) == place)
-    protocols = {str(rule.get("protocol") or "") for rule in entries}
+    entries = [entry for entry in blueprint.entries(snapshot, "rules") if _place(entry) == (rule.family, str(rule.priority))]
+    protocols = {str(entry.get("protocol") or "") for entry in entries}
     if not protocols or not protocols <= {*OPERATORS}:
         return
-    takes_along = f"The rules after it decide about all packets that it selects: {_ACTION.sub('', match[3])}."
-    command = f"ip{match[1] or ''} rule del priority {match[2]} {match[3]}"
+    takes_along = f"The rules after it decide about all packets that it selects: {rule.selector}."
+    program = "ip -6" if rule.family == fields.IPV6 else "ip"
+    command = f"{program} rule del priority {rule.priority} {rule.selector} {rule.decision}"
     yield Removal("Remove the policy rule that misleads the packet", command, takes_along)
 
 
-def _place_of_rule(rule: Entry) -> tuple[str, str]:
-    return str(rule.get("family") or "ipv4"), str(rule.get("priority"))
+def _place(entry: Entry) -> tuple[int, str]:
+    return fields.FAMILIES[str(entry.get("family") or "ipv4")], str(entry.get("priority"))
 
 
-def _of_link(text: str) -> t.Iterator[Removal]:
-    link, _blank, trouble = text.partition(" ")
-    if trouble == "hairpin off":
-        takes_along = f"The bridge sends frames, also to a group, back by {link}, by which they came in."
-        yield Removal("Let the bridge send frames back by the port", f"bridge link set dev {link} hairpin on", takes_along)
-    elif trouble == "is down":
-        yield Removal("Set the link up", f"ip link set dev {link} up", f"All packets pass {link} again.")
+def _of_link(link: Link) -> t.Iterator[Removal]:
+    if link.trouble == NO_HAIRPIN:
+        takes_along = f"The bridge sends frames, also to a group, back by {link.name}, by which they came in."
+        yield Removal("Let the bridge send frames back by the port", f"bridge link set dev {link.name} hairpin on", takes_along)
+    elif link.trouble == DOWN:
+        yield Removal("Set the link up", f"ip link set dev {link.name} up", f"All packets pass {link.name} again.")
 
 
-def _of_setting(text: str) -> t.Iterator[Removal]:
+def _of_forwarding(setting: Setting) -> t.Iterator[Removal]:
     """Let the node forward. Any other setting that is 0, such as route_localnet, protects the node."""
-    key = text.partition(" = ")[0]
-    key = FORWARDING if _LINK_SETTING.fullmatch(key) else key
     takes_along = "The node forwards packets between all of its links."
-    if key == FORWARDING_IPV6:
+    is_ipv6 = setting.key == FORWARDING_IPV6
+    if is_ipv6:
         takes_along += " Its links with accept_ra = 1 lose the default routes that routers advertise."
-    if key in (FORWARDING, FORWARDING_IPV6):
-        yield Removal("Let the node forward packets", f"sysctl -w {key}=1", takes_along)
+    key = FORWARDING_IPV6 if is_ipv6 else FORWARDING
+    yield Removal("Let the node forward packets", f"sysctl -w {key}=1", takes_along)

@@ -8,20 +8,60 @@
 from __future__ import annotations
 
 import ipaddress
+import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
 from .._snapshot.assumption import Assumption
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .culprit import DOWN, NO_CARRIER, Link
 from .frame import Frame, is_group
-from .lookup import Tables, shown_rule
+from .lookup import Query, Tables, shown_rule
 from .packet import Packet
-from .pod_side import PodSides
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
+
+
+class PodAnswer(t.NamedTuple):
+    """By which links a pod answers. link: of the node, by which the answer comes in; empty if the answer takes another way.
+
+    interface: of the pod, by which the answer leaves; empty if the pod has no route.
+    """
+
+    link: str
+    interface: str
+
+
+class PodSides:
+    """The pods of which a snapshot has the rules and the routes."""
+
+    def __init__(self, snapshot: Entry) -> None:
+        links = {str(link["name"]): link for group in pod_links.by_namespace(snapshot).values() for link in group}
+        self._tables = {
+            str(pod.get("namespace")): Tables(
+                blueprint.parsed_rules(pod), (route for route, _protocol in blueprint.parsed_routes(pod, []))
+            )
+            for pod in blueprint.entries(snapshot, "pods")
+        }
+        self._near = {
+            (str(peer.get("namespace")), str(peer.get("name"))): name for name, link in links.items() if (peer := link["peer"])
+        }
+        self._namespaces = {name: namespace for (namespace, _far), name in self._near.items()}
+
+    def way(self, request: Packet, link: str) -> PodAnswer:
+        """Return the way of the answer to a packet that has left by a link to a pod. A pod with one interface answers by it."""
+        namespace = self._namespaces.get(link, "")
+        tables = self._tables.get(namespace)
+        if tables is None:
+            return PodAnswer(link, link)
+        answer = request.replied("")
+        ports = answer.source_port, answer.destination_port
+        route = tables.decide(Query(answer.source, answer.destination, LOOPBACK, 0, answer.protocol, *ports)).route
+        interface = route.hops[0].dev if route and route.hops else ""
+        return PodAnswer(self._near.get((namespace, interface), ""), interface)
 
 
 class Topology:
@@ -80,11 +120,11 @@ class Topology:
     def is_up(self, link: str) -> bool:
         return "UP" in (self.links.get(link, {}).get("flags") or ())
 
-    def trouble_of(self, link: str) -> str:
-        """Return why no packet passes a link, as words to follow its name; empty if packets pass."""
+    def broken(self, link: str) -> Link | None:
+        """Return a link that no packet passes, with the reason; None if packets pass."""
         if not self.is_up(link):
-            return "is down"
-        return "has no carrier" if link in self._without_carrier else ""
+            return Link(link, DOWN)
+        return Link(link, NO_CARRIER) if link in self._without_carrier else None
 
     def is_pod(self, link: str) -> bool:
         """Return True if a pod, or another network namespace of the node, is at the other end."""
@@ -206,11 +246,11 @@ class Topology:
                     return outside[0], f"belongs to {outside[0]} ({shown_rule(rule)})"
         return "", ""
 
-    def foreign_source(self, left: Packet, link: str, tables: Tables) -> str:
-        """Return the evidence that a packet's source belongs to another uplink than the packet leaves by; else an empty text."""
+    def foreign_source(self, left: Packet, link: str, tables: Tables) -> tuple[str, str]:
+        """Return the uplink to which a packet's source belongs, and the evidence; empty if the packet leaves by it."""
         owner, evidence = self.origin(left.source, tables)
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
-        return evidence if is_other and {owner, link} <= self._clouds else ""
+        return (owner, evidence) if is_other and {owner, link} <= self._clouds else ("", "")
 
     def is_elsewhere(self, source: bytes, came_in_by: str, link: str, tables: Tables) -> bool:
         """Return whether an answer leaves by another uplink than its request came in by, and its source is of no known uplink."""

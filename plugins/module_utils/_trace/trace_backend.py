@@ -11,11 +11,11 @@ import time
 import typing as t
 from functools import partial
 
-from .._core import fields
+from .._core import codec, fields
 from .._core.errors import DatapathError, MissingLibrary
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
-from .._routing.rule import protocol_name
+from .._routing.rule import Rule, protocol_name
 from .._snapshot import open_facts
 from .._snapshot.assumption import Assumption, gap
 from .._snapshot.evidence import Evidence
@@ -24,7 +24,9 @@ from .._snapshot.snapshot import SOFTWARE
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, likelihood, possible_service, verdict
+from . import certainty, changes_backend, likelihood, path, verdict
+from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Cure, Way
+from .culprit import ChainRule, NoRoute
 from .far_ends_backend import FarEnds
 from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
@@ -32,19 +34,15 @@ from .packet import TCP, UDP, Packet
 from .removals import Loss
 from .rule_texts_backend import RuleTexts
 from .topology import Topology
-from .verdict import ARRIVED, DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Finding, Scene
+from .verdict import Scene
 
 if t.TYPE_CHECKING:
-    from .cures import Cure
+    from .cures import Candidate
 
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
-# Of an answer, which the module does not return.
-EVIDENCE = (
-    *("passed", "bridge", "links", "addresses", "searched", "rules"),
-    *("caveats", "matching", "is_virtual", "pod_side", "recent", "may_be_for_service"),
-)
+VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
 STATE = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
 # net/ipv4/route.c, fib_multipath_hash(): of the packet's fields, with a key that each boot draws.
 MULTIPATH = "A hash, which differs on the node, chooses the next hop of a route"
@@ -70,29 +68,25 @@ class Question(t.NamedTuple):
     end: float = 0.0
 
 
-def answer(question: Question, run: process.Runner) -> dict[str, t.Any]:
-    """Return the result of the module. Raises DatapathError."""
-    return _without_evidence(judged(question, run))
+def answer(question: Question, run: process.Runner) -> Answer:
+    """Return the answer, with remedies if the question wants them. Raises DatapathError."""
+    judgement = judge(question, run)
+    is_curable = question.is_curable and not (question.calls or question.lines)
+    return judgement.with_cures() if is_curable else judgement.answer
 
 
 class Judgement(t.NamedTuple):
-    """result: of the module, without remedies, with what certainty is judged by. last: when a further twin may begin."""
+    """answer: without remedies. last: when a further twin may begin."""
 
-    result: dict[str, t.Any]
+    answer: Answer
     tracer: _Tracer
     last: float
 
-    def with_cures(self) -> dict[str, t.Any]:
-        """Return the result with the remedies that work. Raises DatapathError."""
-        cures, sentences = _cures(self.tracer, self.result, self.last) if self.result["verdict"] != UNKNOWN else ([], [])
-        return {**self.result, "cures": cures, "unknown": [*self.result["unknown"], *sentences]}
-
-
-def judged(question: Question, run: process.Runner) -> dict[str, t.Any]:
-    """Return the result of the module with what certainty is judged by, such as ``caveats``. Raises DatapathError."""
-    judgement = judge(question, run)
-    is_curable = question.is_curable and not (question.calls or question.lines)
-    return judgement.with_cures() if is_curable else {**judgement.result, "cures": []}
+    def with_cures(self) -> Answer:
+        """Return the answer with the remedies that work. Raises DatapathError."""
+        answer = self.answer
+        cures, sentences = _cures(self.tracer, answer, self.last) if answer.way.verdict != UNKNOWN else ([], [])
+        return answer._replace(cures=(*cures,), unknown=(*answer.unknown, *sentences))
 
 
 def judge(question: Question, run: process.Runner) -> Judgement:
@@ -107,19 +101,19 @@ def judge(question: Question, run: process.Runner) -> Judgement:
     started = time.monotonic()
     question = question._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
     tracer = _Tracer(question, run, opened)
-    result = tracer.of_snapshot(snapshot)
+    first = tracer.of_snapshot(snapshot)
     last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
-    explored = certainty.explore(result, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
+    explored = certainty.explore(first, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
     ends = _ends(question.packet)
     evidence = _evidence_about(question, ends, explored)
-    result = {**result, **certainty.conclusion(explored, tracer.opened, ends.family, evidence)}
-    if result["verdict"] != UNKNOWN and not result["branches"]:
-        outcome = {**result, "reply_verdict": (result["reply"] or {}).get("verdict", "")}
-        against = likelihood.of_kind(evidence, outcome, likelihood.CONTRADICTS)
-        result["unknown"] += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
+    result = certainty.conclusion(explored, tracer.opened, ends.family, evidence)
+    unknown = [*result.unknown]
+    if result.way.verdict != UNKNOWN and not result.branches:
+        against = likelihood.weighed(certainty.outcome("", result), evidence).contradicted_by
+        unknown += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
-        result["unknown"].append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
-    return Judgement(result, tracer, last)
+        unknown.append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
+    return Judgement(result._replace(unknown=(*unknown,)), tracer, last)
 
 
 def _evidence_about(question: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:
@@ -130,24 +124,13 @@ def _evidence_about(question: Question, ends: Ends, explored: certainty.Explorat
     return likelihood.about(entries, likelihood.flows(sent, explored.answers.values()))
 
 
-def _without_evidence(result: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return the answer without the entries that only certainty is judged by."""
-    for first in (result, *result["branches"]):
-        for way in filter(None, (first, first["reply"])):
-            for name in EVIDENCE:
-                way.pop(name, None)
-    for branch in result["branches"]:
-        del branch["came_in_by"]
-    return result
-
-
 class _Tracer:
     """The same question in several worlds."""
 
     def __init__(self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open]) -> None:
         self.question, self.opened, self._run = question, opened, run
 
-    def in_world(self, world: certainty.World, trial: Question | None = None) -> certainty.Answer | None:
+    def in_world(self, world: certainty.World, trial: Question | None = None) -> Answer | None:
         """Return the answer in a world; None if no twin of it can be built. trial: the same question with changes."""
         question = trial or self.question
         snapshot: worlds.Snapshot = dict(question.snapshot)
@@ -158,20 +141,19 @@ class _Tracer:
             snapshot = change(snapshot)
         return self.of_snapshot(snapshot, trial)
 
-    def of_snapshot(self, snapshot: worlds.Snapshot, trial: Question | None = None) -> certainty.Answer:
+    def of_snapshot(self, snapshot: worlds.Snapshot, trial: Question | None = None) -> Answer:
         """Return the answer for a snapshot of one world. trial: as for `in_world`."""
         question = trial or self.question
         snapshot, assumed = assumptions.complete(snapshot, question.assume, _ends(question.packet))
         result = _in_a_twin(question._replace(snapshot=snapshot), self._run)
-        in_twin = (Assumption.from_plain(plain) for plain in result["assumed"])
-        return {**result, "assumed": list(dict.fromkeys([*assumed, *in_twin]))}
+        return result._replace(assumed=tuple(dict.fromkeys([*assumed, *result.assumed])))
 
 
 def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _cures(tracer: _Tracer, result: t.Mapping[str, t.Any], last: float) -> tuple[list[dict[str, t.Any]], list[str]]:
+def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], list[str]]:
     """Return the remedies that work, and sentences about those that were not tried in every world.
 
     Each remedy is tried in a separate twin. An operator's command is tried only if no remedy of the collection works and nothing
@@ -182,10 +164,10 @@ def _cures(tracer: _Tracer, result: t.Mapping[str, t.Any], last: float) -> tuple
         return [], []
     from . import cures  # only a packet that is lost needs the profiles
 
-    offers: list[tuple[Cure, certainty.Exploration]] = []
+    offers: list[tuple[Candidate, certainty.Exploration]] = []
     untried = 0
     for cure in cures.candidates(tracer.question.packet, loss, tracer.question.snapshot):
-        is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not result["certain"]
+        is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not result.certain
         if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
         if time.monotonic() > last:
@@ -198,20 +180,24 @@ def _cures(tracer: _Tracer, result: t.Mapping[str, t.Any], last: float) -> tuple
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
     family = _ends(tracer.question.packet).family
-    conclusions = (certainty.conclusion(explored, tracer.opened, family) for _cure, explored in offers)
-    shown = [_shown(cure, explored.first, after["certain"]) for (cure, explored), after in zip(offers, conclusions)]
-    return shown, sentences
+    certain = [certainty.conclusion(explored, tracer.opened, family).certain for _cure, explored in offers]
+    return [_offered(cure, explored.first.way, each) for (cure, explored), each in zip(offers, certain)], sentences
 
 
-def _loss(result: t.Mapping[str, t.Any]) -> Loss | None:
+def _offered(cure: Candidate, after: Way, is_certain: bool) -> Cure:
+    return Cure(cure.kind, cure.change, cure.task, cure.takes_along, is_certain, after.verdict, after.reply_verdict)
+
+
+def _loss(result: Answer) -> Loss | None:
     """Return what needs a remedy: a packet or a reply that is lost, or that a cloud may drop; None if nothing does."""
-    lost = next((way for way in (result, result["reply"]) if way and way["verdict"] in (DROPPED, REJECTED)), None)
+    lost = next((way for way in result.way.both if way.verdict in LOST), None)
     if lost:
-        return Loss(lost["culprit"], lost["came_in_by"], lost["rules"], is_reply=lost is not result)
-    return Loss(None, result["came_in_by"]) if result["caveats"] else None
+        decider = lost.culprit.object if lost.culprit else None
+        return Loss(decider, lost.came_in_by, lost.met.rules, is_reply=lost is not result.way)
+    return Loss(None, result.way.came_in_by) if result.caveats else None
 
 
-def _outcome(tracer: _Tracer, cure: Cure, loss: Loss, last: float) -> certainty.Exploration | None:
+def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certainty.Exploration | None:
     """Return the answers with a cure in all worlds; None if in one the packet or its reply is lost, or a cloud may drop it.
 
     Nor is a route removed for a packet that then leaves by a default route, which does not tell that the packet is to go there.
@@ -220,39 +206,35 @@ def _outcome(tracer: _Tracer, cure: Cure, loss: Loss, last: float) -> certainty.
         lines = tuple(changes_backend.commands(cure.commands))
         trial = tracer.question._replace(calls=cure.calls, lines=lines, is_compared=False)
         after = tracer.in_world((), trial)
-        if after is None or not _is_healthy(after, trial):
+        if after is None or not after.is_healthy(trial.wants_reply):
             return None
         explored = certainty.explore(after, tracer.opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
     except MissingLibrary:  # the controller lends it, and runs the module again
         raise
     except DatapathError:  # a remedy that cannot be applied does not work
         return None
-    if not all(answer and _is_healthy(answer, trial) for answer in explored.answers.values()):
+    if not all(answer and answer.is_healthy(trial.wants_reply) for answer in explored.answers.values()):
         return None
-    ways = (way for answer in explored.answers.values() if answer for way in (answer, *answer["branches"]))
-    lost = (way["reply"] if loss.is_reply else way for way in ways)
-    return explored if not cure.opens_route or all(map(_has_route, lost)) else None
+    ways = (way for answer in explored.answers.values() if answer for way in answer.every_way)
+    lost = (way.reply if loss.is_reply else way for way in ways)
+    return explored if not cure.opens_route or all(way and _has_route(way) for way in lost) else None
 
 
-def _has_route(way: t.Mapping[str, t.Any]) -> bool:
+def _has_route(way: Way) -> bool:
     """Return whether a packet is delivered, or leaves by a route to its destination that is no default route."""
-    routes = [step["text"] for step in way["steps"] if step["kind"] == "route"]
-    return way["verdict"] == DELIVERED or bool(routes and not any(" route default " in text for text in routes))
+    return way.verdict == DELIVERED or (way.met.route is not None and not way.met.has_default_route)
 
 
-def _is_healthy(result: t.Mapping[str, t.Any], question: Question) -> bool:
-    return is_well(result, question.wants_reply) and not result["caveats"]
-
-
-def _in_a_twin(question: Question, run: process.Runner) -> dict[str, t.Any]:
+def _in_a_twin(question: Question, run: process.Runner) -> Answer:
     with changes_backend.prepared(question.calls, question.is_own) as root:
         seconds = max(1.0, question.end - time.monotonic())
-        return isolation_backend.run(lambda isolated: _exchanged(isolated, question, run), seconds, root)
+        result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, run), seconds, root)
+    return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
 
 
 def _exchanged(isolated: Isolated, question: Question, run: process.Runner) -> dict[str, t.Any]:
     try:
-        return _Exchange(isolated, question, run).result()
+        return {"answer": codec.encode(_Exchange(isolated, question, run).answer(), VOCABULARY)}
     finally:
         build_backend.remove_links(isolated, len(blueprint.entries(question.snapshot, "links")))
 
@@ -268,16 +250,6 @@ def _reachable(drawn: blueprint.Blueprint, question: Question) -> blueprint.Blue
     has_ports = packet.protocol in (TCP, UDP) and "0" not in ports
     flow = reachable.Flow(frozenset(addresses), protocol_name(packet.protocol), frozenset(ports) if has_ports else None)
     return reduction.reduced(drawn, flow)
-
-
-def is_well(result: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
-    """Return whether the packet arrives, and its reply if one is wanted."""
-    return result["verdict"] in ARRIVED and (not wants_reply or (result["reply"] or {}).get("verdict") in ARRIVED)
-
-
-def _shown(cure: Cure, after: t.Mapping[str, t.Any], is_certain: bool) -> dict[str, t.Any]:
-    shown = {"kind": cure.kind, "change": cure.change, "task": cure.task, "takes_along": cure.takes_along, "certain": is_certain}
-    return {**shown, "verdict": after["verdict"], "reply_verdict": (after["reply"] or {}).get("verdict", "")}
 
 
 class _Exchange:
@@ -297,6 +269,7 @@ class _Exchange:
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
         facts = map(OpenFact.from_plain, blueprint.entries(question.snapshot, "open"))
         self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
+        self._records = worlds.recent_chains(question.snapshot)
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
@@ -307,7 +280,7 @@ class _Exchange:
             )
         self._look()
 
-    def result(self) -> dict[str, t.Any]:
+    def answer(self) -> Answer:
         before = None
         if self._question.calls or self._question.lines:
             before = self._sent() if self._question.is_compared else None
@@ -316,58 +289,46 @@ class _Exchange:
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
-        ways = [way for _share, way in branches]
-        lost = next((way for way in ways if not is_well(way, self._question.wants_reply)), first)
-        result = {**lost, "before": _short(before) if before else None}
-        result["branches"] = [{"share": share, **_branch(way)} for share, way in branches]
+        way = next((branch.way for branch in branches if not branch.way.is_well(self._question.wants_reply)), first)
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
-        filters = self._unknown_filters(result)
         notes += (
             Assumption(f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
-            for name, value in filters.items()
+            for name, value in self._unknown_filters(way).items()
         )
-        result["caveats"] = list(dict.fromkeys(caveat for way in (result, *ways) for caveat in way["caveats"]))
-        result["matching"] = self._rule_texts.matching_sets()
-        result["recent"] = worlds.recent_chains(self._question.snapshot)
-        result["pod_side"] = self._pod_side(result["interface"])
-        result["is_virtual"] = self._is_virtual(self._question.packet.destination)
-        result["assumed"] = [assumption.plain() for assumption in dict.fromkeys(notes)]
-        result["unknown"] = self._unknown(result)
-        return result
+        return Answer(
+            way,
+            before,
+            tuple(branches),
+            unknown=(*self._unknown(way),),
+            assumed=tuple(dict.fromkeys(notes)),
+            pod_side=self._pod_side(way.interface),
+            is_virtual=self._is_virtual(self._question.packet.destination),
+        )
 
-    def _sent(self) -> dict[str, t.Any]:
-        """Send the packet and its reply, and return them as the module does."""
+    def _sent(self) -> Way:
+        """Send the packet and its reply, and return what became of them."""
         packet = self._packet
         macs = self._topology.macs(packet) if packet.interface else ()
         self._forget()
-        observation, finding = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
+        observation, way = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
         events = of_packet(observation)
         self._is_by_chance = self._rule_texts.is_by_chance(events)
         self._probability = self._rule_texts.probability(events) if self._is_by_chance else 1.0
-        reply = self._reply(observation, finding) if self._question.wants_reply else None
-        self._assumed += map(gap, self._several_hops([finding, *([reply[1]] if reply else [])]))
-        result = {**finding.report(), "came_in_by": packet.interface, "reply": None, **self._evidence(packet, finding)}
+        reply = self._reply(observation, way) if self._question.wants_reply else None
+        self._assumed += map(gap, self._several_hops([way, *([reply] if reply else [])]))
         # The answer of the node itself has no steps of its own.
-        result["passed"] = [
-            step._asdict()
-            for step in dict.fromkeys(verdict.chain_steps(observation.events))
-            if blueprint.OWN_TABLE not in step.where
-        ]
-        result["caveats"] = [finding.caveat] if finding.caveat else []
-        if reply:
-            came_in_by, reply_finding = reply
-            result["reply"] = {
-                **reply_finding.report(),
-                "came_in_by": came_in_by,
-                **self._evidence(packet._replace(interface=came_in_by), reply_finding),
-            }
-            result["caveats"] += [reply_finding.caveat] if reply_finding.caveat else []
-            if reply_finding.verdict in (DROPPED, REJECTED):
-                result["reason"] = f"{result['reason']} Its reply is lost: {reply_finding.reason}"
-                result["culprit"] = result["reply"]["culprit"]
-            elif reply_finding.caveat:
-                result["reason"] = f"{result['reason']} Its reply leaves by {reply_finding.interface}. {reply_finding.caveat}"
-        return result
+        chains = verdict.chains_met(event for event in observation.events if event.table != blueprint.OWN_TABLE)
+        way = self._with_objects(packet, way._replace(met=way.met._replace(**chains)))
+        if reply is None:
+            return way
+        reply = self._with_objects(packet._replace(interface=reply.came_in_by), reply)
+        if reply.verdict in LOST:
+            reason = f"{way.reason} Its reply is lost: {reply.reason}"
+            return way._replace(reply=reply, reason=reason, culprit=reply.culprit, tells_reply=True)
+        if reply.met.caveat:
+            reason = f"{way.reason} Its reply leaves by {reply.interface}. {reply.met.caveat.sentence}"
+            return way._replace(reply=reply, reason=reason, tells_reply=True)
+        return way._replace(reply=reply)
 
     def _forget(self) -> None:
         """Forget connections and filled sets, so that the next packet is the first one."""
@@ -384,44 +345,45 @@ class _Exchange:
         self._assumed += (gap(f"{STATE}: {text}") for text in self._rule_texts.with_state(observation.events))
         return observation
 
-    def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:
+    def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way]:
         observation = self._send(packet, *macs)
         return observation, verdict.judge(observation, self._scene)
 
-    def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding] | None:
+    def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way] | None:
         """Return what the chains of INPUT stop before IPVS gets a packet to a virtual server; None if nothing is stopped."""
         family = "ip6" if packet.family == fields.IPV6 else "ip"
         if self._reaches_ipvs or fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
             return None
         with build_backend.dormant(self._run, family, virtual_servers.TABLE):
-            observation, finding = self._judged(packet, macs)
-        is_stopped = finding.verdict in (DROPPED, REJECTED) and finding.culprit is not None and finding.culprit.kind == "rule"
+            observation, way = self._judged(packet, macs)
+        is_stopped = way.verdict in LOST and way.culprit is not None and isinstance(way.culprit.object, (ChainRule, Rule))
         self._reaches_ipvs = not is_stopped
         if not is_stopped:
             self._forget()
-        return (observation, finding) if is_stopped else None
+        return (observation, way) if is_stopped else None
 
-    def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
+    def _branches(self, first: Way) -> list[Branch]:
         """Return the ways that packets take by chance, with the share of each, the most frequent first; empty if there is one.
 
         The shares are those of the rules. If the rules do not show shares, they are those of the packets that were sent.
         """
-        ways, counts, likely = {_way(first): first}, {_way(first): 1}, {_way(first): self._probability}
+        key = _distinction(first)
+        ways, counts, likely = {key: first}, {key: 1}, {key: self._probability}
         since = 0
         while since < max(AGAIN, AGAIN_EACH * len(ways)) and sum(counts.values()) < MOST_PACKETS and sum(likely.values()) < ALL:
-            result = self._sent()
-            way = _way(result)
-            since = since + 1 if way in ways else 0
-            ways.setdefault(way, result)
-            counts[way] = counts.get(way, 0) + 1
-            likely[way] = self._probability
+            way = self._sent()
+            key = _distinction(way)
+            since = since + 1 if key in ways else 0
+            ways.setdefault(key, way)
+            counts[key] = counts.get(key, 0) + 1
+            likely[key] = self._probability
         shares = (
             likely
             if ALL <= sum(likely.values()) <= 2 - ALL
-            else {way: count / sum(counts.values()) for way, count in counts.items()}
+            else {key: count / sum(counts.values()) for key, count in counts.items()}
         )
-        ranked = [(round(shares[way], 3), result) for way, result in ways.items()]
-        return sorted(ranked, key=lambda branch: -branch[0]) if len(ways) > 1 else []
+        branches = [Branch(round(shares[key], 3), way) for key, way in ways.items()]
+        return sorted(branches, key=lambda branch: -branch.share) if len(ways) > 1 else []
 
     def _note(self, sentence: str) -> None:
         self._assumed.append(Assumption(sentence))
@@ -438,79 +400,77 @@ class _Exchange:
             self._topology, tables, kernel.setting, self._rule_texts.text, self._programs, hidden, self._rule_texts.element
         )
 
-    def _reply(self, observation: Observation, finding: Finding) -> tuple[str, Finding] | None:
-        """Return the link by which the reply came in, and what became of the reply; None if there is none."""
-        if finding.frame is None:
-            return ("", self._own_reply(observation)) if finding.verdict == DELIVERED else None
-        if finding.verdict not in (*ARRIVED, UNKNOWN):
+    def _reply(self, observation: Observation, way: Way) -> Way | None:
+        """Return what became of the reply; None if there is none."""
+        if way.met.frame is None:
+            return self._own_reply(observation) if way.verdict == DELIVERED else None
+        if way.verdict not in (*ARRIVED, UNKNOWN):
             return None
-        left = finding.frame.packet
-        link = self._topology.reply_link(left, finding.interface, self._scene.tables)
-        if self._topology.is_pod(finding.interface):
-            way = self._topology.pod_sides.way(left, finding.interface)
-            if not way.link:
-                return "", verdict.unanswered(way, left)
-            link = way.link
-        packet = left.replied(link)
+        departed = way.met.frame.packet
+        link = self._topology.reply_link(departed, way.interface, self._scene.tables)
+        if self._topology.is_pod(way.interface):
+            answering = self._topology.pod_sides.way(departed, way.interface)
+            if not answering.link:
+                return verdict.unanswered(answering, departed)
+            link = answering.link
+        packet = departed.replied(link)
         _source, destination = self._topology.macs(packet)
-        source = finding.frame.destination_mac if link == finding.interface else self._topology.world_mac(link)
-        reply = verdict.judge(self._send(packet, source, destination), self._scene)
+        source = way.met.frame.destination_mac if link == way.interface else self._topology.world_mac(link)
+        reply = verdict.judge(self._send(packet, source, destination), self._scene)._replace(came_in_by=link)
         expected = observation.sent.replied("")
-        if reply.frame and reply.frame.packet.flow != expected.flow:
-            reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
+        if reply.met.frame and reply.met.frame.packet.flow != expected.flow:
+            arrived = reply.met.frame.packet
+            reason = f"The reply arrives as {arrived}, and {expected} is expected: its translation is not undone."
             reply = reply._replace(verdict=DROPPED, reason=reason)
         reply = verdict.by_its_uplink(reply, observation.sent.interface, self._scene)
-        return link, verdict.at_its_pod(reply, observation.sent.interface, self._scene)
+        return verdict.at_its_pod(reply, observation.sent.interface, self._scene)
 
-    def _own_reply(self, observation: Observation) -> Finding:
+    def _own_reply(self, observation: Observation) -> Way:
         """Return what became of the node's answer to a packet that arrived at the node, although no program listens in a twin."""
         sent = observation.sent
         if not sent.interface:
-            return Finding(DELIVERED, "lo", None, "The node answers itself.", None, ())
+            return Way(DELIVERED, "lo", None, "The node answers itself.", None)
         for link, frame in observation.frames:
             if frame.packet.destination == sent.source:
                 kind = DELIVERED if self._topology.is_pod(link) else FORWARDED
                 caveat = verdict.caveat_of(frame.packet, link, self._scene)
-                reason = f"The node's answer leaves by {link}. {caveat}".strip()
-                reply = Finding(kind, link, frame, reason, None, (), caveat)
+                reply = verdict.left(kind, link, frame, f"The node's answer leaves by {link}.", caveat=caveat)
                 return verdict.at_its_pod(reply, sent.interface, self._scene)
         drop = next((event for event in reversed(observation.events) if event.verdict in DROPS), None)
         if drop:
             text = verdict.quoted(drop, self._scene)
             reason = f"{drop.family} {drop.table} {drop.chain} drops the answer: {text}."
-            return Finding(DROPPED, "", None, reason, verdict.culprit_of(drop, text), ())
+            return verdict.lost(reason, verdict.decider_of(drop, self._scene))
         back = sent.replied("")
         if sent.protocol != TCP:
-            return Finding(UNKNOWN, "", None, "The node's answer was not seen: no program answers in a twin.", None, ())
+            return verdict.lost("The node's answer was not seen: no program answers in a twin.", None, UNKNOWN)
         shown = fields.show(back.destination)
         # The kernel drops an answer without a trace. A packet that the node sends shows why.
         alike = verdict.judge(self._far_ends.send(back._replace(is_reply=False)), self._scene)
-        if alike.verdict in (DROPPED, REJECTED):
+        if alike.verdict in LOST:
             return alike._replace(reason=f"The node's answer to {shown} did not leave. {alike.reason}")
-        culprit = verdict.Culprit("missing", f"no route to {shown}")
-        return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
+        return verdict.lost(f"The node's answer to {shown} did not leave.", NoRoute(shown))
 
-    def _evidence(self, sent: Packet, finding: Finding) -> dict[str, t.Any]:
-        """Return what the packet met besides its steps.
-
-        searched: numbers of routing tables, and the names that facts have for them. rules: the policy rules that decided.
-        """
-        numbers = [str(number) for number in finding.searched]
-        links = {*finding.links, *filter(None, (sent.interface, finding.interface))}
-        packets = (sent, finding.query, finding.frame and finding.frame.packet)
+    def _with_objects(self, sent: Packet, way: Way) -> Way:
+        """Return the way with what the packet met besides its steps."""
+        met, bridge = way.met, self._topology.bridge(sent.interface)
+        links = {*met.links, *filter(None, (sent.interface, way.interface))}
+        packets = (sent, met.query, met.frame and met.frame.packet)
         addresses = {address for each in packets if each for address in (each.source, each.destination) if address}
-        return {
-            "bridge": self._topology.bridge(sent.interface),
-            "links": sorted(links | {bridge for name in links if (bridge := self._topology.bridge(name))}),
-            "addresses": sorted(map(fields.show, addresses)),
-            "searched": [*numbers, *(self._table_names[number] for number in numbers if number in self._table_names)],
-            "rules": [*finding.rules],
-            "may_be_for_service": possible_service.may_be_for_service(sent, finding),
-        }
+        met = met._replace(
+            bridge=bridge,
+            links=(*sorted(links | {name for link in links if (name := self._topology.bridge(link))}),),
+            addresses=(*sorted(map(fields.show, addresses)),),
+            searched=(*met.searched, *(self._table_names[number] for number in met.searched if number in self._table_names)),
+            sets=_of_chains(self._rule_texts.matching_sets(), met.chains),
+            records=_of_chains(self._records, met.chains),
+            may_be_for_service=path.may_be_for_service(sent, way),
+        )
+        return way._replace(came_in_by=sent.interface, met=met)
 
-    def _several_hops(self, findings: t.Iterable[Finding]) -> t.Iterator[str]:
+    def _several_hops(self, ways: t.Iterable[Way]) -> t.Iterator[str]:
         """Yield a sentence about each route of several next hops by which a packet left."""
-        routes = (self._scene.tables.decide(finding.query).route for finding in findings if finding.query and finding.frame)
+        routes = (self._scene.tables.decide(way.met.query).route for way in ways if way.met.query and way.met.frame)
         for route in routes:
             if route and len(route.hops) > 1:
                 yield f"{MULTIPATH}: {route}"
@@ -524,46 +484,31 @@ class _Exchange:
         """Return whether a link for the addresses of virtual servers has the address."""
         return self._topology.owner(address).startswith("kube-ipvs")
 
-    def _unknown_filters(self, result: t.Mapping[str, t.Any]) -> dict[str, int]:
+    def _unknown_filters(self, way: Way) -> dict[str, int]:
         """Return the links on the path whose reverse-path filter is not in the snapshot, with the value in the twin."""
         settings = (self._question.snapshot.get("settings") or {}).get("ipv4") or {}
-        names = [way["came_in_by"] for way in (result, result["reply"]) if way and way["came_in_by"]]
+        names = [each.came_in_by for each in way.both if each.came_in_by]
         if self._question.packet.family != fields.IPV4 or "rp_filter" in settings.get("all", {}):
             return {}
         unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in settings.get(name, {})]
         return {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
 
-    def _unknown(self, result: t.Mapping[str, t.Any]) -> list[str]:
+    def _unknown(self, way: Way) -> list[str]:
         unread = [
             f"{entry.get('subset')} {entry.get('object')}: {entry.get('reason')}".replace("  ", " ")
             for entry in self._question.snapshot.get("unread") or ()
             if entry.get("subset") not in SOFTWARE  # which no packet meets
         ]
-        reasons = [result["reason"]] if result["verdict"] == UNKNOWN else []
-        reply = result["reply"] or {}
-        return [*reasons, *([reply["reason"]] if reply.get("verdict") == UNKNOWN else []), *unread]
+        return [*(each.reason for each in way.both if each.verdict == UNKNOWN), *unread]
 
 
-def _way(result: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
-    """Return the parts of a result that distinguish one packet's way from another's."""
-    packet, reply = result["packet"] or {}, result["reply"] or {}
-    culprit = (result["culprit"] or {}).get("text")
-    return (
-        result["verdict"],
-        result["interface"],
-        packet.get("destination"),
-        packet.get("destination_port"),
-        culprit,
-        reply.get("verdict"),
-    )
+def _of_chains(names: t.Mapping[str, t.Iterable[str]], chains: t.Iterable[str]) -> tuple[str, ...]:
+    return (*dict.fromkeys(name for chain in chains for name in names.get(chain, ())),)
 
 
-def _branch(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    shown = ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")
-    return {key: result[key] for key in (*shown, "came_in_by", "passed", "bridge", "links", "addresses", "searched")}
-
-
-def _short(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    keys = ("verdict", "interface", "reason", "culprit")
-    reply = result["reply"]
-    return {**{key: result[key] for key in keys}, "reply": {key: reply[key] for key in keys} if reply else None}
+def _distinction(way: Way) -> tuple[t.Any, ...]:
+    """Return what distinguishes one packet's way from another's."""
+    left = way.met.frame.packet if way.met.frame else None
+    to = (left.destination, left.destination_port) if left else None
+    decider = way.culprit.object if way.culprit else None
+    return way.verdict, way.interface, to, decider, way.reply_verdict

@@ -13,80 +13,38 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
-from .._routing.rule import LOOKUP, protocol_name
+from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
+from . import answer
+from .answer import DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Caveat, Culprit, Met, Step, Way
+from .culprit import (
+    BRIDGE,
+    EXPIRED,
+    LINK_LOCAL,
+    NO_HAIRPIN,
+    Address,
+    ChainRule,
+    Link,
+    Neighbor,
+    NoRoute,
+    Object,
+    Programs,
+    Setting,
+    VirtualServer,
+)
 from .frame import Frame, is_group
 from .kernel_events import DROPS, QUEUE, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
-from .pod_side import Way
-from .topology import Topology
+from .topology import PodAnswer, Topology
 
-DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
-ARRIVED = (DELIVERED, FORWARDED)
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 FORWARD = "net/ipv4/ip_forward"
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
+Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
-
-
-class Culprit(t.NamedTuple):
-    """The object that decided. kind: rule, route, sysctl, neighbor, link, address, bpf or missing. text: as its tool shows it."""
-
-    kind: str
-    text: str
-
-
-class Step(t.NamedTuple):
-    """kind: in, rule, policy, route, neighbor, counter or out. where: chain, link or routing. text: as its tool prints it.
-
-    packet: what a rule that translates made of the packet; empty if the rule changed nothing.
-    """
-
-    kind: str
-    where: str
-    text: str
-    verdict: str = ""
-    packet: str = ""
-
-
-class Finding(t.NamedTuple):
-    """What became of a packet. interface, frame: the link by which it left and its frame there; empty and None if it did not
-    leave.
-
-    caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
-    searched: the numbers of the routing tables that were searched for it, and for the way back. links: of these routes. query: by
-    which it was routed.
-    rules: the policy rule that decided about it and that about the way back, as ip(8) prints them; empty for one of the kernel.
-    """
-
-    verdict: str
-    interface: str
-    frame: Frame | None
-    reason: str
-    culprit: Culprit | None
-    steps: tuple[Step, ...]
-    caveat: str = ""
-    searched: tuple[int, ...] = ()
-    links: tuple[str, ...] = ()
-    query: Query | None = None
-    rules: tuple[str, ...] = ()
-
-    def report(self) -> dict[str, t.Any]:
-        """Return the finding as the module returns it."""
-        packet = self.frame.packet.report() if self.frame else None
-        if packet is not None and self.frame:
-            packet.update(source_mac=self.frame.source_mac.hex(":"), destination_mac=self.frame.destination_mac.hex(":"))
-        return {
-            "verdict": self.verdict,
-            "interface": self.interface,
-            "packet": packet,
-            "reason": self.reason,
-            "culprit": self.culprit._asdict() if self.culprit else None,
-            "steps": [step._asdict() for step in self.steps],
-        }
 
 
 class Scene(t.NamedTuple):
@@ -105,7 +63,7 @@ class Scene(t.NamedTuple):
     element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
 
 
-def judge(observation: Observation, scene: Scene) -> Finding:
+def judge(observation: Observation, scene: Scene) -> Way:
     packet = observation.sent
     every = of_packet(observation)
     routed = next((event for event in reversed(every) if event.chain in ROUTING and event.table == OWN_TABLE), None)
@@ -121,27 +79,67 @@ def judge(observation: Observation, scene: Scene) -> Finding:
     departure = next(iter(good or frames), None)
     steps = _steps(observation, events, query, scene, departure[1] if departure else None)
     if departure:
-        link, left = departure
-        steps.append(Step("out", f"link {link}", str(left.packet)))
-        trouble = "" if good else scene.topology.trouble(link, left)
-        finding = _left(packet, link, left, trouble, _diverted(events, scene), scene, steps)
+        link, frame = departure
+        steps.append(Step(answer.OUT, f"link {link}", str(frame.packet)))
+        trouble = "" if good else scene.topology.trouble(link, frame)
+        way = _departed(packet, link, frame, trouble, _diverted(events, scene), scene)
     else:
-        verdict, reason, culprit = _stopped(observation, events, query, rejected, scene)
-        finding = Finding(verdict, "", None, reason, culprit, tuple(steps))
-    ways = (query, query.answered) if departure else (query, query.answered, query.refused)
-    lookups = [scene.tables.decide(each) for each in ways if each.destination]
-    finding = finding._replace(
-        searched=tuple(table for decision in lookups for table in _searched(decision)),
-        links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
+        way = _stopped(observation, events, query, rejected, scene)
+    queries = (query, query.answered) if departure else (query, query.answered, query.refused)
+    lookups = [scene.tables.decide(each) for each in queries if each.destination]
+    met = way.met._replace(
         query=query,
+        route=scene.tables.decide(query).route,
         rules=tuple(map(_added_rule, lookups[:2])),
+        links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
+        searched=tuple(str(table) for decision in lookups for table in _searched(decision)),
+        is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
+        **chains_met(events),
     )
-    return _with_programs(packet, _with_queue(finding), scene)
+    return with_step(_with_programs(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene))
 
 
-def _added_rule(decision: Decision) -> str:
-    """Return the rule that decided, as ip(8) prints it; empty if it is one of the kernel."""
-    return str(decision.rule) if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES else ""
+def with_step(way: Way) -> Way:
+    """Return the way whose culprit has the number of its step."""
+    if way.culprit is None:
+        return way
+    decider = way.culprit.object
+    decider = decider._replace(mac="") if isinstance(decider, Neighbor) else decider  # a step shows who was asked for
+    number = next((place for place in reversed(range(len(way.steps))) if way.steps[place].object == decider), None)
+    return way._replace(culprit=way.culprit._replace(step=number))
+
+
+def chains_met(events: t.Iterable[Event]) -> dict[str, t.Any]:
+    """Return the fields of a Met that tell the chains of the events."""
+    chains, ended, jumps = dict[str, None](), dict[str, None](), dict[tuple[str, str], None]()
+    for event in events:
+        table, (word, _blank, target) = f"{event.family} {event.table}", event.verdict.partition(" ")
+        place = f"{table} {event.chain}"
+        if event.handle or word == "policy":
+            chains[place] = None
+        if word == "policy":
+            ended[place] = None
+        if event.handle and word in ("jump", "goto"):
+            jumps[place, f"{table} {target}"] = None
+            chains[f"{table} {target}"] = None
+    return {"chains": (*chains,), "ended": (*ended,), "jumps": (*jumps,)}
+
+
+def lost(reason: str, decider: Object | None, verdict: str = DROPPED) -> Way:
+    """Return the way of a packet that did not leave."""
+    return Way(verdict, "", None, reason, Culprit.of(decider) if decider else None)
+
+
+def left(verdict: str, link: str, frame: Frame, reason: str, decider: Object | None = None, caveat: Caveat | None = None) -> Way:
+    """Return the way of a packet that left by a link."""
+    reason = f"{reason} {caveat.sentence}" if caveat else reason
+    culprit = Culprit.of(decider) if decider else None
+    return Way(verdict, link, None, reason, culprit, met=Met(frame, caveat=caveat))
+
+
+def _added_rule(decision: Decision) -> Rule | None:
+    """Return the rule that decided; None if it is one of the kernel."""
+    return decision.rule if decision.rule and decision.rule.priority not in KERNELS_PRIORITIES else None
 
 
 def _searched(decision: Decision) -> tuple[int, ...]:
@@ -149,72 +147,67 @@ def _searched(decision: Decision) -> tuple[int, ...]:
     return (*decision.tables, decision.rule.table) if decision.rule and decision.route else decision.tables
 
 
-def _left(
-    packet: Packet, link: str, left: Frame, trouble: str, diverted: Diversion | None, scene: Scene, steps: list[Step]
-) -> Finding:
-    owner = scene.topology.owner(left.packet.destination)
+def _departed(packet: Packet, link: str, frame: Frame, trouble: str, diverted: Explanation | None, scene: Scene) -> Way:
+    owner = scene.topology.owner(frame.packet.destination)
     if diverted and (trouble or owner):
-        why = trouble or f"the node itself has {fields.show(left.packet.destination)}, on {owner}"
-        reason = f"The packet leaves by {link} and is lost: {why}. {diverted.reason}"
-        return Finding(DROPPED, link, left, reason, diverted.culprit, tuple(steps))
+        why = trouble or f"the node itself has {fields.show(frame.packet.destination)}, on {owner}"
+        reason = f"The packet leaves by {link} and is lost: {why}. {diverted[0]}"
+        return left(DROPPED, link, frame, reason, diverted[1])
     if trouble:
-        culprit = _misled(link, left, scene)
-        reason = f"The packet leaves by {link} and is lost: {trouble}."
-        return Finding(DROPPED, link, left, reason, culprit, tuple(steps))
+        return left(DROPPED, link, frame, f"The packet leaves by {link} and is lost: {trouble}.", _misled(link, frame, scene))
     is_pod = scene.topology.is_pod(link)
-    verdict = DELIVERED if is_pod else FORWARDED
-    change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
+    change = "" if frame.packet.flow == packet.flow else f" as {frame.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
-    caveat = caveat_of(left.packet, link, scene)
-    return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
+    return left(DELIVERED if is_pod else FORWARDED, link, frame, reason, caveat=caveat_of(frame.packet, link, scene))
 
 
-def caveat_of(left: Packet, link: str, scene: Scene) -> str:
-    """Return why a packet that left by a link may be lost beyond it, as a sentence; empty if there is no such reason."""
-    evidence = scene.topology.foreign_source(left, link, scene.tables)
-    return f"Its source {evidence}: a cloud that checks the sources of an interface would drop it." if evidence else ""
+def caveat_of(packet: Packet, link: str, scene: Scene) -> Caveat | None:
+    """Return why a packet that left by a link may be lost beyond it; None if there is no such reason."""
+    owner, evidence = scene.topology.foreign_source(packet, link, scene.tables)
+    sentence = f"Its source {evidence}: a cloud that checks the sources of an interface would drop it."
+    return Caveat(owner, sentence) if owner else None
 
 
-def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
+def at_its_pod(reply: Way, link: str, scene: Scene) -> Way:
     """Return the reply, lost if it leaves the node although the packet came from a pod on it. link: where the packet came in."""
-    if reply.verdict != FORWARDED or reply.frame is None or not scene.topology.is_pod(link):
+    if reply.verdict != FORWARDED or reply.met.frame is None or not scene.topology.is_pod(link):
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
-    return reply._replace(verdict=DROPPED, reason=reason, culprit=_misled(reply.interface, reply.frame, scene))
+    culprit = Culprit.of(_misled(reply.interface, reply.met.frame, scene))
+    return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=culprit))
 
 
-def unanswered(way: Way, request: Packet) -> Finding:
+def unanswered(answering: PodAnswer, request: Packet) -> Way:
     """Return what becomes of a pod's answer that does not come in to the node. request: as it left to the pod."""
     to = fields.show(request.source)
-    if not way.interface:
-        reason = f"The pod has no route to {to}, so that it does not answer."
-        return Finding(DROPPED, "", None, reason, Culprit("missing", f"no route to {to} in the pod"), ())
-    reason = f"The pod answers {to} by its interface {way.interface}, which does not lead to the node."
-    return Finding(UNKNOWN, "", None, reason, None, ())
+    if not answering.interface:
+        return lost(f"The pod has no route to {to}, so that it does not answer.", NoRoute(to, place=" in the pod"))
+    reason = f"The pod answers {to} by its interface {answering.interface}, which does not lead to the node."
+    return lost(reason, None, UNKNOWN)
 
 
-def by_its_uplink(reply: Finding, link: str, scene: Scene) -> Finding:
+def by_its_uplink(reply: Way, link: str, scene: Scene) -> Way:
     """Return the reply, with a caveat if the cloud sends packets for its source to another uplink than it leaves by.
 
     link: by which the packet came in.
     """
-    topology = scene.topology
-    if not reply.frame or not topology.is_elsewhere(reply.frame.packet.source, link, reply.interface, scene.tables):
+    topology, frame = scene.topology, reply.met.frame
+    if not frame or not topology.is_elsewhere(frame.packet.source, link, reply.interface, scene.tables):
         return reply
-    caveat = f"Packets to its source come in by {link}: a cloud that checks the sources of an interface would drop it."
-    return reply._replace(reason=f"{reply.reason} {caveat}", caveat=caveat)
+    caveat = Caveat(
+        link, f"Packets to its source come in by {link}: a cloud that checks the sources of an interface would drop it."
+    )
+    return reply._replace(reason=f"{reply.reason} {caveat.sentence}", met=reply.met._replace(caveat=caveat))
 
 
-def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
+def _misled(link: str, frame: Frame, scene: Scene) -> Object:
     """Return the object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
-    destination = left.packet.destination
+    destination = frame.packet.destination
     mac = scene.topology.known_macs.get((link, destination))
-    if mac == left.destination_mac:
-        return Culprit("neighbor", f"{fields.show(destination)} dev {link} lladdr {mac.hex(':')}")
-    decision = scene.tables.decide(Query(left.packet.source, destination))
-    if decision.route and link in decision.route.links:
-        return Culprit("route", str(decision.route))
-    return Culprit("link", link)
+    if mac == frame.destination_mac:
+        return Neighbor(link, fields.show(destination), mac.hex(":"))
+    decision = scene.tables.decide(Query(frame.packet.source, destination))
+    return decision.route if decision.route and link in decision.route.links else Link(link)
 
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
@@ -230,36 +223,43 @@ def _is_of(packet: Packet, frame: Frame) -> bool:
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
 
-def _steps(observation: Observation, events: t.Sequence[Event], query: Query, scene: Scene, left: Frame | None) -> list[Step]:
+def _steps(observation: Observation, events: t.Sequence[Event], query: Query, scene: Scene, departed: Frame | None) -> list[Step]:
     packet = observation.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
-    steps, is_routed = [Step("in", start, str(packet))], False
+    steps, is_routed = [Step(answer.IN, start, str(packet))], False
     for event in events:
         if event.oif and not is_routed and packet.interface:
             is_routed = True
             steps += _routed(query, scene)
-        text = _of_ipvs(event, scene.quote(event)) if event.handle else ""
-        steps += (step._replace(text=text, packet=_translation(event, text, packet, left)) for step in chain_steps([event]))
+        if event.handle or event.verdict.startswith("policy"):
+            steps.append(_of_chain(event, scene, packet, departed))
     if not is_routed:
         steps += _routed(query, scene)
-    steps += [
-        Step(
-            "neighbor",
-            f"link {solicitation.link}",
-            fields.show(solicitation.request.target),
-            "" if solicitation.is_answered else "no answer",
-        )
-        for solicitation in observation.solicitations
-    ]
+    for solicitation in observation.solicitations:
+        target, state = fields.show(solicitation.request.target), "" if solicitation.is_answered else "no answer"
+        neighbor = Neighbor(solicitation.link, target)
+        steps.append(Step(answer.NEIGHBOR, f"link {solicitation.link}", target, state, object=neighbor))
     telling = {name: value for name, value in observation.counters.items() if name.endswith(TELLING)}
-    return steps + [Step("counter", name, f"+{value}") for name, value in sorted(telling.items())]
+    return steps + [Step(answer.COUNTER, name, f"+{value}") for name, value in sorted(telling.items())]
 
 
-def chain_steps(events: t.Iterable[Event]) -> t.Iterator[Step]:
-    """Yield the steps of a packet in chains, without the texts of rules."""
-    for event in events:
-        if event.handle or event.verdict.startswith("policy"):
-            yield Step("rule" if event.handle else "policy", f"{event.family} {event.table} {event.chain}", "", event.verdict)
+def _of_chain(event: Event, scene: Scene, packet: Packet, departed: Frame | None) -> Step:
+    """Return the step of a rule, or of the end of a chain."""
+    kind, decider = answer.RULE if event.handle else answer.POLICY, None
+    if event.handle or event.verdict in DROPS:
+        decider = decider_of(event, scene)
+    text = "" if not event.handle else decider.line if isinstance(decider, ChainRule) else str(decider)
+    translated = _translation(event, text, packet, departed)
+    return Step(kind, f"{event.family} {event.table} {event.chain}", text, event.verdict, translated, decider)
+
+
+def decider_of(event: Event, scene: Scene) -> ChainRule | VirtualServer:
+    """Return the rule or the policy of an event; of a rule that stands for a virtual server, the server."""
+    text = quoted(event, scene)
+    if event.table == IPVS_TABLE:
+        server = re.search(r'comment "([^"]*)"', text)
+        return VirtualServer(server[1] if server else text)
+    return ChainRule(event.family, event.table, event.chain, text, event.handle)
 
 
 _TRANSLATING = re.compile(
@@ -267,7 +267,7 @@ _TRANSLATING = re.compile(
 )
 
 
-def _translation(event: Event, text: str, sent: Packet, left: Frame | None) -> str:
+def _translation(event: Event, text: str, sent: Packet, departed: Frame | None) -> str:
     """Return what a rule made of the packet; empty if it changed nothing.
 
     The next place shows it. The last rule is followed by none, and the packet leaves as the rule made it.
@@ -275,16 +275,8 @@ def _translation(event: Event, text: str, sent: Packet, left: Frame | None) -> s
     if not _TRANSLATING.search(text) or not is_ip(event.network):
         return ""
     before = packet_of((event.network, event.transport), sent)
-    after = packet_of(event.following, sent) if is_ip(event.following[0]) else left.packet if left else before
+    after = packet_of(event.following, sent) if is_ip(event.following[0]) else departed.packet if departed else before
     return str(after) if str(after) != str(before) else ""
-
-
-def _of_ipvs(event: Event, text: str) -> str:
-    """Return the text of a rule; of a rule that stands for a virtual server, the server."""
-    if event.table != IPVS_TABLE:
-        return text
-    server = re.search(r'comment "([^"]*)"', text)
-    return f"ipvs: {server[1] if server else text}"
 
 
 def _routed(query: Query, scene: Scene) -> list[Step]:
@@ -292,7 +284,7 @@ def _routed(query: Query, scene: Scene) -> list[Step]:
     decision = scene.tables.decide(query)
     if not decision.route:
         return []
-    return [Step("route", "routing", f"{decision.route} ({shown_rule(decision.rule)})")]
+    return [Step(answer.ROUTE, "routing", f"{decision.route} ({shown_rule(decision.rule)})", object=decision.route)]
 
 
 def _query(packet: Packet, came_in_by: str, routed: Event | None) -> Query:
@@ -307,30 +299,38 @@ def _query(packet: Packet, came_in_by: str, routed: Event | None) -> Query:
     return Query(source, destination, came_in_by or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports)
 
 
-def _stopped(
-    observation: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene
-) -> tuple[str, str, Culprit | None]:
-    """Return verdict, reason and culprit of a packet that did not leave."""
-    verdict = REJECTED if rejected else DROPPED
-    answer = f" The node answers with {rejected}." if rejected else ""
+def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene) -> Way:
+    """Return what became of a packet that did not leave. rejected: with what the node answers; empty for nothing."""
     drop = next((event for event in events if event.verdict in DROPS), None)
-    if drop:
-        if not observation.sent.interface and _REJECTING.search(quoted(drop, scene)):
-            verdict = REJECTED  # the kernel tells the program that sends, and no frame shows it
-        reason, culprit = _by_rule(drop, "rejects" if verdict == REJECTED else "drops", observation.sent, events, scene)
-        return verdict, f"{reason}{answer}", culprit
-    diverted = _diverted(events, scene)
+    diverted = None if drop else _diverted(events, scene)
     if diverted:
-        return DROPPED, *diverted
+        return lost(*diverted)
+    # The kernel tells the program that sends, and no frame shows it.
+    is_told = bool(drop and not observation.sent.interface and _REJECTING.search(quoted(drop, scene)))
+    verdict = REJECTED if rejected or is_told else DROPPED
+    route = scene.tables.decide(query).route
+    explained = (
+        (_by_rule(drop, "rejects" if verdict == REJECTED else "drops", observation.sent, events, scene) if drop else None)
+        or _by_neighbour(observation, scene)
+        or _by_counters(observation, query, scene)
+    )
+    # An answer of a neighbour is delivered to the node as well.
+    if not explained and route and route.type in OWN and any(name.endswith("InDelivers") for name in observation.counters):
+        return lost("The packet arrives at the node itself.", None, DELIVERED)
+    reason, decider = explained or _unexplained(observation.sent, query, scene, events) or ("", None)
+    if not reason and not rejected:
+        reason = "The packet is lost in the kernel, which does not show where."
+    return lost(f"{reason} {f'The node answers with {rejected}.' if rejected else ''}".strip(), decider, verdict)
+
+
+def _by_neighbour(observation: Observation, scene: Scene) -> Explanation | None:
+    """Explain a packet whose next hop's MAC address the node did not get."""
     # A bridge asks behind each of its ports.
     answered = {solicitation.request.target for solicitation in observation.solicitations if solicitation.is_answered}
-    unanswered = next(
-        (solicitation for solicitation in observation.solicitations if solicitation.request.target not in answered), None
-    )
-    if unanswered:
-        target = fields.show(unanswered.request.target)
-        reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
-        return verdict, reason, Culprit("neighbor", f"{target} dev {unanswered.link} FAILED")
+    for solicitation in observation.solicitations:
+        if solicitation.request.target not in answered:
+            neighbor = Neighbor(solicitation.link, fields.show(solicitation.request.target))
+            return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
     for solicitation in observation.solicitations:
         drop = drop_of(observation.events, solicitation.request.target)
         if drop:
@@ -338,28 +338,20 @@ def _stopped(
             reason = (
                 f"{target} answers on {solicitation.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
             )
-            return verdict, f"{reason}: {text}.{answer}", culprit_of(drop, text)
+            return f"{reason}: {text}.", decider_of(drop, scene)
     drop = drop_of_request(observation.events)
-    if drop:
-        text = quoted(drop, scene)
-        reason = f"bridge {drop.table} {drop.chain} drops the request for the MAC address of the next hop: {text}."
-        return verdict, f"{reason}{answer}", culprit_of(drop, text)
-    explained = _by_counters(observation, query, scene)
-    if explained:
-        return verdict, f"{explained[0]}{answer}", explained[1]
-    route = scene.tables.decide(query).route
-    # An answer of a neighbour is delivered to the node as well.
-    if route and route.type in OWN and any(name.endswith("InDelivers") for name in observation.counters):
-        return DELIVERED, "The packet arrives at the node itself.", None
-    return (verdict, *_unexplained(observation.sent, query, scene, events, answer))
+    if drop is None:
+        return None
+    where = f"bridge {drop.table} {drop.chain}"
+    reason = f"{where} drops the request for the MAC address of the next hop: {quoted(drop, scene)}."
+    return reason, decider_of(drop, scene)
 
 
-def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> tuple[str, Culprit]:
-    """Return why a rule drops a packet, and the rule that decided so, which may be an earlier one."""
-    text = quoted(drop, scene)
-    if drop.table == IPVS_TABLE:
-        server = _of_ipvs(drop, text)
-        return f"IPVS has no destination for the virtual server {server.partition(': ')[2]}.", Culprit("rule", server)
+def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> Explanation:
+    """Explain a packet that a rule drops, by the rule that decided so, which may be an earlier one."""
+    text, decider = quoted(drop, scene), decider_of(drop, scene)
+    if isinstance(decider, VirtualServer):
+        return f"IPVS has no destination for the virtual server {decider.name}.", decider
     reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
     marker, sender = _marker(drop, text, events, scene), _map_of(drop, text, events, scene)
     if marker:
@@ -369,7 +361,7 @@ def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], 
     by = marker or sender or drop
     element = _element(by, packet, scene)
     reason += f" The element is {element}." if element else ""
-    return reason, culprit_of(by, text if by is drop else scene.quote(by))
+    return reason, decider_of(by, scene)
 
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
@@ -434,29 +426,16 @@ def quoted(drop: Event, scene: Scene) -> str:
     return scene.quote(drop) or f"-P {drop.chain} DROP"
 
 
-def culprit_of(drop: Event, text: str) -> Culprit:
-    """Return the event's rule as the culprit. A rule of iptables names its chain itself, and one of nft does not."""
-    return Culprit("rule", f"{drop.family} {drop.table}{'' if text.startswith('-') else f' {drop.chain}'}: {text}")
-
-
-class Diversion(t.NamedTuple):
-    """A rule of a bridge that sends frames elsewhere."""
-
-    reason: str
-    culprit: Culprit
-
-
-def _diverted(events: t.Sequence[Event], scene: Scene) -> Diversion | None:
+def _diverted(events: t.Sequence[Event], scene: Scene) -> Explanation | None:
     """Return the rule of a bridge after which the frame is for a MAC address that no interface on the node has."""
     rule: Event | None = None
     for event in events:
-        is_rule = event.family == "bridge" and bool(event.handle)
+        is_rule = event.family == BRIDGE and bool(event.handle)
         # The MAC address at the next place, or the one in the rule, if no place follows.
         for by, mac in ((rule, event.destination_mac), (event, _sent_to(event, scene) if is_rule else b"")):
             if by and mac and not is_group(mac) and not scene.topology.is_mac_known(mac):
-                text = scene.quote(by)
-                reason = f"A rule sends the frame to {mac.hex(':')}, which no interface on the node has: {text}."
-                return Diversion(reason, Culprit("rule", f"{by.family} {by.table}: {text}"))
+                reason = f"A rule sends the frame to {mac.hex(':')}, which no interface on the node has: {scene.quote(by)}."
+                return reason, decider_of(by, scene)
         rule = event if is_rule else rule
     return None
 
@@ -467,7 +446,7 @@ def _sent_to(event: Event, scene: Scene) -> bytes:
     return bytes(int(part, 16) for part in match[1].split(":")) if match else b""
 
 
-def _by_counters(observation: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:
+def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explanation | None:
     packet, moved = observation.sent, observation.counters
     shown = fields.show(query.destination)
     if any(name.endswith("IPReversePathFilter") for name in moved):
@@ -476,34 +455,31 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> tuple[
         decision = scene.tables.decide(query)
         blocked = _blocked(decision)
         if blocked:
-            return f"{_sentence_for(blocked)} stops packets to {shown}: {blocked.text}.", blocked
+            return f"{_noun(blocked)} stops packets to {shown}: {blocked}.", blocked
         if observation.error and decision.route:
-            return f"The node itself cannot send the packet: {observation.error}.", Culprit("route", str(decision.route))
-        words = f"from {fields.show(query.source)} " if query.source else ""
+            return f"The node itself cannot send the packet: {observation.error}.", decision.route
         where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
-        text = f"no route {words}to {shown}"
-        return f"There is {text} in {where}.", Culprit("missing", text)
+        missing = NoRoute(shown, fields.show(query.source) if query.source else "")
+        return f"There is {missing} in {where}.", missing
     if any(name.endswith("HdrErrors") for name in moved):
-        return "The packet's time to live ends at the node.", Culprit("address", "ttl 1")
+        return "The packet's time to live ends at the node.", Address(shown, EXPIRED)
     if any(name.endswith("AddrErrors") for name in moved):
         return _not_forwarded(query, packet, scene)
     return None
 
 
-def _sentence_for(blocked: Culprit) -> str:
-    return "A policy rule" if blocked.kind == "rule" else "A route"
+def _noun(blocked: Object) -> str:
+    return "A policy rule" if isinstance(blocked, Rule) else "A route"
 
 
-def _blocked(decision: Decision) -> Culprit | None:
+def _blocked(decision: Decision) -> Rule | Route | None:
     """Return the rule or route whose type stops packets."""
     if decision.rule and decision.rule.action != LOOKUP:
-        return Culprit("rule", str(decision.rule))
-    if decision.route and decision.route.type in STOPPING:
-        return Culprit("route", str(decision.route))
-    return None
+        return decision.rule
+    return decision.route if decision.route and decision.route.type in STOPPING else None
 
 
-def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
+def _reverse_path(query: Query, scene: Scene) -> Explanation:
     # The kernel looks up the way of an answer that comes in where the packet would leave (net/ipv4/route.c, __mkroute_input).
     ahead = scene.tables.decide(query).route
     leaves_by = sorted(ahead.links)[0] if ahead and ahead.links and ahead.type not in OWN else LOOPBACK
@@ -512,12 +488,11 @@ def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
     of_link = f"net/ipv4/conf/{query.iif}/rp_filter"
     every = scene.settings("net/ipv4/conf/all/rp_filter") or 0
     value = scene.settings(of_link) or 0
-    path = of_link if value >= every else "net/ipv4/conf/all/rp_filter"
-    culprit = Culprit("sysctl", f"{_dotted(path)} = {max(value, every)}")
+    setting = Setting(of_link if value >= every else "net/ipv4/conf/all/rp_filter", max(value, every))
     source, destination = fields.show(query.source), fields.show(query.destination)
     leads = _leads(decision.route)
     by = f" ({shown_rule(decision.rule)})" if decision.rule else ""
-    if max(value, every) == 1:
+    if setting.value == 1:
         reason = (
             f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict"
             " reverse-path filtering drops it."
@@ -527,7 +502,7 @@ def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
             f"There is no way back from {destination} to {source}: loose reverse-path filtering drops the packet that comes in by"
             f" {query.iif}."
         )
-    return reason, culprit
+    return reason, setting
 
 
 def _leads(route: Route | None) -> str:
@@ -539,22 +514,18 @@ def _valid_mark(link: str, scene: Scene) -> bool:
     return any(scene.settings(path) for path in paths)
 
 
-def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> tuple[str, Culprit]:
+def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> Explanation:
     shown = fields.show(query.destination)
     if packet.family == IPV6 and fields.is_link_local(query.source):
         source = fields.show(query.source)
         reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
-        return reason, Culprit("address", f"source {source} is link-local")
+        return reason, Address(source, LINK_LOCAL)
     path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
     if packet.family != IPV6 and scene.settings(FORWARD) == 0:  # which sets those of all links
         path = FORWARD
     if scene.settings(path):
-        return f"{shown} is no address to which the node may send the packet.", Culprit("address", shown)
-    return f"{shown} is no address of the node, and the node does not forward.", Culprit("sysctl", f"{_dotted(path)} = 0")
-
-
-def _dotted(path: str) -> str:
-    return ".".join(part.replace(".", "/") for part in path.split("/"))
+        return f"{shown} is no address to which the node may send the packet.", Address(shown)
+    return f"{shown} is no address of the node, and the node does not forward.", Setting(path, 0)
 
 
 def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
@@ -570,60 +541,53 @@ def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
         return b""
 
 
-def _unexplained(
-    packet: Packet, query: Query, scene: Scene, events: t.Sequence[Event], answer: str
-) -> tuple[str, Culprit | None]:
+def _unexplained(packet: Packet, query: Query, scene: Scene, events: t.Sequence[Event]) -> Explanation | None:
     topology = scene.topology
     link = packet.interface
-    if link and topology.trouble_of(link):
-        return f"{link} {topology.trouble_of(link)}.", Culprit("link", f"{link} {topology.trouble_of(link)}")
+    broken = topology.broken(link) if link else None
+    if broken:
+        return f"{link} {broken.words}.", broken
     owner = topology.owner(packet.source)
     if owner and packet.interface:
-        shown = fields.show(packet.source)
-        return (
-            f"The source {shown} is an address of the node itself, on {owner}: the kernel drops the packet as forged.{answer}",
-            Culprit("address", f"{shown} dev {owner}"),
+        address = Address(fields.show(packet.source), owner=owner)
+        reason = (
+            f"The source {address.address} is an address of the node itself, on {owner}: the kernel drops the packet as forged."
         )
+        return reason, address
+    destination = _translated(events, scene) or query.destination
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
-        route = scene.tables.decide(query._replace(destination=_translated(events, scene) or query.destination)).route
+        route = scene.tables.decide(query._replace(destination=destination)).route
         link = link or next(iter(sorted(route.links)) if route else iter(()), LOOPBACK)
-        text = f"net.ipv4.conf.{link}.route_localnet = 0"
-        return f"Addresses of the loopback do not pass {link}.{answer}", Culprit("sysctl", text)
+        return f"Addresses of the loopback do not pass {link}.", Setting(f"net/ipv4/conf/{link}/route_localnet", 0)
     decision = scene.tables.decide(query)
     blocked = _blocked(decision)
     if blocked:
-        return f"{_sentence_for(blocked)} stops the packet: {blocked.text}.{answer}", blocked
-    down = [name for name in sorted(decision.route.links if decision.route else ()) if topology.trouble_of(name)]
-    if down:
-        trouble = topology.trouble_of(down[0])
-        return f"{down[0]}, by which the packet would leave, {trouble}.{answer}", Culprit("link", f"{down[0]} {trouble}")
-    if topology.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
+        return f"{_noun(blocked)} stops the packet: {blocked}.", blocked
+    broken = next(filter(None, map(topology.broken, sorted(decision.route.links if decision.route else ()))), None)
+    if broken:
+        return f"{broken.name}, by which the packet would leave, {broken.words}.", broken
+    if topology.bridge(link) and destination == packet.source:
         doubt = "" if topology.tells_hairpin(link) else ". This is assumed, because the snapshot lacks the setting"
         reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{doubt}."
-        return f"{reason}{answer}", Culprit("link", f"{link} hairpin off")
-    if topology.bridge(link):
-        return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
-    if answer:
-        return answer.strip(), None
-    return "The packet is lost in the kernel, which does not show where.", None
+        return reason, Link(link, NO_HAIRPIN)
+    return ("No port of the bridge takes the frame.", Link(link)) if topology.bridge(link) else None
 
 
-def _with_queue(finding: Finding) -> Finding:
-    """Return the finding, with the verdict ``unknown`` if a rule hands the packet to a program: a twin has none."""
-    step = next((step for step in finding.steps if step.verdict == QUEUE), None)
-    if step is None:
-        return finding
-    reason = f"A program that reads the queue decides, and a twin has none: {step.text}. Without it: {finding.reason}"
-    culprit = Culprit("rule", f"{step.where.rpartition(' ')[0]}: {step.text}")
-    return finding._replace(verdict=UNKNOWN, reason=reason, culprit=culprit)
+def _with_queue(way: Way) -> Way:
+    """Return the way, with the verdict ``unknown`` if a rule hands the packet to a program: a twin has none."""
+    step = next((step for step in way.steps if step.verdict == QUEUE), None)
+    if step is None or step.object is None:
+        return way
+    reason = f"A program that reads the queue decides, and a twin has none: {step.text}. Without it: {way.reason}"
+    return way._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit.of(step.object))
 
 
-def _with_programs(packet: Packet, finding: Finding, scene: Scene) -> Finding:
-    """Return the finding, with the verdict ``unknown`` if a BPF program is on the packet's path: a twin has none."""
-    on_path = list(scene.programs.get((packet.interface, "ingress"), ()))
-    on_path += scene.programs.get((finding.interface, "egress"), ()) if finding.interface else ()
+def _with_programs(packet: Packet, way: Way, scene: Scene) -> Way:
+    """Return the way, with the verdict ``unknown`` if a BPF program is on the packet's path: a twin has none."""
+    on_path = [*scene.programs.get((packet.interface, "ingress"), ())]
+    on_path += scene.programs.get((way.interface, "egress"), ()) if way.interface else ()
     if not on_path:
-        return finding
-    names = ", ".join(on_path)
-    reason = f"BPF programs on the path decide, and a twin has none: {names}. Without them: {finding.reason}"
-    return finding._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit("bpf", names))
+        return way
+    programs = Programs((*on_path,))
+    reason = f"BPF programs on the path decide, and a twin has none: {programs}. Without them: {way.reason}"
+    return way._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit.of(programs))

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
 from .._trace import random_nodes
 from .troubles import TROUBLES
@@ -24,7 +25,7 @@ def test_remedies_are_looked_for_with_the_answer_that_is_known(monkeypatch: pyte
     asked: Counter[str] = Counter()
     in_a_twin = trace_backend._in_a_twin
 
-    def counted(question: trace_backend.Question, *args: Any) -> dict[str, Any]:
+    def counted(question: trace_backend.Question, *args: Any) -> Answer:
         if not (question.calls or question.lines):
             asked[repr(question._replace(end=0.0, is_curable=False))] += 1
         return in_a_twin(question, *args)

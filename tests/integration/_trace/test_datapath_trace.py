@@ -415,7 +415,7 @@ def test_ten_thousand_rules_and_five_hundred_links_are_no_burden() -> None:
     started = time.monotonic()
     found = trace_backend.answer(trace_backend.Question(snapshot, packet, {}), random_nodes.run)
     assert time.monotonic() - started < 15
-    assert found["culprit"]["text"] == f"ip filter: {rules[-1]}"
+    assert found.way.culprit and found.way.culprit.text == f"ip filter: {rules[-1]}"
 
 
 def test_a_line_that_a_program_refuses_is_named_and_the_rest_holds(node: NamespaceNode) -> None:

@@ -41,7 +41,9 @@ def test_the_boxes_of_a_packet_that_arrives() -> None:
 
 def test_the_culprit_is_a_box_or_a_line_of_one() -> None:
     assert boxes(lost(FILTER, ROUTE, FILTERED))[-1] == (["dropped", f"sysctl: {FILTER['text']}"], "bad")
-    guilty = boxes(lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop")))
+    guilty = boxes(
+        lost({"kind": "rule", "text": f"ip filter: {DROP}", "step": 2}, rule(), rule("ip filter FORWARD", DROP, "drop"))
+    )
     assert guilty[-2:] == [(["netfilter, 2 rules", DROP], "bad"), (["dropped"], "bad")]
 
 

@@ -59,7 +59,7 @@ def shown(value: Result, **about: t.Any) -> Page:
 
 def test_the_answer_comes_first_and_has_the_colour_of_its_verdict() -> None:
     reply = lost(FILTER, reason="Strict filtering drops it.")
-    read = shown(arrived(rule(), reply=reply, culprit=FILTER, reason="It leaves. Its reply is lost: Filtered."))
+    read = shown(arrived(rule(), reply=reply, culprit=FILTER, tells_reply=True, reason="It leaves. Its reply is lost: Filtered."))
     classes = [attributes["class"] for _tag, attributes in read.elements if "class" in attributes]
     assert classes[0] == "answer bad"
     for text in ("delivered by veth1, reply dropped", "It leaves. Its reply is lost: Filtered.", FILTER["text"]):
@@ -106,7 +106,7 @@ def test_a_packet_that_the_node_sends_or_receives_has_no_place_at_that_end() -> 
 
 
 def test_the_culprit_is_marked_on_the_path() -> None:
-    step = shown(lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop")))
+    step = shown(lost({"kind": "rule", "text": f"ip filter: {DROP}", "step": 2}, rule(), rule("ip filter FORWARD", DROP, "drop")))
     assert step.count("guilty") == 2 and DROP in step.text_of("guilty"), "the stage and the step"
     assert FILTER["text"] in shown(lost(FILTER, ROUTE)).text_of("end")
 

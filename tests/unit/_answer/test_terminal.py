@@ -9,8 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import answer, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._answer import stages, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import VERDICTS
 from unit.answers import DNAT, FILTER, FILTERED, MASQUERADE, ROUTE, SERVICE, Result, arrived, cure, everywhere, lost, rule
 
 COLOURS = {"good": "32", "bad": "31", "open": "33"}
@@ -25,12 +26,12 @@ def before_steps(value: Result) -> list[str]:
     return shown[: next(number for number, line in enumerate(shown) if line.startswith("Packet: "))]
 
 
-@pytest.mark.parametrize("verdict", answer.VERDICTS)
+@pytest.mark.parametrize("verdict", VERDICTS)
 def test_the_first_line_has_the_verdict_and_the_deciding_sentence(verdict: str) -> None:
     value = lost(None, verdict=verdict)
     assert lines(value)[0] == f"{verdict}: The packet is lost."
     coloured = terminal.text(value, colours=True)
-    assert coloured.startswith(f"\x1b[{COLOURS[answer.quality(verdict)]}m{verdict}:\x1b[0m The packet")
+    assert coloured.startswith(f"\x1b[{COLOURS[stages.quality(verdict)]}m{verdict}:\x1b[0m The packet")
     assert "\x1b" not in terminal.text(value)
 
 
@@ -52,7 +53,7 @@ def test_the_first_line_has_each_outcome_that_chance_may_bring() -> None:
 def test_packet_and_culprit_follow_the_sentence() -> None:
     reply = lost(FILTER, reason="Strict filtering drops it.")
     reason = "The packet leaves. Its reply is lost: Strict filtering drops it."
-    assert lines(arrived(rule(), reply=reply, culprit=FILTER, reason=reason))[:4] == [
+    assert lines(arrived(rule(), reply=reply, culprit=FILTER, tells_reply=True, reason=reason))[:4] == [
         f"delivered by veth1, reply dropped: {reason}",
         "Packet   tcp 192.0.2.7:40000 > 10.96.0.10:80, from link eth0",
         "Culprit  sysctl: net.ipv4.conf.eth0.rp_filter = 1",

@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, gap
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Dependency, Met, Way
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
 FILTER = Open(
@@ -19,22 +20,22 @@ NFT = Open(open_facts.NFT_OPEN)
 RULES = "iptables-save; nft list ruleset"
 
 
-def answer(verdict: str = "forwarded", **fields: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {
-        "reply": None, "culprit": None, "packet": None, "steps": [], "came_in_by": "eth0", "interface": "eth1", "bridge": "",
-        "addresses": [], "searched": [], "links": ["eth0", "eth1"], "matching": {}, "is_virtual": False, "pod_side": "",
-        "recent": {}, "may_be_for_service": False, "caveats": [], "branches": [], "assumed": [], "reason": "It leaves.",
-    }  # fmt: skip
-    return {**usual, "verdict": verdict, **fields}
+def answer(verdict: str = "forwarded", assumed: tuple[Assumption, ...] = (), came_in_by: str = "eth0", **met: Any) -> Answer:
+    """met: fields of what the packet met."""
+    links = ("eth0", "eth1")
+    return Answer(
+        Way(verdict, "eth1", None, "It leaves.", None, came_in_by=came_in_by, met=Met(links=links, **met)), assumed=assumed
+    )
 
 
-def explored(first: dict[str, Any], *opened: Open, **verdicts: str) -> tuple[certainty.Exploration, dict[str, Open]]:
+def explored(first: Answer, *opened: Open, **verdicts: str) -> tuple[certainty.Exploration, dict[str, Open]]:
     """verdicts: in the worlds in which a fact of a kind has another value than the first."""
     facts = {one.fact.fact: one for one in opened}
 
-    def ask(world: certainty.World) -> dict[str, Any]:
+    def ask(world: certainty.World) -> Answer:
         others = [f"{name.partition(':')[0]}_{place}" for name, place in world]
-        return {**first, "verdict": next((verdicts[name] for name in others if name in verdicts), first["verdict"])}
+        verdict = next((verdicts[name] for name in others if name in verdicts), first.way.verdict)
+        return first._replace(way=first.way._replace(verdict=verdict))
 
     return certainty.explore(first, facts, ask, time.monotonic() + 60), facts
 
@@ -42,51 +43,50 @@ def explored(first: dict[str, Any], *opened: Open, **verdicts: str) -> tuple[cer
 def test_what_is_the_same_in_every_world_is_certain() -> None:
     found, facts = explored(answer(), FILTER)
     assert [*found.answers] == [(), (("rp_filter:eth0", 1),), (("rp_filter:eth0", 2),)]
-    assert certainty.conclusion(found, facts, "ipv4") == {"certain": True, "depends_on": [], "assumed": []}
+    assert certainty.conclusion(found, facts, "ipv4") == answer()._replace(certain=True)
 
 
 def test_a_value_that_changes_the_verdict_makes_it_unknown_and_is_named() -> None:
     found, facts = explored(answer(), FILTER, rp_filter_1="dropped")
     result = certainty.conclusion(found, facts, "ipv4")
-    assert (result["verdict"], result["certain"], result["culprit"]) == ("unknown", False, None)
-    assert result["reason"] == (
+    assert (result.way.verdict, result.certain, result.way.culprit) == ("unknown", False, None)
+    assert result.way.reason == (
         "The reverse-path filter of eth0 is open. If rp_filter of eth0 is 0 or rp_filter of eth0 is 2, the packet is forwarded."
         " If rp_filter of eth0 is 1, the packet is dropped."
     )
-    assert [fact["fact"] for fact in result["depends_on"]] == ["rp_filter:eth0"]
-    assert [outcome["verdict"] for outcome in result["depends_on"][0]["outcomes"]] == ["forwarded", "dropped", "forwarded"]
+    assert [fact.fact for fact in result.depends_on] == ["rp_filter:eth0"]
+    assert [outcome.verdict for outcome in result.depends_on[0].outcomes] == ["forwarded", "dropped", "forwarded"]
 
 
 def test_a_fact_that_the_packet_does_not_meet_is_not_tried() -> None:
     found, facts = explored(answer(came_in_by="eth7"), FILTER, CHAIN, rp_filter_1="dropped", chain_1="dropped")
-    assert [*found.answers] == [()] and certainty.conclusion(found, facts, "ipv4")["certain"]
-    jump = {"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": "jump OWN"}
-    found, facts = explored(answer(came_in_by="eth7", steps=[jump]), FILTER, CHAIN, chain_1="dropped")
-    assert certainty.conclusion(found, facts, "ipv4")["depends_on"][0]["fact"] == "chain:ip filter OWN"
+    assert [*found.answers] == [()] and certainty.conclusion(found, facts, "ipv4").certain
+    jumps = (("ip filter FORWARD", "ip filter OWN"),)
+    found, facts = explored(answer(came_in_by="eth7", jumps=jumps), FILTER, CHAIN, chain_1="dropped")
+    assert certainty.conclusion(found, facts, "ipv4").depends_on[0].fact == "chain:ip filter OWN"
 
 
 def test_of_what_no_twin_can_be_built_the_verdict_stays_and_is_not_certain() -> None:
     found, facts = explored(answer(), NFT)
     result = certainty.conclusion(found, facts, "ipv4")
-    assert "verdict" not in result and not result["certain"]
-    assert result["depends_on"] == [{**open_facts.NFT_OPEN._asdict(), "outcomes": []}]
+    assert result.way.verdict == "forwarded" and not result.certain
+    assert result.depends_on == (Dependency(*open_facts.NFT_OPEN),)
 
 
 def test_a_neighbour_that_does_not_answer_leaves_the_neighbours_open() -> None:
     """It may keep the error of a rule that rejects from coming back, and is no culprit then."""
     neighbours = Open(open_facts.NEIGHBORS_OPEN)
-    for verdict, is_certain in (("no answer", False), ("", True)):
-        step = {"kind": "neighbor", "where": "link pod1", "text": "fd00::5", "verdict": verdict}
-        exploration, facts = explored(answer("dropped", steps=[step]), neighbours)
-        assert certainty.conclusion(exploration, facts, "ipv6")["certain"] is is_certain
+    for is_unanswered, is_certain in ((True, False), (False, True)):
+        exploration, facts = explored(answer("dropped", is_unanswered=is_unanswered), neighbours)
+        assert certainty.conclusion(exploration, facts, "ipv6").certain is is_certain
 
 
 def test_the_facts_that_decide_come_first_and_then_those_that_one_command_shows_together() -> None:
     tables = [Open(open_facts.table("ip", name)) for name in ("raw", "nat")]
-    first = answer(assumed=[gap("A line is lacking.")])
+    first = answer(assumed=(gap("A line is lacking."),))
     found, facts = explored(first, tables[0], NFT, tables[1], FILTER, rp_filter_1="dropped")
     result = certainty.conclusion(found, facts, "ipv4")
-    assert [(fact["fact"], fact["ask"]) for fact in result["depends_on"]] == [
+    assert [(fact.fact, fact.ask) for fact in result.depends_on] == [
         ("rp_filter:eth0", FILTER.fact.ask), ("line:1", ""), ("table:ip raw", RULES), ("table:ip nat", RULES), ("nft", RULES),
     ]  # fmt: skip
 
@@ -95,22 +95,22 @@ def test_one_paste_is_asked_for_where_facts_are_of_one_kind() -> None:
     cut = Open(open_facts.cut("ip", "nat"))
     routing = [Open(open_facts.ADDRESSES_OPEN), Open(open_facts.RULES_OPEN)]
     found, facts = explored(answer(), *routing, cut, Open(open_facts.table("ip", "raw")), NFT)
-    asks = {fact["fact"]: fact["ask"] for fact in certainty.conclusion(found, facts, "ipv4")["depends_on"]}
+    asks = {fact.fact: fact.ask for fact in certainty.conclusion(found, facts, "ipv4").depends_on}
     assert set(asks.values()) == {"ip addr; ip rule; ip -6 rule", RULES} and asks["cut:ip nat"] == RULES
     found, facts = explored(answer(), cut)
-    assert [fact["ask"] for fact in certainty.conclusion(found, facts, "ipv4")["depends_on"]] == ["iptables-save -t nat"]
+    assert [fact.ask for fact in certainty.conclusion(found, facts, "ipv4").depends_on] == ["iptables-save -t nat"]
 
 
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:
     sentence = "iptables-nft-restore: a line is not in the twin. It must be ...: -A FORWARD -m geoip"
-    found, facts = explored(answer(assumed=[Assumption("The routes are not known."), gap(sentence)]))
+    found, facts = explored(answer(assumed=(Assumption("The routes are not known."), gap(sentence))))
     result = certainty.conclusion(found, facts, "ipv4")
-    assert not result["certain"] and result["depends_on"][0]["what"] == sentence
+    assert not result.certain and result.depends_on[0].what == sentence
 
 
 def test_there_is_an_end_to_the_worlds() -> None:
     many = [Open(open_facts.chain("ip", "filter", f"C{number}"), CHAIN.values) for number in range(40)]
-    steps = [{"kind": "rule", "where": "ip filter FORWARD", "text": "", "verdict": f"jump C{number}"} for number in range(40)]
-    found, facts = explored(answer(steps=steps), *many)
+    jumps = tuple(("ip filter FORWARD", f"ip filter C{number}") for number in range(40))
+    found, facts = explored(answer(jumps=jumps), *many)
     assert len(found.answers) == certainty.MOST_WORLDS and not found.is_whole
-    assert not certainty.conclusion(found, facts, "ipv4")["certain"]
+    assert not certainty.conclusion(found, facts, "ipv4").certain

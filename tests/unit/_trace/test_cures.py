@@ -10,12 +10,29 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import BLACKHOLE, UNREACHABLE, Hop, Route
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, packet, removals, uplinks
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import (
+    DOWN,
+    LINK_LOCAL,
+    NO_CARRIER,
+    NO_HAIRPIN,
+    Address,
+    ChainRule,
+    Link,
+    Neighbor,
+    NoRoute,
+    Object,
+    Setting,
+    VirtualServer,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.removals import Loss
 
 Entry = dict[str, Any]
-STRICT = {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
+STRICT = Setting("net/ipv4/conf/eth0/rp_filter", 1)
 REQUEST = {"source": "198.51.100.2", "destination": "10.0.0.10", "destination_port": 30080, "interface": "eth0"}
 MANGLE = """\
 *mangle
@@ -52,7 +69,7 @@ def with_enis(*rules: Entry, table: int = 1001, address: str = "10.0.1.10/24", *
     }  # fmt: skip
 
 
-def candidates_for(culprit: Entry | None, snapshot: Entry, came_in_by: str = "eth0", **request: Any) -> list[cures.Cure]:
+def candidates_for(culprit: Object | None, snapshot: Entry, came_in_by: str = "eth0", **request: Any) -> list[cures.Candidate]:
     return list(cures.candidates(packet.from_options({**REQUEST, **request}), Loss(culprit, came_in_by), snapshot))
 
 
@@ -97,7 +114,7 @@ MARKING = "manage: [filters, mark_rule, connmark]"
 EVERY = "manage: [own_addresses, filters, mark_rule, connmark]"
 
 
-def changes(tried: list[cures.Cure]) -> list[str]:
+def changes(tried: list[cures.Candidate]) -> list[str]:
     return [cure.change for cure in tried]
 
 
@@ -128,7 +145,7 @@ def changes(tried: list[cures.Cure]) -> list[str]:
         ),
     ],
 )
-def test_a_node_with_enis_tries_the_remedies_of_its_profile(culprit: Entry | None, request_: Entry, tried: list[str]) -> None:
+def test_a_node_with_enis_tries_the_remedies_of_its_profile(culprit: Object | None, request_: Entry, tried: list[str]) -> None:
     assert changes(candidates_for(culprit, with_enis(), **request_)) == tried
 
 
@@ -142,8 +159,8 @@ ONE_UPLINK = {
     "links": [link("eth0", "10.0.0.10/24")],
     "ebtables": [{"table": "nat", "chain": "PREROUTING", "rules": [STOLEN]}],
 }
-PROBE = {"kind": "address", "text": f"source {probe_table.AZURE_SOURCE} is link-local"}
-BRIDGED = {"kind": "rule", "text": f"bridge nat: -A PREROUTING {STOLEN}"}
+PROBE = Address(probe_table.AZURE_SOURCE, LINK_LOCAL)
+BRIDGED = ChainRule("bridge", "nat", "PREROUTING", f"-A PREROUTING {STOLEN}", 7)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +168,7 @@ BRIDGED = {"kind": "rule", "text": f"bridge nat: -A PREROUTING {STOLEN}"}
     [
         (None, []),
         (STRICT, ["rp_filter: {interfaces: [eth0], mode: loose}"]),
-        ({"kind": "missing", "text": "no route to 10.0.0.9"}, []),
+        (NoRoute("10.0.0.9"), []),
         (PROBE, ["aks_dual_stack: {interface: eth0}"]),
         (
             BRIDGED,
@@ -164,7 +181,7 @@ BRIDGED = {"kind": "rule", "text": f"bridge nat: -A PREROUTING {STOLEN}"}
         ),
     ],
 )
-def test_cures_fit_the_culprit(culprit: Entry | None, tried: list[str]) -> None:
+def test_cures_fit_the_culprit(culprit: Object | None, tried: list[str]) -> None:
     assert changes(candidates_for(culprit, ONE_UPLINK)) == tried
 
 
@@ -177,32 +194,50 @@ OF_OPERATOR = {
 }
 
 
+def rule_of(text: str) -> ChainRule:
+    """The rule or the policy, written as in a culprit's text."""
+    place, _colon, line = text.partition(": ")
+    family, table, *chain = place.split(" ")
+    return ChainRule(family, table, chain[0] if chain else line.split(" ")[1], line, 0 if line.startswith("-P") else 7)
+
+
+def to(prefix: str, length: int, **fields_: Any) -> Route:
+    family, packed = fields.address(prefix)
+    return Route(family, fields_.pop("table", 254), (packed, length), **fields_)
+
+
+TEN = (bytes([10, 0, 0, 0]), 8)
+
+
 @pytest.mark.parametrize(
-    ("kind", "text", "commands"),
+    ("culprit", "commands"),
     [
-        ("sysctl", "net.ipv4.conf.eth0.forwarding = 0", ["sysctl -w net.ipv4.ip_forward=1"]),
-        ("sysctl", "net.ipv6.conf.all.forwarding = 0", ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
-        ("sysctl", "net.ipv4.conf.eth0.route_localnet = 0", []),
-        ("neighbor", "10.0.0.9 dev br0 lladdr 02:00:00:00:00:01", ["ip neigh del 10.0.0.9 dev br0"]),
-        ("neighbor", "fd00::9 dev br0 FAILED", ["ip -6 neigh del fd00::9 dev br0"]),
-        ("link", "veth1 hairpin off", ["bridge link set dev veth1 hairpin on"]),
-        ("link", "eth0 is down", ["ip link set dev eth0 up"]),
-        ("link", "eth0 has no carrier", []),
-        ("route", "ip route unreachable 203.0.113.0/24 table main", ["ip route del unreachable 203.0.113.0/24 table main"]),
-        ("route", "ip -6 route fd01::/64 dev eth1 table 100", ["ip -6 route del fd01::/64 dev eth1 table 100"]),
-        ("route", "ip route default table 7 with attributes that this collection cannot read: x", []),
-        ("rule", "ip rule 100: not from 10.0.0.0/8 blackhole", ["ip rule del priority 100 not from 10.0.0.0/8 blackhole"]),
-        ("rule", "ip -6 rule 100: from all lookup 7", ["ip -6 rule del priority 100 from all lookup 7"]),
-        ("rule", "ip rule 100: from all lookup [l3mdev-table]", []),
-        ("rule", "ip filter: -P FORWARD DROP", ["iptables -P FORWARD ACCEPT"]),
-        ("rule", "ip filter: -P INPUT DROP", []),
-        ("rule", "ip filter: -P OUTPUT DROP", []),
-        ("rule", "inet own in: type filter hook forward priority filter; policy drop;", []),
-        ("rule", "ipvs: TCP 10.43.7.7:80", []),
+        (Setting("net/ipv4/conf/eth0/forwarding", 0), ["sysctl -w net.ipv4.ip_forward=1"]),
+        (Setting("net/ipv6/conf/all/forwarding", 0), ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
+        (Setting("net/ipv4/conf/eth0/route_localnet", 0), []),
+        (Neighbor("br0", "10.0.0.9", "02:00:00:00:00:01"), ["ip neigh del 10.0.0.9 dev br0"]),
+        (Neighbor("br0", "fd00::9"), ["ip -6 neigh del fd00::9 dev br0"]),
+        (Link("veth1", NO_HAIRPIN), ["bridge link set dev veth1 hairpin on"]),
+        (Link("eth0", DOWN), ["ip link set dev eth0 up"]),
+        (Link("eth0", NO_CARRIER), []),
+        (to("203.0.113.0", 24, type=UNREACHABLE), ["ip route del unreachable 203.0.113.0/24 table main"]),
+        (to("fd01::", 64, table=100, hops=(Hop("eth1"),)), ["ip -6 route del fd01::/64 dev eth1 table 100"]),
+        (to("203.0.113.0", 24, unread=("encap",)), []),
+        (
+            Rule(fields.IPV4, 100, TEN, invert=True, action=BLACKHOLE),
+            ["ip rule del priority 100 not from 10.0.0.0/8 blackhole"],
+        ),
+        (Rule(fields.IPV6, 100, table=7), ["ip -6 rule del priority 100 from all lookup 7"]),
+        (Rule(fields.IPV4, 100, l3mdev=True), []),
+        (rule_of("ip filter: -P FORWARD DROP"), ["iptables -P FORWARD ACCEPT"]),
+        (rule_of("ip filter: -P INPUT DROP"), []),
+        (rule_of("ip filter: -P OUTPUT DROP"), []),
+        (rule_of("inet own in: type filter hook forward priority filter; policy drop;"), []),
+        (VirtualServer("TCP 10.43.7.7:80"), []),
     ],
 )
-def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: str, commands: list[str]) -> None:
-    tried = candidates_for({"kind": kind, "text": text}, OF_OPERATOR)
+def test_a_command_removes_the_culprit_and_a_twin_permits_it(culprit: Object, commands: list[str]) -> None:
+    tried = candidates_for(culprit, OF_OPERATOR)
     assert changes(tried) == commands
     assert all(cure.takes_along.endswith(".") and cure.kind == cures.OPERATOR for cure in tried)
 
@@ -219,14 +254,14 @@ def test_a_command_removes_the_culprit_and_a_twin_permits_it(kind: str, text: st
 def test_a_policy_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
     others = [{"family": "ip6", "backend": "legacy", "table": "filter"}, {"family": "ip", "backend": "legacy", "table": "nat"}]
     tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
-    tried = candidates_for({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, {"iptables": tables})
+    tried = candidates_for(rule_of("ip filter: -P FORWARD DROP"), {"iptables": tables})
     assert changes(tried) == commands
 
 
 @pytest.mark.parametrize(("backend", "program"), [("nft", "ebtables"), ("legacy", "ebtables-legacy")])
 def test_a_command_is_of_the_backend_that_has_the_table(backend: str, program: str) -> None:
     table = {"backend": backend, "table": "filter", "chain": "FORWARD", "rules": ["-p IPv4 -j DROP"]}
-    tried = candidates_for({"kind": "rule", "text": "bridge filter: -A FORWARD -p IPv4 -j DROP"}, {"ebtables": [table]})
+    tried = candidates_for(rule_of("bridge filter: -A FORWARD -p IPv4 -j DROP"), {"ebtables": [table]})
     assert changes(tried)[-1] == f"{program} -t filter -D FORWARD -p IPv4 -j DROP"
 
 
@@ -242,7 +277,7 @@ def with_rule(text: str, count: int = 1) -> Entry:
 
 
 def of_rule(text: str, snapshot: Entry) -> list[str]:
-    return [removal.command for removal in removals.of_loss(Loss({"kind": "rule", "text": text}), snapshot)]
+    return [removal.command for removal in removals.of_loss(Loss(rule_of(text)), snapshot)]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +325,7 @@ def test_a_rule_that_protects_the_node_or_belongs_to_a_program_is_not_removed(te
 
 def test_what_keeps_a_packet_from_the_metadata_of_a_cloud_is_not_removed() -> None:
     text = "ip filter: -A FORWARD -s 10.0.0.9/32 -j DROP"
-    culprit = {"kind": "rule", "text": text}
+    culprit = rule_of(text)
     assert changes(candidates_for(culprit, with_rule(text), destination="10.0.0.7")) != []
     assert changes(candidates_for(culprit, with_rule(text), destination="169.254.169.254")) == []
 
@@ -298,13 +333,12 @@ def test_what_keeps_a_packet_from_the_metadata_of_a_cloud_is_not_removed() -> No
 @pytest.mark.parametrize("protocol", ["boot", "static", "unspec", "", "bird", "ra", "dhcp", "kernel"])
 def test_a_route_or_policy_rule_of_a_program_is_not_removed(protocol: str) -> None:
     stopping = {"family": "ipv4", "to": "10.42.0.0/26", "type": "blackhole", "table": "254", "protocol": protocol}
-    for kind, text, entries in (
-        ("route", "ip route blackhole 10.42.0.0/26 table main", {"routes": [stopping]}),
-        ("rule", "ip rule 100: from all blackhole", {"rules": [rule(100, protocol=protocol)]}),
+    for culprit, entries in (
+        (to("10.42.0.0", 26, type=BLACKHOLE), {"routes": [stopping]}),
+        (Rule(fields.IPV4, 100, action=BLACKHOLE), {"rules": [rule(100, protocol=protocol)]}),
     ):
-        tried = candidates_for({"kind": kind, "text": text}, entries)
-        assert len(tried) == (protocol in ("boot", "static", "unspec", ""))
-        assert candidates_for({"kind": kind, "text": text}, {}) == []  # which the node does not have
+        assert len(candidates_for(culprit, entries)) == (protocol in ("boot", "static", "unspec", ""))
+        assert candidates_for(culprit, {}) == []  # which the node does not have
 
 
 @pytest.mark.parametrize("name", ["*", "eth?", "[a]"])
@@ -317,16 +351,17 @@ def test_a_name_that_options_take_for_a_pattern_is_in_no_remedy(name: str) -> No
 
 
 def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> None:
-    misleading, of_cni = "ip rule 100: from 10.0.1.11 lookup 99", "ip rule 2048: from 10.0.1.11 lookup 1001"
-    route = {"kind": "route", "text": "ip route unreachable default table 99"}
+    pod = fields.address("10.0.1.11")[1], 32
+    misleading, of_cni = Rule(fields.IPV4, 100, pod, table=99), Rule(fields.IPV4, 2048, pod, table=1001)
+    unreachable = Route(fields.IPV4, 99, type=UNREACHABLE)
     command = "ip rule del priority 100 from 10.0.1.11 lookup 99"
     snapshot = {"routes": [{"to": "default", "type": "unreachable", "table": "99"}], "rules": [rule(100), rule(2048)]}
     for culprit, rules, commands in (
-        (STRICT, ("", misleading), [command]),
+        (STRICT, (None, misleading), [command]),
         (STRICT, (misleading, of_cni), []),
-        (STRICT, (misleading, ""), []),
-        (route, (misleading, of_cni), ["ip route del unreachable default table 99", command]),
+        (STRICT, (misleading, None), []),
+        (unreachable, (misleading, of_cni), ["ip route del unreachable default table 99", command]),
     ):
-        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), snapshot, {"1001"}))
+        tried = list(removals.of_loss(Loss(culprit, "eth0", rules), snapshot, {1001}))
         assert [removal.command for removal in tried] == commands
     assert tried[-1].takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."

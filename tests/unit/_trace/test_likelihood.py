@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
@@ -18,14 +16,18 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.eviden
     Evidence,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import likelihood
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Culprit, Met, Outcome, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.likelihood import Flow
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
 
 ENDS = ("tcp", "198.51.100.1", "10.1.0.9", 80)
 
 
-def outcome(verdict: str, reply: str = "", culprit: str = "", **fields: Any) -> dict[str, Any]:
-    named = {"kind": "rule", "text": culprit} if culprit else None
-    return {"if": verdict, "verdict": verdict, "reply_verdict": reply, "culprit": named, **fields}
+def outcome(verdict: str, reply: str = "", line: str = "") -> Outcome:
+    culprit = Culprit.of(ChainRule("inet", "own", "in", line, 7)) if line else None
+    return Outcome(verdict, verdict, reply, culprit)
 
 
 BOTH, LOST, NO_REPLY, OPEN = (
@@ -49,7 +51,7 @@ def test_a_connection_fits_an_outcome(kind: str, fits: tuple[int, ...]) -> None:
 
 def test_a_counter_fits_the_outcome_whose_culprit_it_is() -> None:
     entry = Evidence(COUNTER, "inet own in: tcp dport 80 counter drop", counts=(30, 9))
-    dropped = outcome("dropped", "", "inet own in: tcp dport 80 counter packets 1 bytes 40 drop")
+    dropped = outcome("dropped", "", "tcp dport 80 counter packets 1 bytes 40 drop")
     assert [likelihood.fit(entry, each) for each in (dropped, LOST, BOTH)] == [1, 0, 0]
     assert likelihood.sentence(entry) == "inet own in: tcp dport 80 counter drop went from 9 to 30 packets"
     assert likelihood.sentence(entry._replace(counts=(9,))).endswith("has 9 packets")
@@ -57,15 +59,15 @@ def test_a_counter_fits_the_outcome_whose_culprit_it_is() -> None:
 
 def test_evidence_about_other_connections_is_left_out() -> None:
     own, other = Evidence(SYN, "", *ENDS, (2,)), Evidence(SYN, "", "tcp", "198.51.100.2", "10.1.0.9", 80, (2,))
-    left = {"packet": {"protocol": "tcp", "source": "192.0.2.4", "destination": "10.1.0.8", "destination_port": 8080}}
+    left = Frame(Packet(bytes([192, 0, 2, 4]), bytes([10, 1, 0, 8]), destination_port=8080), b"", b"")
+    way = Way("forwarded", "eth0", None, "", None, met=Met(left))
     translated = Evidence(UNREPLIED, "", "tcp", "192.0.2.4", "10.1.0.8", 8080)
-    flows = likelihood.flows(Flow(*ENDS), [left, None, {"packet": None}])
+    flows = likelihood.flows(Flow(*ENDS), [Answer(way), None, Answer(way._replace(met=Met()))])
     assert likelihood.about([own, other, translated], flows) == [own, translated]
     assert likelihood.about([other], [Flow("tcp", "", "10.1.0.9", 80)]) == [other]  # the node chooses the source
 
 
 def test_the_outcome_with_most_evidence_is_the_likeliest_and_of_equals_none() -> None:
-    first, second = ({**each, "evidence": [], "contradicted_by": []} for each in (BOTH, LOST))
-    assert likelihood.likeliest([first, second]) == []
-    assert likelihood.likeliest([{**first, "contradicted_by": ["x"]}, second]) == [second]
-    assert likelihood.likeliest([first, {**second, "evidence": ["x"]}])[0]["verdict"] == "dropped"
+    assert likelihood.likeliest([BOTH, LOST]) == []
+    assert likelihood.likeliest([BOTH._replace(contradicted_by=("x",)), LOST]) == [LOST]
+    assert likelihood.likeliest([BOTH, LOST._replace(evidence=("x",))])[0].verdict == "dropped"

@@ -5,35 +5,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec, fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import assumption
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, Concern
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import path
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import VALUES, Answer, Branch, Met, Way
 
-
-def way(*steps: tuple[str, str, str], **fields: Any) -> dict[str, Any]:
-    keys = ("came_in_by", "bridge", "links", "searched", "addresses")
-    named = [{"kind": kind, "where": where, "text": text, "verdict": text} for kind, where, text in steps]
-    return {**{key: [] for key in keys}, "came_in_by": "", "bridge": "", "reply": None, **fields, "steps": named}
-
-
-ANSWER = way(
-    ("rule", "ip nat PREROUTING", "jump SERVICES"),
-    ("policy", "ip filter FORWARD", "policy accept"),
-    ("route", "routing", "ip route default via 192.0.2.1 dev eth0"),
-    came_in_by="veth1",
+DEFAULT = route.Route(fields.IPV4, 254, hops=(route.Hop("eth0", bytes([192, 0, 2, 1])),))
+REPLY = Way("forwarded", "veth1", None, "", None, met=Met(chains=("ip filter REPLIES",), addresses=("192.0.2.4",)))
+CHANCE = Met(chains=("ip nat SERVICES", "ip nat OTHER"), jumps=(("ip nat SERVICES", "ip nat OTHER"),))
+MET = Met(
+    route=DEFAULT,
     bridge="cbr0",
-    links=["cbr0", "eth0", "veth1"],
-    searched=["7", "254"],
-    addresses=["10.1.0.9"],
-    passed=[{"kind": "rule", "where": "ip filter OUTPUT", "verdict": "jump ANSWERS"}],
-    reply=way(("rule", "ip filter REPLIES", "accept"), addresses=["192.0.2.4"]),
-    branches=[way(("rule", "ip nat SERVICES", "jump OTHER"))],
-    matching={"ip nat SERVICES": ["own"], "ip nat UNKNOWN": ["other"]},
+    links=("cbr0", "eth0", "veth1"),
+    searched=("7", "254"),
+    addresses=("10.1.0.9",),
+    chains=("ip nat PREROUTING", "ip nat SERVICES", "ip filter FORWARD", "ip filter OUTPUT", "ip filter ANSWERS"),
+    ended=("ip filter FORWARD",),
+    jumps=(("ip nat PREROUTING", "ip nat SERVICES"), ("ip filter OUTPUT", "ip filter ANSWERS")),
+    sets=("own",),
 )
+WAY = Way("forwarded", "eth0", None, "", None, came_in_by="veth1", reply=REPLY, met=MET)
+ANSWER = Answer(WAY, branches=(Branch(1.0, WAY._replace(reply=None, met=CHANCE)),))
 
 
 @pytest.mark.parametrize(
@@ -62,14 +58,14 @@ def test_an_assumption_matters_if_the_packet_met_its_object(kind: str, yes: list
 
 
 def test_forwarding_does_not_matter_to_a_packet_for_the_node_or_of_it() -> None:
-    own = {
-        **ANSWER,
-        "steps": [{"kind": "route", "where": "", "text": "ip route local 192.0.2.4 dev eth0 table local", "verdict": ""}],
-    }
-    for answer in (own, {**ANSWER, "came_in_by": ""}):
-        assert Concern(assumption.SETTING, "net.ipv4.ip_forward") not in path.met(answer, "ipv4")
+    local = MET._replace(route=route.Route(DEFAULT.family, 255, type=route.LOCAL))
+    for way in (WAY._replace(met=local), WAY._replace(came_in_by="")):
+        assert Concern(assumption.SETTING, "net.ipv4.ip_forward") not in path.met(Answer(way), "ipv4")
 
 
 def test_another_process_gets_the_same_assumption() -> None:
     given = Assumption("It is so.", frozenset({Concern(assumption.LINK, "eth0"), Concern(assumption.SET, "x")}), True)
     assert Assumption.from_plain(given.plain()) == given
+    whole = ANSWER._replace(assumed=(given,))
+    known = codec.vocabulary(*VALUES)
+    assert codec.decode(codec.encode(whole, known), known) == whole

@@ -15,11 +15,12 @@ pytest.importorskip("yaml")
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils import _profiles
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import rp_filter
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import BLACKHOLE, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, playbook_task
-from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, with_enis, with_rule
+from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, rule_of, with_enis, with_rule
 
 
 def test_a_task_of_a_profile_has_the_variables_of_its_role_and_that_of_a_module_its_options() -> None:
@@ -47,8 +48,8 @@ def test_a_task_of_a_command_has_its_words() -> None:
     """Ansible would replace $HOME by the home of the user."""
     rule = 'ip filter: -A FORWARD -m comment --comment "no way $HOME" -m mark --mark 0x10 -j DROP'
     snapshot = {"rules": [{"priority": 100}], **with_rule(rule)}
-    for text in ("ip rule 100: from 10.0.0.0/8 blackhole", rule):
-        ((cure),) = candidates_for({"kind": "rule", "text": text}, snapshot)
+    for decider in (Rule(fields.IPV4, 100, (bytes([10, 0, 0, 0]), 8), action=BLACKHOLE), rule_of(rule)):
+        ((cure),) = candidates_for(decider, snapshot)
         ((task),) = yaml.safe_load(cure.task)
         assert task["ansible.builtin.command"] == {"argv": shlex.split(cure.change), "expand_argument_vars": False}
 
@@ -67,5 +68,5 @@ def test_a_text_stays_a_text_in_yaml(text: str) -> None:
 def test_a_text_that_ansible_would_execute_is_in_no_task(text: str) -> None:
     with pytest.raises(Invalid):
         playbook_task.of_command("Remove it", ["iptables", "-D", "FORWARD", "--comment", text])
-    comment = {"kind": "rule", "text": f'ip filter: -A FORWARD -m comment --comment "{text}" -j DROP'}
-    assert candidates_for(comment, {}) == []
+    comment = f'ip filter: -A FORWARD -m comment --comment "{text}" -j DROP'
+    assert candidates_for(rule_of(comment), {}) == []

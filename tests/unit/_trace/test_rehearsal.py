@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.processes import SshConnection
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import rehearsal_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsal, Trial
 
 SNAPSHOT: dict[str, Any] = {
@@ -51,14 +52,14 @@ def test_there_is_none_if_no_link_is_known() -> None:
     )
 
 
-def found(verdict: str, reply: str, by: str = "eth0", at: str = "") -> dict[str, Any]:
+def found(verdict: str, reply: str, by: str = "eth0", at: str = "") -> Way:
     reason = f"{verdict}, {reply}."
-    answer = {"verdict": reply, "reason": reason, "interface": by}
-    return {"verdict": verdict, "reason": reason, "interface": at, "reply": answer, "branches": []}
+    return Way(verdict, at, None, reason, None, reply=Way(reply, by, None, reason, None))
 
 
 WELL = found("delivered", "forwarded")
-BY_CHANCE = {**found("forwarded", "forwarded", at="eth1"), "branches": [{"share": 0.5}, {"share": 0.5}]}
+ELSEWHERE = found("forwarded", "forwarded", at="eth1")
+BY_CHANCE = Answer(ELSEWHERE, branches=(Branch(0.5, WELL), Branch(0.5, ELSEWHERE)))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,10 @@ BY_CHANCE = {**found("forwarded", "forwarded", at="eth1"), "branches": [{"share"
         *("unknown", "mended", "lost in both"),
     ],
 )
-def test_only_what_arrives_before_can_be_lost(before: dict[str, Any], after: dict[str, Any], is_lost: bool, told: str) -> None:
+def test_only_what_arrives_before_can_be_lost(before: Way, after: Way | Answer, is_lost: bool, told: str) -> None:
     trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
     assert trial
-    rehearsed = rehearsal_backend.compare(trial, before, after)
+    rehearsed = rehearsal_backend.compare(trial, before, Answer(after) if isinstance(after, Way) else after)
     assert bool(rehearsed.loss) is is_lost
     assert told in " ".join(rehearsal_backend.warnings([rehearsed])) and bool(told) is bool(
         [*rehearsal_backend.warnings([rehearsed])]
@@ -100,6 +101,5 @@ def test_another_packet_may_leave_by_another_link() -> None:
     trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
     assert trial
     other = Trial("packets[0]", trial.packet)
-    assert rehearsal_backend.compare(other, WELL, found("delivered", "forwarded", "eth1")) == Rehearsal(
-        other, WELL, found("delivered", "forwarded", "eth1"), ""
-    )
+    after = Answer(found("delivered", "forwarded", "eth1"))
+    assert rehearsal_backend.compare(other, WELL, after) == Rehearsal(other, WELL, after, "")

@@ -107,7 +107,7 @@ def test_a_source_is_foreign_behind_a_link_that_leads_to_a_gateway_but_not_in_a_
     topology = Topology(snapshot, blueprint.draw(snapshot), [])
     sent = packet.from_options({"source": "10.0.0.10", "destination": "10.9.0.1", "protocol": "icmp"})
     told = topology.foreign_source(sent, "eth1", Tables([], []))
-    assert told == ("is an address of eth0" if is_foreign else "")
+    assert told == (("eth0", "is an address of eth0") if is_foreign else ("", ""))
     answer = packet.from_options({"source": "203.0.113.80", "destination": "10.9.0.1", "protocol": "icmp"})
     assert topology.is_elsewhere(answer.source, "eth0", "eth1", Tables([], [])) == is_foreign
     assert not topology.is_elsewhere(answer.source, "eth1", "eth1", Tables([], []))

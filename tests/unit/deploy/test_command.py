@@ -32,6 +32,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._parts import ( 
     policy_routes,
     rp_filter,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way  # noqa: E402
 from unit import audits  # noqa: E402
 
 PACKET = "tcp 10.0.0.1 > 10.0.0.2:80"
@@ -52,14 +53,19 @@ PACKET = "tcp 10.0.0.1 > 10.0.0.2:80"
     ],
 )
 def test_the_exit_status_says_whether_both_packets_arrive(verdict: str, reply: str | None, certain: bool, status: int) -> None:
-    answer = {"verdict": verdict, "reply": {"verdict": reply} if reply else None, "certain": certain}
-    assert trace.status({**answer, "branches": []}) == status
+    answer = Answer(way(verdict, way(reply) if reply else None), certain=certain)
+    assert trace.status(answer) == status
+
+
+def way(verdict: str, reply: Way | None = None) -> Way:
+    return Way(verdict, "", None, "", None, reply=reply)
 
 
 def test_the_exit_status_says_that_chance_decides() -> None:
-    dropped, delivered = {"verdict": "dropped", "reply": None}, {"verdict": "delivered", "reply": None}
-    assert trace.status({**dropped, "certain": True, "branches": [dropped, delivered]}) == 2
-    assert trace.status({**delivered, "certain": True, "branches": [delivered, delivered]}) == 0
+    dropped, delivered = (Answer(way(verdict), certain=True) for verdict in ("dropped", "delivered"))
+    branches = [Branch(0.5, each.way) for each in (dropped, delivered)]
+    assert trace.status(dropped._replace(branches=(*branches,))) == 2
+    assert trace.status(delivered._replace(branches=(branches[1], branches[1]))) == 0
 
 
 @pytest.mark.parametrize(

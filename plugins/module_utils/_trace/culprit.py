@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The objects of a node that decide about packets, as values: remedies and certainty follow from these, and from no sentence."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._routing.route import Route
+from .._routing.rule import Rule
+
+DOWN, NO_CARRIER, NO_HAIRPIN = "down", "no carrier", "hairpin"  # why a link passes no frame
+_OF_LINK = {DOWN: "is down", NO_CARRIER: "has no carrier", NO_HAIRPIN: "hairpin off"}
+LINK_LOCAL, EXPIRED = "link-local", "expired"  # why an address stops a packet
+REVERSE_PATH, FORWARDING = "rp_filter", ("forwarding", "ip_forward")  # names of settings
+BRIDGE = "bridge"  # the family of tables that see frames
+
+
+class ChainRule(t.NamedTuple):
+    """A rule of a chain, or the chain's policy, whose handle is 0. line: as its tool prints it."""
+
+    family: str
+    table: str
+    chain: str
+    line: str
+    handle: int = 0
+
+    def __str__(self) -> str:
+        # A rule of iptables names its chain itself, and one of nft does not.
+        return f"{self.family} {self.table}{'' if self.is_of_iptables else f' {self.chain}'}: {self.line}"
+
+    @property
+    def is_of_iptables(self) -> bool:
+        return self.line.startswith("-")
+
+
+class VirtualServer(t.NamedTuple):
+    """A virtual server of IPVS. name: as ipvsadm prints it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"ipvs: {self.name}"
+
+
+class Setting(t.NamedTuple):
+    """A setting of the kernel. path: below /proc/sys."""
+
+    path: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.value}"
+
+    @property
+    def key(self) -> str:
+        """Return the name of the setting for sysctl."""
+        return ".".join(part.replace(".", "/") for part in self.path.split("/"))
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class Neighbor(t.NamedTuple):
+    """A neighbour on a link. mac: empty if it does not answer."""
+
+    link: str
+    address: str
+    mac: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.address} dev {self.link} {f'lladdr {self.mac}' if self.mac else 'FAILED'}"
+
+
+class Link(t.NamedTuple):
+    """A link. trouble: DOWN, NO_CARRIER or NO_HAIRPIN; empty for another one."""
+
+    name: str
+    trouble: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.words}".rstrip()
+
+    @property
+    def words(self) -> str:
+        """Return what the trouble is, as words to follow the name."""
+        return _OF_LINK.get(self.trouble, "")
+
+
+class Address(t.NamedTuple):
+    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED or empty. owner: the link of the node that has it."""
+
+    address: str
+    trouble: str = ""
+    owner: str = ""
+
+    def __str__(self) -> str:
+        if self.trouble == EXPIRED:
+            return "ttl 1"
+        return (
+            f"source {self.address} is link-local" if self.trouble else f"{self.address} dev {self.owner}".removesuffix(" dev ")
+        )
+
+
+class NoRoute(t.NamedTuple):
+    """A route that is missing. place: where it is missing, if not on the node."""
+
+    destination: str
+    source: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"no route {f'from {self.source} ' if self.source else ''}to {self.destination}{self.place}"
+
+
+class Programs(t.NamedTuple):
+    """BPF programs on the path."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+Object = t.Union[ChainRule, VirtualServer, Rule, Route, Setting, Neighbor, Link, Address, NoRoute, Programs]
+KINDS: dict[type, str] = {
+    **dict.fromkeys((ChainRule, VirtualServer, Rule), "rule"),
+    Route: "route",
+    Setting: "sysctl",
+    Neighbor: "neighbor",
+    Link: "link",
+    Address: "address",
+    Programs: "bpf",
+    NoRoute: "missing",
+}
+
+
+def identity(decider: Object | None) -> Object | None:
+    """Return what is the same in each world: the kernel numbers rules in the order in which they are loaded."""
+    return decider._replace(handle=0) if isinstance(decider, ChainRule) else decider
+
+
+def is_filter(decider: Object | None) -> bool:
+    """Return whether it is the kernel's filter of reverse paths."""
+    return isinstance(decider, Setting) and decider.name == REVERSE_PATH
+
+
+def is_forwarding(decider: Object | None) -> bool:
+    return isinstance(decider, Setting) and decider.name in FORWARDING
+
+
+def is_of_bridge(decider: Object | None) -> bool:
+    return isinstance(decider, ChainRule) and decider.family == BRIDGE
+
+
+def is_of_firewalld(decider: Object | None) -> bool:
+    return isinstance(decider, ChainRule) and decider.table == "firewalld"
