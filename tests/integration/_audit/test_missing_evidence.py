@@ -171,9 +171,7 @@ def test_a_trouble_is_not_absent_in_a_report_with_some_outputs(check: str, every
 @pytest.mark.parametrize("check", TROUBLES)
 def test_no_two_findings_of_a_trouble_have_one_subject(check: str) -> None:
     audit = audit_backend.Audit(evidence(check)[0], catalogue.CHECKS, TROUBLES[check].context)
-    subjects = [
-        (finding["id"], finding["subject"]) for finding in audit_backend.result(audit, random_nodes.run)["findings"]
-    ]
+    subjects = [(finding["id"], finding["subject"]) for finding in audit_backend.result(audit, random_nodes.run)["findings"]]
     assert len(subjects) == len({*subjects})
 
 
