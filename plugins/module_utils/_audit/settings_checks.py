@@ -14,8 +14,8 @@ import ipaddress
 import re
 import typing as t
 
-from .._ruleset.ruleset import DNAT, REDIRECT, Match, Rule
-from .._snapshot import open_facts, saved
+from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
+from .._snapshot import open_facts
 from .._snapshot.settings import ALL
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
@@ -128,11 +128,9 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
 def _both_backends(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         name = TABLES_OF[family]
-        tables = [entry for entry in node.demand("iptables") if entry.get("family") == name]
-        with_rules = list(filter(saved.has_rules, tables))
-        backends = {str(entry.get("backend")) for entry in with_rules}
-        if {"legacy", "nft"} <= backends:
-            legacy = [str(entry["table"]) for entry in with_rules if entry.get("backend") == "legacy"]
+        tables = [table for table in node.filled_tables() if table.family == name]
+        if {LEGACY, NFT} <= {table.backend for table in tables}:
+            legacy = [table.name for table in tables if table.backend == LEGACY]
             what = f"Both backends of iptables have rules ({name}), so that a program sees and removes only those of its own."
             program = "iptables-legacy" if family == IPV4 else "ip6tables-legacy"
             text = f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)"
