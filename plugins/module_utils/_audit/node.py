@@ -158,6 +158,13 @@ class Node:
             raise Unobserved(f"The setting {setting} is open.", f"sysctl {setting}")
         return int(value)
 
+    def sysctl(self, key: str) -> int:
+        """Return a setting of the whole node. key: with dots, as sysctl prints it."""
+        value = (self.demand("settings").get("node") or {}).get(key)
+        if value is None:
+            raise Unobserved(f"The setting {key} is open.", f"sysctl {key}")
+        return int(value)
+
     def filter_mode(self, link: str) -> int:
         """Return the mode of a link's reverse-path filter, the larger one of its own and of all."""
         return max(self.setting(IPV4, name, "rp_filter") for name in ("all", link))

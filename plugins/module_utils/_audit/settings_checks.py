@@ -21,7 +21,7 @@ from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
 Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
@@ -73,9 +73,9 @@ def _forwards(node: Node, family: str, link: str) -> bool:
         forced = ((node.demand("settings").get(IPV6) or {}).get(link) or {}).get("force_forwarding")
         return bool(node.setting(IPV6, ALL, "forwarding") or forced)
     node.demand_fact(IPV4, FORWARD[IPV4])
-    value = (node.demand("settings").get("node") or {}).get(FORWARD[IPV4])
-    if link == ALL and value is not None:
-        return bool(int(value))
+    if link == ALL:
+        with contextlib.suppress(Unobserved):
+            return bool(node.sysctl(FORWARD[IPV4]))
     return bool(node.setting(IPV4, link, "forwarding"))
 
 
