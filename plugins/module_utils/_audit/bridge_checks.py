@@ -22,24 +22,20 @@ _ADDRESS = re.compile(r"--(?:ip-dst|arp-ip-dst|ip-destination) (\d+\.\d+\.\d+\.\
 
 
 def _stale(node: Node) -> t.Iterator[Suspicion]:
-    chains = node.demand("ebtables")
+    rules = node.frame_rules()
     known = {AZURE_PEER, *_macs(node)}
-    for chain in chains:
-        for rule in map(str, chain.get("rules") or ()):
-            target = _TARGET.search(rule)
-            if not target or _is_group(target[1]) or _long(target[1]) in known:
-                continue
-            if _hides_macs(node):
-                raise Unobserved(f"Whether a pod has the MAC address {target[1]} is open.", "ip -all netns exec ip link")
-            table, name = chain.get("table"), chain.get("chain")
-            what = (
-                f"A rule of ebtables ({table} {name}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
-            )
-            address = _ADDRESS.search(rule)
-            evidence = (f"ebtables -t {table} -A {name} {rule}",)
-            remedy = Remedy("ebtables_cleanup", {"addresses": [address[1]]} if address else {})
-            trial = _trial(node, address[1]) if address and "-p ARP" not in rule else None
-            yield Suspicion(address[1] if address else target[1], what, evidence, remedy, trial, ERROR if trial else RISK)
+    for table, chain, rule in rules:
+        target = _TARGET.search(rule)
+        if not target or _is_group(target[1]) or _long(target[1]) in known:
+            continue
+        if _hides_macs(node):
+            raise Unobserved(f"Whether a pod has the MAC address {target[1]} is open.", "ip -all netns exec ip link")
+        what = f"A rule of ebtables ({table} {chain}) sends frames to {target[1]}, a MAC address that nothing on the node knows."
+        address = _ADDRESS.search(rule)
+        evidence = (f"ebtables -t {table} -A {chain} {rule}",)
+        remedy = Remedy("ebtables_cleanup", {"addresses": [address[1]]} if address else {})
+        trial = _trial(node, address[1]) if address and "-p ARP" not in rule else None
+        yield Suspicion(address[1] if address else target[1], what, evidence, remedy, trial, ERROR if trial else RISK)
 
 
 def _macs(node: Node) -> t.Iterator[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._ruleset.ruleset import DROP, Match
-from .._snapshot import saved
+from .._ruleset.ruleset import DROP, NFT, Match
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .._trace.culprit import is_of_firewalld
 from .finding import Check
@@ -61,9 +60,8 @@ def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
 
 def _tables(node: Node) -> list[str]:
     """Return the names of the tables in nf_tables that others than the services have made."""
-    of_iptables = filter(saved.has_rules, node.demand("iptables"))
-    names = [str(table) for table in node.tables_of_nft() if table.name not in ("firewalld", "filter")]
-    return [*names, *(f"{entry.get('family')} {entry.get('table')}" for entry in of_iptables if entry.get("backend") == "nft")]
+    of_iptables = [str(table) for table in node.filled_tables() if table.backend == NFT]
+    return [*(str(table) for table in node.tables_of_nft() if table.name not in ("firewalld", "filter")), *of_iptables]
 
 
 def _strict6(node: Node) -> t.Iterator[Suspicion]:

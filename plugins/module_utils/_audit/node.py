@@ -63,6 +63,14 @@ AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
 
+class FrameRule(t.NamedTuple):
+    """A rule of ebtables. text: as ebtables prints it, without its chain."""
+
+    table: str
+    chain: str
+    text: str
+
+
 class Node:
     """snapshot: as datapath_info returns it. context: what no node shows."""
 
@@ -124,7 +132,7 @@ class Node:
     def rules(self, family: str) -> list[Entry]:
         """Return the rules of a family, in the kernel's order."""
         self.demand_fact(family, open_facts.RULES)
-        return [entry for entry in self.demand("rules") if entry.get("family") == family]
+        return [entry for entry in self.demand("rules") if _family(entry) == family]
 
     def routes(self, family: str, table: str = MAIN) -> list[Entry]:
         """Return the routes of a family in a table. table: its number."""
@@ -150,6 +158,13 @@ class Node:
             raise Unobserved(f"The setting {setting} is open.", f"sysctl {setting}")
         return int(value)
 
+    def sysctl(self, key: str) -> int:
+        """Return a setting of the whole node. key: with dots, as sysctl prints it."""
+        value = (self.demand("settings").get("node") or {}).get(key)
+        if value is None:
+            raise Unobserved(f"The setting {key} is open.", f"sysctl {key}")
+        return int(value)
+
     def filter_mode(self, link: str) -> int:
         """Return the mode of a link's reverse-path filter, the larger one of its own and of all."""
         return max(self.setting(IPV4, name, "rp_filter") for name in ("all", link))
@@ -169,6 +184,19 @@ class Node:
         """Yield the tables that packets of the families may meet. names: of those of iptables."""
         yield from (table for family in families for name in names for table in self.iptables(family, name))
         yield from (table for table in self.tables_of_nft() if not {*families}.isdisjoint(table.families))
+
+    def filled_tables(self) -> list[Table]:
+        """Return the tables of iptables that have a rule, of both families and backends."""
+        self.demand("iptables")
+        return [table for table in self._tables_of_iptables if any(table.rules())]
+
+    def frame_rules(self) -> list[FrameRule]:
+        """Return the rules of ebtables, in the order of the listing."""
+        return [
+            FrameRule(str(chain.get("table")), str(chain.get("chain")), str(text))
+            for chain in self.demand("ebtables")
+            for text in chain.get("rules") or ()
+        ]
 
     def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""

@@ -14,15 +14,15 @@ import ipaddress
 import re
 import typing as t
 
-from .._ruleset.ruleset import DNAT, REDIRECT, Match, Rule
-from .._snapshot import open_facts, saved
+from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
+from .._snapshot import open_facts
 from .._snapshot.settings import ALL
 from .._trace.culprit import is_forwarding
 from .finding import Check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
 Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
@@ -74,9 +74,9 @@ def _forwards(node: Node, family: str, link: str) -> bool:
         forced = ((node.demand("settings").get(IPV6) or {}).get(link) or {}).get("force_forwarding")
         return bool(node.setting(IPV6, ALL, "forwarding") or forced)
     node.demand_fact(IPV4, FORWARD[IPV4])
-    value = (node.demand("settings").get("node") or {}).get(FORWARD[IPV4])
-    if link == ALL and value is not None:
-        return bool(int(value))
+    if link == ALL:
+        with contextlib.suppress(Unobserved):
+            return bool(node.sysctl(FORWARD[IPV4]))
     return bool(node.setting(IPV4, link, "forwarding"))
 
 
@@ -129,11 +129,9 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
 def _both_backends(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         name = TABLES_OF[family]
-        tables = [entry for entry in node.demand("iptables") if entry.get("family") == name]
-        with_rules = list(filter(saved.has_rules, tables))
-        backends = {str(entry.get("backend")) for entry in with_rules}
-        if {"legacy", "nft"} <= backends:
-            legacy = [str(entry["table"]) for entry in with_rules if entry.get("backend") == "legacy"]
+        tables = [table for table in node.filled_tables() if table.family == name]
+        if {LEGACY, NFT} <= {table.backend for table in tables}:
+            legacy = [table.name for table in tables if table.backend == LEGACY]
             what = f"Both backends of iptables have rules ({name}), so that a program sees and removes only those of its own."
             program = "iptables-legacy" if family == IPV4 else "ip6tables-legacy"
             text = f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)"

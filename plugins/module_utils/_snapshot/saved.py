@@ -30,11 +30,6 @@ def tables(text: str) -> dict[str, str]:
     return {match[1]: match[0] for match in _TABLE.finditer(text)}
 
 
-def has_rules(table: Entry) -> bool:
-    """Return whether a table of iptables has a rule, and not chains alone. table: of a snapshot."""
-    return "\n-A " in str(table.get("save"))
-
-
 def incompatible(text: str) -> list[str]:
     """Return the tables that iptables-nft-save does not print, because they have rules of nft that it does not know."""
     return _INCOMPATIBLE.findall(text)
