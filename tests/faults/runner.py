@@ -134,6 +134,10 @@ class Site:
         arguments = module_arguments(module, options)
         return self._stage.perform({"module": module, "arguments": arguments, "fault": fault, "limit": LIMIT})
 
+    def forget(self) -> None:
+        """Read the state afresh, because another program has changed it."""
+        self._seen = None
+
     def state(self) -> State:
         """The state of the node that a module may change."""
         if self._seen is None:

@@ -59,13 +59,6 @@ def test_create_modify_delete_delete_again(steps: Steps) -> None:
     assert not steps.run(state="absent")["changed"]
 
 
-def test_a_converged_run_starts_no_process(steps: Steps) -> None:
-    steps.run()
-    with steps.node.count_processes() as calls:
-        assert not steps.run()["changed"]
-    assert calls == []
-
-
 def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
     """As on nodes of EKS. If the module's file was there first, it stays."""
     node = steps.node

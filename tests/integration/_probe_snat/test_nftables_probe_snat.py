@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nftables_probe_snat on a real kernel: the twelve steps, foreign tables, kills, bad paths and bad input."""
+"""nftables_probe_snat on a real kernel: boots, simultaneous runs, other owners and obstacles to probes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from lab import Lab, agentbaker, bpf, playbook, steps
 from lab.load_balancer import RouterAdvertisements
@@ -24,8 +23,6 @@ from lab.waiting import until
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
-DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
-RECORD = f"{UNIT}.files"  # exists while a run moves the unit's files
 
 
 @pytest.fixture
@@ -40,31 +37,7 @@ def warnings(result: dict[str, Any]) -> str:
     return json.dumps(result.get("warnings", []))
 
 
-# The twelve steps
-
-
-def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    created = four_steps(node)
-    assert [entry["before"] for entry in created["diff"]] == ["", ""]
-    modified = four_steps(node, priority=-290, probes=[{"source": "fe80::10", "translated": "2001:db8:ffff::10"}])
-    assert "priority raw + 10" in node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
-    assert all("fe80::10" in entry["after"] for entry in modified["diff"])
-    four_steps(node, state="absent")
-    assert node.snapshot() == clean
-    assert not run(node, state="absent")["changed"]
-
-
-@pytest.mark.parametrize(("immediate", "permanent"), [(True, False), (False, True)])
-def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, permanent: bool) -> None:
-    clean = node.snapshot()
-    planes = {"immediate": immediate, "permanent": permanent}
-    done = four_steps(node, **planes)
-    assert len(done["diff"]) == 1
-    after = node.snapshot()
-    assert (after["nft"] == clean["nft"], after["files"] == clean["files"]) == (permanent, immediate)
-    four_steps(node, state="absent", **planes)
-    assert node.snapshot() == clean
+# Boots
 
 
 def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode) -> None:
@@ -83,24 +56,6 @@ def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
     (command,) = re.findall("^ExecStop=-(.*)$", node.read(UNIT), re.M)
     node.run(["sh", "-c", command])
     assert node.snapshot()["nft"] == before
-
-
-def test_two_tables_live_side_by_side(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    other: dict[str, Any] = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
-    run(node)
-    run(node, **other)
-    assert not run(node)["changed"] and not run(node, **other)["changed"]
-    run(node, state="absent")
-    assert not run(node, **other)["changed"]
-    run(node, state="absent", **other)
-    assert node.snapshot() == clean
-
-
-def test_options_may_come_as_strings(node: NamespaceNode) -> None:
-    run(node)
-    probes = json.dumps([{"source": "fe80::1234:5678:9abc", "translated": "2603:1062:0:1:fe80:1234:5678:9abc"}])
-    assert not run(node, priority="-300", immediate="true", permanent="yes", probes=probes)["changed"]
 
 
 # Meaning, not text
@@ -129,67 +84,6 @@ def test_counters_of_an_unchanged_table_keep_counting(lab: Lab, node: NamespaceN
     seen = node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
     readings = [[int(reading) for reading in re.findall("counter packets (\\d+)", text)] for text in (counted, seen)]
     assert all(later >= earlier for earlier, later in zip(*readings, strict=True)) and any(readings[1])
-
-
-ALTERATIONS = {
-    "a rule added": "add rule ip6 azureSLBProbe postrouting drop",
-    "a rule put first": "insert rule ip6 azureSLBProbe prerouting accept",
-    "rules gone": "flush chain ip6 azureSLBProbe prerouting",
-    "all rules gone": "flush table ip6 azureSLBProbe",
-    "a chain added": "add chain ip6 azureSLBProbe mine",
-    "a set added": "add set ip6 azureSLBProbe mine { type ipv6_addr; }",
-    "a counter added": "add counter ip6 azureSLBProbe mine",
-    "asleep": "add table ip6 azureSLBProbe { flags dormant; }",
-    "another policy": "add chain ip6 azureSLBProbe prerouting { policy drop; }",
-    "gone": "delete table ip6 azureSLBProbe",
-}
-
-
-@pytest.mark.parametrize("alteration", ALTERATIONS.values(), ids=ALTERATIONS.keys())
-def test_whatever_was_altered_is_put_right(node: NamespaceNode, alteration: str) -> None:
-    run(node)
-    good = node.snapshot()
-    node.run(["nft", alteration])
-    four_steps(node)
-    assert node.snapshot() == good
-
-
-@pytest.mark.parametrize("hook", ["type filter hook input priority raw", "type filter hook prerouting priority -299"])
-def test_another_hook_or_priority_is_put_right(node: NamespaceNode, hook: str) -> None:
-    run(node)
-    good = node.snapshot()
-    listing = node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
-    altered = listing.replace("type filter hook prerouting priority raw", hook)
-    assert altered != listing
-    node.run(["nft", "-f", "-"], f"delete table ip6 azureSLBProbe\n{altered}")
-    four_steps(node)
-    assert node.snapshot() == good
-
-
-@pytest.mark.parametrize("path", [PATH, UNIT, LINK, DROP_IN])
-def test_a_file_that_was_removed_comes_back(node: NamespaceNode, path: str) -> None:
-    run(node)
-    good = node.snapshot()
-    node.remove(path)
-    four_steps(node)
-    assert node.snapshot() == good
-
-
-@pytest.mark.parametrize("path", [PATH, UNIT, DROP_IN])
-def test_a_file_that_was_altered_is_put_right(node: NamespaceNode, path: str) -> None:
-    run(node)
-    good = node.snapshot()
-    node.write(path, node.read(path) + "# mine\n")
-    four_steps(node)
-    assert node.snapshot() == good
-
-
-def test_a_script_that_was_replaced_is_put_right_as_our_unit_loads_it(node: NamespaceNode) -> None:
-    run(node)
-    good = node.snapshot()
-    node.write(PATH, "flush ruleset\n")
-    four_steps(node)
-    assert node.snapshot() == good
 
 
 def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
@@ -229,43 +123,7 @@ table inet azureSLBProbe { flags dormant; }
 """
 
 
-def others(node: NamespaceNode) -> str:
-    """The listings of all foreign tables, with the values of counters."""
-    tables = json.loads(node.run(["nft", "-j", "list", "tables"]).stdout)["nftables"]
-    names = [(one["table"]["family"], one["table"]["name"]) for one in tables if "table" in one]
-    ours = ("ip6", "azureSLBProbe")
-    return "".join(node.run(["nft", "-a", "list", "table", *name]).stdout for name in names if name != ours)
-
-
-def test_tables_of_others_survive_byte_for_byte(node: NamespaceNode) -> None:
-    node.run(["nft", "-f", "-"], OTHERS)
-    node.run(["ip6tables-nft", "-t", "mangle", "-A", "FORWARD", "-p", "tcp", "--dport", "1", "-j", "MARK", "--set-mark", "7"])
-    node.run(["iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", "mine", "-j", "ACCEPT"])
-    before = others(node)
-    for options in ({}, {"priority": -299}, {"state": "absent"}):
-        assert run(node, **options)["changed"]
-        assert others(node) == before
-
-
-# Nothing to do
-
-
-def test_an_empty_plan_starts_one_reading_nft_and_nothing_else(node: NamespaceNode) -> None:
-    run(node)
-    with node.count_processes() as calls:
-        run(node)
-    assert [call[1:] for call in calls] == [["-j", "list", "table", "ip6", "azureSLBProbe"]]
-
-
-def test_check_mode_starts_nothing_that_changes(node: NamespaceNode) -> None:
-    node.run(["nft", "-f", "-"], "table ip6 azureSLBProbe { chain mine { }; }")
-    with node.count_processes() as calls:
-        assert run(node, check=True)["changed"]
-    asking = [call for call in calls if any(word.endswith("systemd-analyze") for word in call)]  # about the order of a boot
-    assert {call[-4] for call in calls if call not in asking} == {"list"} and len(asking) == 1
-
-
-# Two at once, and kills
+# Two at once
 
 
 def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
@@ -304,113 +162,7 @@ def test_a_run_that_is_told_to_end_rolls_back_what_it_did(node: NamespaceNode) -
     assert node.snapshot() == before
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("action", ["kill caller", "run and kill caller"])
-@pytest.mark.parametrize("call", [1, 2, 3, 4])
-def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
-    run(node)
-    old = node.snapshot()["nft"]
-    desired: dict[str, Any] = {"priority": -290}
-    with node.break_program("/usr/sbin/nft", call=call, action=action):
-        assert node.module("nftables_probe_snat", desired)["failed"]
-    between = node.snapshot()["nft"]
-    assert run(node, **desired)["changed"]
-    new = node.snapshot()["nft"]
-    assert between in (old, new)
-    assert not run(node, **desired)["changed"]
-
-
-# System calls that create and remove files, and the states in which a run makes them.
-FILE_CALLS = [
-    *(("present", call) for call in ("rename", "mkdir", "symlink", "openat,open", "fsync", "fchmod")),
-    *(("absent", call) for call in ("rename", "unlink,unlinkat", "rmdir", "openat,open", "fsync")),
-]
-
-
-@pytest.mark.parametrize(("state", "call"), sampled(FILE_CALLS, lambda case: case == ("present", "rename")))
-def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
-    """The run is killed at the first such system call below /etc, at the second, and so on, until it ends unharmed."""
-    clean = node.snapshot()
-    run(node)
-    made = node.snapshot()
-    start, goal = (clean, made) if state == "present" else (made, clean)
-    opposite = "absent" if state == "present" else "present"
-    for number in range(1, 40):
-        run(node, state=opposite)
-        node.run(["rm", "-f", LOCK])
-        assert node.snapshot() == start
-        if not killed(node, call, number, state=state):
-            assert number > 1, f"no run was killed at {call}"
-            break
-        if number % 2:  # the undo is as good as a completion
-            continue
-        run(node, state=state)
-        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; the next change or boot removes it
-        assert node.snapshot() == goal
-        assert not run(node, state=state)["changed"]
-    else:
-        pytest.fail(f"still killed at {call} number {number}")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("call", ["rename", "unlink,unlinkat,rmdir"])
-@pytest.mark.parametrize("other", ["/etc/kubenode/moved.nft", "/etc/elsewhere/moved.nft"])
-def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(
-    node: NamespaceNode, call: str, other: str
-) -> None:
-    clean = node.snapshot()
-    run(node, path=other)
-    moved = node.snapshot()
-    ways: list[dict[str, Any]] = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
-    for number in range(1, 40):
-        run(node, state="absent")
-        run(node)
-        if not killed(node, call, number, path=other):
-            assert number > 1, f"no run was killed at {call}"
-            break
-        way = ways[number % len(ways)]
-        run(node, **way)
-        node.run(["rm", "-f", LOCK])
-        assert node.snapshot() == (clean if "state" in way else moved)
-        assert not run(node, **way)["changed"]
-    else:
-        pytest.fail(f"still killed at {call} number {number}")
-    assert not node.exists(RECORD)
-
-
-def killed(node: NamespaceNode, call: str, number: int, **options: Any) -> bool:
-    """Whether a run was killed before its ``number``-th ``call`` that touches the module's paths."""
-    places = ["/etc/kubenode", PATH, UNIT, LINK, DROP_IN, DROP_IN.rpartition("/")[0], RECORD]
-    places += [path for path in (options.get("path"),) if path]
-    paths = [path for place in places for path in (place, _on_its_way(place))]
-    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
-    result = node.module("nftables_probe_snat", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
-    return bool(result["failed"])
-
-
-def _on_its_way(path: str) -> str:
-    folder, _slash, name = path.rpartition("/")
-    return f"{folder}/.{name}.kubenode"
-
-
 # Failures of the node
-
-
-@pytest.mark.parametrize("call", [2, 3])
-def test_an_nft_that_fails_midway_leaves_the_node_as_it_was(node: NamespaceNode, call: int) -> None:
-    before = node.snapshot()
-    with node.break_program("/usr/sbin/nft", call=call):
-        error = node.module("nftables_probe_snat")
-    assert error["failed"] and "broken by the lab" in error["msg"]
-    assert node.snapshot() == before
-
-
-def test_a_full_file_system_leaves_the_node_as_it_was(node: NamespaceNode) -> None:
-    with node.full("/etc/kubenode"):
-        error = node.module("nftables_probe_snat")
-        assert error["failed"] and "No space left on device" in error["msg"] and PATH in error["msg"]
-        assert node.run(["ls", "-A", "/etc/kubenode"]).stdout.split() == [".filler"]
-    assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
 
 
 def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do(node: NamespaceNode) -> None:
@@ -433,39 +185,6 @@ def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) ->
     assert image["changed"] and not image["failed"], image
     assert warnings(image).count("nf_tables is not loaded, according to /proc") == 1
     assert calls == []
-
-
-BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
-    ("probes must be a list of at least one", {"probes": []}),
-    ("probes[0].source must be an IPv6 unicast address", {"probes": [{"source": "eth0", "translated": "2001:db8::1"}]}),
-    (
-        "probes[0].source must be an IPv6 unicast address",
-        {"probes": [{"source": "10.0.0.1", "translated": "2001:db8::1"}]},
-    ),
-    ("table must be a word", {"table": 'a"; flush ruleset; "'}),
-    ("table must be a word", {"table": "a\nflush ruleset"}),
-    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "chain"}),
-    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "accept"}),
-    ("dictionary requested, could not parse JSON", {"probes": "[" * 100_000}),
-    ("interface must be a link's name", {"interface": "eth0 counter drop"}),
-    ("interface must be a link's name", {"interface": "averylonglinkname"}),
-    ("priority must be an integer from", {"priority": 2**31}),
-    ("path must be an absolute path", {"path": "relative"}),
-    ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/kubenode-one/two/three.nft"}),
-    ("path must be in or below a folder that", {"path": "/etc/systemd/system/mine.service"}),
-    ("path must be in or below a folder that", {"path": "/etc/cron.d/mine"}),
-    ("path must be in or below a folder that", {"path": "/etc/ld.so.preload"}),
-    ("path must be an absolute path", {"path": "/etc/.kubenode"}),
-    ("path must be an absolute path", {"path": "/etc/" + "a" * 201}),
-    ("priority must be an integer", {"priority": True}),
-]
-
-
-@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
-    assert message in refused(node, **options)
 
 
 # Other owners
@@ -503,24 +222,6 @@ def test_a_unit_of_the_image_that_cannot_start_owns_nothing(node: NamespaceNode)
     assert run(node, check=True)["managed_by"] is None
     node.run(["ln", "-s", "/dev/null", agentbaker.UNIT])
     assert run(node)["managed_by"] is None and node.exists(UNIT)
-
-
-@pytest.mark.parametrize("path", [PATH, UNIT, LINK, DROP_IN])
-@pytest.mark.parametrize("kind", ["folder", "link", "file"])
-def test_absent_leaves_foreign_files_and_removes_the_table(node: NamespaceNode, path: str, kind: str) -> None:
-    run(node, permanent=False)
-    node.run(["mkdir", "-p", path.rpartition("/")[0]])
-    made = {
-        "folder": ["mkdir", path],
-        "link": ["ln", "-s", "/etc/hostname", path],
-        "file": ["cp", "/etc/hostname", path],
-    }
-    node.run(made[kind])
-    files = node.snapshot()["files"]
-    assert run(node, state="absent")["changed"]
-    assert node.snapshot()["files"] == files
-    assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
-    assert path in refused(node)
 
 
 def test_absent_needs_no_nft(node: NamespaceNode) -> None:

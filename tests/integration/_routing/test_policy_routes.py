@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""policy_routes on a real kernel: the twelve steps, other programs, kills, any desired state, pyroute2 old, new and absent."""
+"""policy_routes on a real kernel: order, other programs, kills, any desired state, pyroute2 old, new and absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
 from lab import Lab, Node, netlink_recorder, playbook, steps
-from lab.node import LOCK, NamespaceNode
+from lab.node import NamespaceNode
 from lab.steps import Steps
 from lab.waiting import until
 from unit import strategies
@@ -118,19 +118,6 @@ def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[s
 # The twelve steps
 
 
-def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    created = four_steps(node, rules=RULES, routes=ROUTES)
-    assert [entry["before"] for entry in created["diff"]] == ["", ""]
-    assert len(created["rules"]["added"]) == len(RULES) and len(created["routes"]["added"]) == len(ROUTES)
-    modified = four_steps(node, rules=OTHER_RULES, routes=OTHER_ROUTES)
-    assert modified["rules"]["kept"] == 1
-    assert "ip route default via 10.0.1.2 dev eth1 table 1003 mtu 1400" in modified["diff"][0]["after"]
-    four_steps(node, state="absent")
-    assert node.snapshot() == clean
-    assert not run(node, state="absent")["changed"]
-
-
 def test_the_kernel_shows_the_desired_state(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES, permanent=False)
     assert "702:\tnot from 10.0.0.0/8 iif eth9 [detached] goto 32766 proto 75" in shown(node)
@@ -139,20 +126,6 @@ def test_the_kernel_shows_the_desired_state(node: NamespaceNode) -> None:
     )  # fmt: skip
     assert "704:\tfrom all to 2001:db8:9::/48 oif lo blackhole proto 75" in shown(node, family="-6")
     assert "default via 10.0.1.1 dev eth1 table 1003 proto 75 mtu 1400" in shown(node, "route")
-
-
-@pytest.mark.parametrize(("immediate", "permanent"), [(True, False), (False, True)])
-def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, permanent: bool) -> None:
-    clean = node.snapshot()
-    planes = {"immediate": immediate, "permanent": permanent}
-    done = four_steps(node, rules=RULES, routes=ROUTES, **planes)
-    assert len(done["diff"]) == 1
-    after = node.snapshot()
-    kernel = [f"{what} {family}" for what in ("rules", "routes") for family in ("-4", "-6")]
-    assert all((after[key] == clean[key]) == permanent for key in kernel)
-    assert (after["files"] == clean["files"]) == immediate
-    four_steps(node, state="absent", **planes)
-    assert node.snapshot() == clean
 
 
 def boot(node: NamespaceNode, python: str = "/usr/bin/python3", verb: str = "load") -> subprocess.CompletedProcess[str]:
@@ -246,18 +219,8 @@ def policy_file(node: NamespaceNode, path: str) -> dict[str, Any]:
     return found
 
 
-def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    first: dict[str, Any] = {"rules": RULES[:2]}
-    second: dict[str, Any] = {"rules": RULES[2:4], "protocol": 76}
-    run(node, **first)
-    run(node, **second)
-    assert not run(node, **first)["changed"] and not run(node, **second)["changed"]
-    run(node, state="absent")
-    assert not run(node, **second)["changed"]
-    run(node, state="absent", protocol=76)
-    assert node.snapshot() == clean
-    run(node, **first)
+def test_a_second_set_does_not_take_the_path_of_the_first(node: NamespaceNode) -> None:
+    run(node, rules=RULES[:2])
     assert "keeps the set of protocol 75" in refused(node, path=PATH, rules=[], protocol=76)
 
 
@@ -317,41 +280,6 @@ def test_another_path_takes_the_place_of_the_former(node: NamespaceNode) -> None
     assert node.snapshot() == clean
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("call", ["rename", "unlink,unlinkat,rmdir"])
-def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(node: NamespaceNode, call: str) -> None:
-    clean = node.snapshot()
-    other = "/etc/kubenode/moved.json"
-    desired: dict[str, Any] = {"rules": RULES[:2], "routes": ROUTES[:2]}
-    run(node, path=other, **desired)
-    moved = node.snapshot()
-    ways: list[dict[str, Any]] = [{"path": other, **desired}, {"state": "absent"}, {"state": "absent", "path": other}]
-    for number in range(1, 40):
-        run(node, state="absent")
-        run(node, **desired)
-        if not killed_below_etc(node, call, number, path=other, **desired):
-            assert number > 1, f"no run was killed at {call}"
-            break
-        way = ways[number % len(ways)]
-        run(node, **way)
-        node.run(["rm", "-f", LOCK])
-        assert node.snapshot() == (clean if "state" in way else moved)
-        assert not run(node, **way)["changed"]
-    else:
-        pytest.fail(f"still killed at {call} number {number}")
-    assert not node.exists(f"{UNIT}.files")
-
-
-def killed_below_etc(node: NamespaceNode, call: str, number: int, **options: Any) -> bool:
-    """Whether a run was killed before its ``number``-th ``call`` on the files of the unit, the unit or its record."""
-    places = [path for stem in (PATH, options["path"]) for path in (stem, f"{stem}.pyz")]
-    places += [PATH.rpartition("/")[0], UNIT, f"{UNIT}.files"]
-    paths = [path for place in places for path in (place, "/.".join(place.rsplit("/", 1)) + ".kubenode")]
-    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
-    result = node.module("policy_routes", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
-    return bool(result["failed"])
-
-
 def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
     table = "/etc/kubenode/return-path.nft"
     node.module("nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["eth1"]})
@@ -359,17 +287,6 @@ def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
     before = node.snapshot()
     assert not run(node, state="absent", path=table)["changed"] and node.snapshot() == before
     assert "path must be in or below" in refused(node, rules=[], path="/etc/systemd/system/kubelet.service")
-
-
-def test_options_may_come_as_strings(node: NamespaceNode) -> None:
-    run(node, rules=RULES, routes=ROUTES)
-    text: dict[str, Any] = {
-        "rules": json.dumps(RULES),
-        "routes": json.dumps(ROUTES),
-        "protocol": "75",
-        "permanent": "yes",
-    }
-    assert not run(node, **text)["changed"]
 
 
 def test_tables_may_come_by_name(node: NamespaceNode) -> None:
@@ -386,14 +303,6 @@ def test_tables_may_come_by_name(node: NamespaceNode) -> None:
 def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The result, and the types of the messages sent, without dumps; the module gets the signal at message ``last``."""
     return netlink_recorder.run(node, "policy_routes", options, last, signal)
-
-
-def test_an_empty_plan_sends_no_changing_message_and_starts_no_process(node: NamespaceNode) -> None:
-    done, messages = watched_run(node, rules=RULES, routes=ROUTES)
-    assert done["changed"] and messages == ["24"] * len(ROUTES) + ["32"] * len(RULES)  # RTM_NEWROUTE, RTM_NEWRULE
-    with node.count_processes() as calls:
-        again, messages = watched_run(node, rules=RULES, routes=ROUTES)
-    assert (again["changed"], messages, calls) == (False, [], [])
 
 
 @pytest.mark.thorough
@@ -565,20 +474,6 @@ def test_a_rule_of_a_known_cni_is_named_by_the_cni(node: NamespaceNode) -> None:
     assert f"ip rule 1536: from 10.0.1.5 lookup 2 is there and belongs to {owner}. Nothing was changed" in message
     done = run(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 2}], permanent=False)
     assert [item["owner"] for item in done["rules"]["satisfied_by"]] == [owner] and not done["changed"]
-
-
-def test_a_rule_with_attributes_that_we_do_not_know_is_never_touched(node: NamespaceNode) -> None:
-    """``realms`` is such an attribute: an old one for which the collection has no option."""
-    node.ip(
-        [
-            "rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75",
-            "route add 10.77.0.0/16 dev eth1 table 1003 realm 7 proto 75",
-        ]
-    )
-    before = node.snapshot()
-    four_steps(node, rules=RULES, routes=ROUTES)
-    four_steps(node, state="absent")
-    assert node.snapshot() == before
 
 
 @pytest.mark.parametrize("options", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
@@ -888,62 +783,6 @@ def not_ours(node: NamespaceNode) -> list[str]:
 
 
 # Bad input
-
-
-BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("rules must be given if state is present, unless routes, enis or uplinks are given", {}),
-    ("aws_vpc_cni, cilium, terway, custom, got: calico found in enis", {"enis": {"layout": "calico"}}),
-    (
-        "enis.priorities must be left out: the layout terway has its own",
-        {"enis": '{"layout": "terway", "priorities": {"mark": 5}}'},
-    ),
-    (
-        "enis.clod. Supported parameters include: cloud, interface_marks, layout, manage, mark",
-        {"enis": {"layout": "terway", "clod": "aws"}},
-    ),
-    ("enis.cloud must be one of auto, aws: the layout cilium", {"enis": {"layout": "cilium", "cloud": "azure"}}),
-    (
-        "routes must be given if enis and the other list are given: both follow from the ENIs",
-        {"enis": {"layout": "terway"}, "rules": []},
-    ),
-    (
-        "rules must be given if uplinks and the other list are given: both follow from the uplinks",
-        {"uplinks": [{"name": "eth0"}], "routes": []},
-    ),
-    ("uplinks must be left out if enis is given", {"uplinks": [{"name": "eth0"}], "enis": {"layout": "terway"}}),
-    ("uplinks[0].gateway must be a unicast address", {"uplinks": [{"name": "eth0", "gateway": "224.0.0.1"}]}),
-    ("uplinks[0].gateway must be the IPv4 address of the uplink's", {"uplinks": '[{"name": "eth0", "gateway": "::1"}]'}),
-    ("rules[0].priority must be given", {"rules": [{"table": 7}]}),
-    (
-        "rules[1] must be unique; rules[0] has the same priority and selector but another meaning",
-        {"rules": [{"priority": 7, "table": 7}, {"priority": 7, "table": 8}]},
-    ),
-    (
-        "routes[0].dev must be a link of this node (for ip route default dev eth7 table 7 scope link); 'eth7' was given",
-        {"routes": [{"table": 7, "to": "default", "dev": "eth7"}]},
-    ),
-    (
-        "routes[0].via must be a neighbour on eth0 by a connected route, or onlink must be true",
-        {"routes": [{"table": 7, "to": "default", "dev": "eth0", "via": "10.66.0.1"}]},
-    ),
-    (
-        "rules[0].from must be a prefix without host bits",
-        {"rules": [{"priority": 7, "table": 7, "from": "10.0.0.1/8"}]},
-    ),
-    (
-        "routes[1].via must be a neighbour on one link, by a connected route of its own table or of main, or given with dev;",
-        {"routes": [{"table": 7, "to": "192.0.2.1", "dev": "eth0"}, {"table": 7, "to": "default", "via": "10.66.0.1"}]},
-    ),
-    ("rules[0].goto must be the priority of a listed or existing rule", {"rules": [{"priority": 7, "goto": 900}]}),
-    ("protocol must be one that no other program uses; 4 belongs to static", {"protocol": 4, "rules": []}),
-    ("rules must be a list of dictionaries, or JSON text of one", {"rules": "from all"}),
-    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False, "rules": []}),
-]
-
-
-@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=[message for message, _options in BAD_INPUT])
-def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
-    assert message in refused(node, **options)
 
 
 def test_warns_of_what_a_cni_uses_otherwise(node: NamespaceNode) -> None:

@@ -1,13 +1,12 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rp_filter on a real kernel: the twelve steps, pins, conf/all, foreign changes, boots, kills, packets and bad input."""
+"""rp_filter on a real kernel: its report, pins, conf/all, foreign changes, boots and packets."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import json
-import re
 import socket
 import time
 from typing import Any
@@ -54,7 +53,7 @@ def effective(node: NamespaceNode) -> dict[str, int]:
     return {name: max(number, values["all"]) for name, number in values.items() if name not in ("all", "default")}
 
 
-# The twelve steps
+# The report
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
@@ -75,24 +74,6 @@ def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
     four_steps(node, state="absent")
     assert node.snapshot() == clean
     assert not run(node, state="absent")["changed"]
-
-
-@pytest.mark.parametrize(("immediate", "permanent"), [(True, False), (False, True)])
-def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, permanent: bool) -> None:
-    clean = node.snapshot()
-    planes = {"immediate": immediate, "permanent": permanent}
-    done = four_steps(node, interfaces=["eth0"], mode="loose", **planes)
-    assert len(done["diff"]) == 1 and done["interfaces"]["eth0"]["after"]["value"] == value(node, "eth0")
-    after = node.snapshot()
-    assert (after["sysctls"] == clean["sysctls"]) == permanent and node.exists(PATH) == permanent
-    four_steps(node, state="absent", **planes)
-    assert node.snapshot() == clean
-
-
-def test_options_may_come_as_strings(node: NamespaceNode) -> None:
-    loose(node, "eth0", "eth1")
-    for interfaces in ("eth0,eth1", '["eth0", "eth1"]', "eth1,eth0"):
-        assert not run(node, interfaces=interfaces, mode="loose", raise_all="no", permanent="yes")["changed"]
 
 
 # Pins
@@ -179,26 +160,6 @@ def test_a_foreign_change_stays(node: NamespaceNode) -> None:
     run(node, state="absent")
     assert (value(node, "eth0"), value(node, "eth1")) == (1, 0)
     assert not node.exists(RECORD) and not node.exists("/run/kubenode")
-
-
-def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    other: dict[str, Any] = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
-    loose(node, "eth0")
-    run(node, **other)
-    assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
-    assert f"the set whose path is {PATH} keeps it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
-    run(node, state="absent")
-    assert not run(node, **other)["changed"]
-    run(node, state="absent", path=OTHER_PATH)
-    assert node.snapshot() == clean
-
-
-def test_a_foreign_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
-    node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
-    before = node.snapshot()
-    assert f"{PATH} may not be replaced by this run" in refused(node, interfaces=["eth0"], mode="loose")
-    assert not run(node, state="absent")["changed"] and node.snapshot() == before
 
 
 def test_runs_at_once_end_right(node: NamespaceNode) -> None:
@@ -400,45 +361,6 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
 
 # Kills, and failures of the node
 
-KILLED_AT = ("write", "rename", "mkdir", "unlink")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("state", ["present", "absent"])
-@pytest.mark.parametrize("call", KILLED_AT)
-def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
-    """The run is killed at the first such system call on the module's paths, at the second, and so on, until it ends unharmed."""
-    write(node, all=1, default=0)
-    desired: dict[str, Any] = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
-    clean = node.snapshot()
-    run(node, **desired)
-    made = node.snapshot()
-    options, back, start, goal = (
-        (desired, {"state": "absent"}, clean, made) if state == "present" else ({"state": "absent"}, desired, made, clean)
-    )
-    for number in range(1, 40):
-        run(node, **back)
-        assert node.snapshot() == start
-        if not killed(node, call, number, options):
-            break
-        run(node, **options)
-        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; the next change or boot removes it
-        assert node.snapshot() == goal
-        assert not run(node, **options)["changed"]
-    else:
-        pytest.fail(f"still killed at {call} number {number}")
-
-
-def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any]) -> bool:
-    """Whether a run was killed before its ``number``-th ``call`` that touches the module's paths."""
-    names = ("all", "default", "lo", "eth0", VLAN, "eth1")
-    paths = [f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in names]
-    paths += ["/run/kubenode", "/run/.kubenode.kubenode", RECORD, f"{RECORD[:13]}.{RECORD[13:]}.kubenode"]
-    paths += [PATH, "/etc/sysctl.d/.90-kubenode-rp-filter.conf.kubenode"]
-    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
-    result = node.module("rp_filter", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
-    return bool(result["failed"])
-
 
 def test_an_odd_record_is_warned_of_and_stops_no_run(node: NamespaceNode) -> None:
     clean = node.snapshot()
@@ -448,44 +370,6 @@ def test_an_odd_record_is_warned_of_and_stops_no_run(node: NamespaceNode) -> Non
     assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
     assert run(node, state="absent")["changed"] and node.snapshot() == clean
     assert not warnings(run(node, state="absent"))
-
-
-@pytest.mark.parametrize("folder", ["/proc/sys", "/etc/sysctl.d", "/run"])
-def test_a_read_only_place_is_named_and_leaves_the_node_as_it_was(node: NamespaceNode, folder: str) -> None:
-    with node.read_only(folder):
-        before = node.snapshot()
-        error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
-        assert error["failed"] and re.search("[Rr]ead-only", error["msg"]) and folder in error["msg"]
-        assert node.snapshot() == before
-
-
-def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
-    before = node.snapshot()
-    place = "/proc/sys/net/ipv4/conf/eth1"
-    with node.read_only(place):
-        error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
-        assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
-        assert "All changes were undone" in error["msg"]
-    assert node.snapshot() == before
-
-
-BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
-    ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
-    ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
-    ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),
-    ("interfaces[0] must be a link or a pattern of links", {"interfaces": "default"}),
-    ("interfaces[0] must be a link or a pattern of links", {"interfaces": "[l]o"}),
-    ("interfaces[0] must be a link's name", {"interfaces": ["eth0/1"]}),
-    ("interfaces[0] must be a link's name", {"interfaces": ["eth0 eth1"]}),
-    ("interfaces[0] must be a link's name", {"interfaces": ["averylonglinkname"]}),
-    ("path must be an absolute path", {"path": "/etc/sysctl.d/a b.conf"}),
-]
-
-
-@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
-    assert message in refused(node, **{"interfaces": ["eth0"], "mode": "loose", **options})
 
 
 # Packets
