@@ -55,12 +55,12 @@ def test_a_new_check_reads_a_setting_from_each_kind_of_evidence(
     evidence: Any, value: int, states: list[str], tmp_path: Path
 ) -> None:
     audit = audit_backend.Audit(evidence(value, tmp_path), [CHECK], does_prove=False)
-    result = audit_backend.result(audit, never, never)
+    result = audit_backend.result(audit, never)
     assert [finding["state"] for finding in result["findings"]] == states
     assert result["passed"] == ([] if states else ["toy"])
 
 
 def test_a_setting_that_was_not_read_is_open() -> None:
     audit = audit_backend.Audit({"settings": {"node": {}}}, [CHECK], does_prove=False)
-    (finding,) = audit_backend.result(audit, never, never)["findings"]
+    (finding,) = audit_backend.result(audit, never)["findings"]
     assert (finding["state"], finding["ask"]) == ("cannot_tell", f"sysctl {KEY}")
