@@ -256,7 +256,7 @@ depends_on:
          {if: rp_filter of eth0 is 0, verdict: forwarded, reply_verdict: delivered, culprit: null,
           evidence: [], contradicted_by: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]},
          {if: rp_filter of eth0 is 1, verdict: forwarded, reply_verdict: dropped,
-          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1, step: null}, contradicted_by: [],
+          culprit: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}, contradicted_by: [],
           evidence: [conntrack has the connection from 10.0.0.9 to 10.0.1.7 port 80 without a reply]}]}
 interface:
   description: The link by which the packet left; V("") if it did not leave.
@@ -287,11 +287,15 @@ culprit:
       a chain to which a map of nft sends them, it is the rule that set the mark, or that has the map.
     - C(kind) is V(rule), V(route), V(sysctl), V(neighbor), V(link), V(address), V(bpf) or V(missing). C(text) is the object as
       its own tool prints it.
-    - C(step) is the number of the step that shows it, from 0, in RV(steps) of the packet or, if the packet arrives, of its reply;
-      null if no step shows it.
   returned: success
   type: dict
-  sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1, step: null}
+  sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}
+culprit_step:
+  description:
+    - The number of the step that shows RV(culprit), from 0, in RV(steps) of the packet or, if the packet arrives, of its reply;
+      null if no step shows it.
+  returned: success
+  type: int
 steps:
   description:
     - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
@@ -308,8 +312,8 @@ steps:
       packet: udp 10.244.2.9:40000 > 10.244.1.2:53
 reply:
   description:
-    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if no reply
-      was sent.
+    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit), RV(culprit_step) and RV(steps) of the reply;
+      null if no reply was sent.
   returned: success
   type: dict
 before:

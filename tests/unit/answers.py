@@ -19,7 +19,7 @@ IN = {"kind": "in", "where": "link eth0", "text": "tcp 192.0.2.7:40000 > 10.96.0
 ROUTE = {"kind": "route", "where": "routing", "text": "ip route 10.244.1.2 dev veth1 table main (0: from all)", "verdict": ""}
 OUT = {"kind": "out", "where": "link veth1", "text": "tcp 10.0.0.10:40000 > 10.244.1.2:8080", "verdict": ""}
 FILTERED = {"kind": "counter", "where": "TcpExt.IPReversePathFilter", "text": "+1", "verdict": ""}
-FILTER: Result = {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1", "step": None}
+FILTER: Result = {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
 NOTHING: Result = {"before": None, "branches": [], "cures": [], "unknown": [], "assumed": [], "certain": True}
 
 
@@ -60,9 +60,16 @@ def cure(change: str, lines: int, **more: t.Any) -> Result:
 def everywhere(name: str) -> Result:
     """Return a result with ``name`` in each of its texts."""
     step = dict.fromkeys(("kind", "where", "text", "verdict", "packet"), name)
-    culprit = {"kind": name, "text": name, "step": 1}
+    culprit = {"kind": name, "text": name}
     packet = dict.fromkeys(("source", "destination", "protocol", "source_port", "source_mac", "destination_mac", "mark"), name)
-    way: Result = {"verdict": "dropped", "interface": name, "packet": packet, "reason": name, "culprit": culprit}
+    way: Result = {
+        "verdict": "dropped",
+        "interface": name,
+        "packet": packet,
+        "reason": name,
+        "culprit": culprit,
+        "culprit_step": 1,
+    }
     translating = {**step, "kind": "rule", "packet": f"tcp {name} > {name}"}
     steps = [
         {**IN, "where": name, "text": name},

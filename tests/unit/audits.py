@@ -19,7 +19,8 @@ TRACE: Result = {
     "packet": None,
     "reason": "Strict reverse-path filtering drops it.",
     "tells_reply": False,
-    "culprit": {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1", "step": None},
+    "culprit": {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"},
+    "culprit_step": None,
     "steps": [
         {"kind": "in", "where": "link eth0", "text": "tcp 198.51.100.7:40000 > 10.0.0.10:32765", "verdict": "", "packet": ""},
         {"kind": "counter", "where": "TcpExt.IPReversePathFilter", "text": "+1", "verdict": "", "packet": ""},

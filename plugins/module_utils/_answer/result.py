@@ -18,13 +18,14 @@ from .stages import NODE, ends
 Data = t.Mapping[str, t.Any]
 
 _BOTH = {"verdict": LINE, "reply_verdict": LINE}
-_CULPRIT = form.perhaps(form.record({"kind": LINE, "text": LINE, "step": form.perhaps(form.NUMBER)}))
+_CULPRIT = form.perhaps(form.record({"kind": LINE, "text": LINE}))
 _REPLY = {
     "verdict": form.word(*VERDICTS),
     "interface": LINE,
     "packet": form.perhaps(form.FIELDS),
     "reason": LINE,
     "culprit": _CULPRIT,
+    "culprit_step": form.perhaps(form.NUMBER),
     "steps": form.many(form.record(dict.fromkeys(("kind", "where", "text", "verdict", "packet"), LINE))),
 }
 WAY = {**_REPLY, "tells_reply": form.FLAG, "reply": form.perhaps(form.record(_REPLY))}
@@ -73,7 +74,7 @@ def _dependency(data: Data) -> Dependency:
 
 def way(data: Data) -> Way:
     """Return what became of a packet. data: has the form WAY."""
-    culprit = Culprit(**data["culprit"]) if data["culprit"] else None
+    culprit = Culprit(**data["culprit"], step=data["culprit_step"]) if data["culprit"] else None
     reply = way(data["reply"]) if data.get("reply") else None
     result = Way(data["verdict"], data["interface"], data["packet"], data["reason"], culprit, (), "", reply)
     # The culprit of a packet that arrived is that of its reply.

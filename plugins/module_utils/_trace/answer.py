@@ -40,7 +40,7 @@ class Culprit(t.NamedTuple):
         return cls(objects.KINDS[type(decider)], str(decider), None, decider)
 
     def plain(self) -> dict[str, t.Any]:
-        return {"kind": self.kind, "text": self.text, "step": self.step}
+        return {"kind": self.kind, "text": self.text}
 
 
 class Change(t.NamedTuple):
@@ -152,7 +152,9 @@ class Way(t.NamedTuple):
 
     def _brief(self) -> dict[str, t.Any]:
         values = {key: getattr(self, key) for key in ("verdict", "interface", "reason")}
-        return {**values, "culprit": self.culprit.plain() if self.culprit else None}
+        if self.culprit is None:
+            return {**values, "culprit": None, "culprit_step": None}
+        return {**values, "culprit": self.culprit.plain(), "culprit_step": self.culprit.step}
 
     @property
     def reply_verdict(self) -> str:

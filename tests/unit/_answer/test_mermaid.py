@@ -42,7 +42,7 @@ def test_the_boxes_of_a_packet_that_arrives() -> None:
 def test_the_culprit_is_a_box_or_a_line_of_one() -> None:
     assert boxes(lost(FILTER, ROUTE, FILTERED))[-1] == (["dropped", f"sysctl: {FILTER['text']}"], "bad")
     guilty = boxes(
-        lost({"kind": "rule", "text": f"ip filter: {DROP}", "step": 2}, rule(), rule("ip filter FORWARD", DROP, "drop"))
+        lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop"), culprit_step=2)
     )
     assert guilty[-2:] == [(["netfilter, 2 rules", DROP], "bad"), (["dropped"], "bad")]
 

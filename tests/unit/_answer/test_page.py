@@ -106,7 +106,9 @@ def test_a_packet_that_the_node_sends_or_receives_has_no_place_at_that_end() -> 
 
 
 def test_the_culprit_is_marked_on_the_path() -> None:
-    step = shown(lost({"kind": "rule", "text": f"ip filter: {DROP}", "step": 2}, rule(), rule("ip filter FORWARD", DROP, "drop")))
+    step = shown(
+        lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop"), culprit_step=2)
+    )
     assert step.count("guilty") == 2 and DROP in step.text_of("guilty"), "the stage and the step"
     assert FILTER["text"] in shown(lost(FILTER, ROUTE)).text_of("end")
 

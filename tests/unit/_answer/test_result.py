@@ -53,20 +53,21 @@ ACCEPTED = {**POLICY, "where": "ip mangle PREROUTING", "verdict": "policy accept
 
 @pytest.mark.parametrize("guilty", [rule("ip filter FORWARD", DROP, "drop"), POLICY, NEIGHBOR, ROUTE])
 def test_the_step_that_stopped_the_packet_is_marked(guilty: Result) -> None:
-    way = result.read(lost({"kind": "rule", "text": "in other words", "step": 3}, ACCEPTED, rule(), guilty)).way
+    way = result.read(lost({"kind": "rule", "text": "in other words"}, ACCEPTED, rule(), guilty, culprit_step=3)).way
     assert [step.is_culprit for step in way.steps] == [False, False, False, True] and way.missed_culprit is None
 
 
 @pytest.mark.parametrize("number", [None, 17, -1])
 def test_a_culprit_that_is_no_step_is_kept(number: int | None) -> None:
     culprit = Culprit("a kind of a later version", SERVICE, number)
-    way = result.read(lost(culprit.plain(), rule(), ROUTE)).way
+    way = result.read(lost(culprit.plain(), rule(), ROUTE, culprit_step=number)).way
     assert way.missed_culprit == culprit and not any(step.is_culprit for step in way.steps)
 
 
 def test_the_culprit_of_a_reply_is_not_marked_on_the_packets_path() -> None:
-    filtered = {**FILTER, "step": 1}
-    way = result.read(arrived(rule(), ROUTE, reply=lost(filtered, ROUTE, FILTERED), culprit=filtered)).way
+    way = result.read(
+        arrived(rule(), ROUTE, reply=lost(FILTER, ROUTE, FILTERED, culprit_step=1), culprit=FILTER, culprit_step=1)
+    ).way
     assert way.missed_culprit is None and not any(step.is_culprit for step in way.steps)
     assert way.reply and [step.is_culprit for step in way.reply.steps] == [False, True, False]
 
