@@ -246,6 +246,7 @@ CASES = (
         absent={"state": "restored"},
         prepare=_azure_past,
         varies=tuple(f"/var/lib/kubenode/backup/azure_vnet{kind}.json" for kind in ("", "-iptables", "-links")),
+        rarity=3,
     ),
     Case("imds_info", {"cloud": "azure", "timeout": 2, "retries": 1}, is_reader=True),
     Case(
