@@ -442,11 +442,13 @@ def quick() -> Iterator[Check]:
         "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
     )
     near, further = selection.integration_tests(changed)
+    has_begun = not (near or further)
     for name, tests in (("of what changed", near), ("that run what changed", further)):
         left = budget - (time.monotonic() - began)
         if tests and left < selection.LEAST_SECONDS:
             leave_out(f"not run, as BUDGET={budget:.0f} is over: {len(tests)} files of integration tests {name}")
         elif tests:
+            has_begun = True
             share = selection.share(tests, left)
             command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *tests]
             yield Check(f"integration tests {name}, {share:.0f} s of each file", command, environment(tools))
@@ -457,6 +459,8 @@ def quick() -> Iterator[Check]:
     for test, paths in (("pep8", sources), ("pylint", sources), ("validate-modules", plugins)):
         for check in ansible_test(newest, "--test", test, *paths) if paths else ():
             yield check._replace(name=f"{test}, {check.name}")
+    if not has_begun:
+        raise installation.NotHere(f"no integration test of what changed began within BUDGET={budget:.0f}")
 
 
 def fuzz() -> Iterator[Check]:

@@ -312,8 +312,8 @@ steps:
       packet: udp 10.244.2.9:40000 > 10.244.1.2:53
 reply:
   description:
-    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit), RV(culprit_step) and RV(steps) of the reply;
-      null if no reply was sent.
+    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit), RV(culprit_step) and RV(steps) of the
+      reply; null if no reply was sent.
   returned: success
   type: dict
 before:

@@ -32,6 +32,5 @@ def test_the_list_of_its_contents_names_what_it_is_made_of(agent: str, tmp_path:
     assert sum(path.lstat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink()) < LARGEST
 
 
-@pytest.mark.sample
 def test_a_second_build_is_the_same_to_the_byte(agent: str) -> None:
     assert agent_image.layers(agent_image.build("again", "--no-cache")) == agent_image.layers(agent)

@@ -18,9 +18,6 @@ from lab.prober import Answer, Prober
 NAME = "web"
 
 
-pytestmark = pytest.mark.sample
-
-
 @pytest.fixture(scope="module")
 def web(cluster: Cluster) -> Iterator[str]:
     """A server on each node, and a service of both families in front of them."""
@@ -41,12 +38,14 @@ def wait_for_pods(cluster: Cluster, selector: str) -> None:
     cluster.until("each node has a pod with its addresses", nodes, expected=[node.name for node in cluster.nodes])
 
 
+@pytest.mark.sample
 def test_all_nodes_are_ready_and_run_the_version_that_was_built(cluster: Cluster) -> None:
     cluster.wait_until_ready()
     versions = cluster.kubectl("get", "nodes", "--output=jsonpath={.items[*].status.nodeInfo.kubeletVersion}").split()
     assert versions == ["v1.20.2"] * len(cluster.nodes)
 
 
+@pytest.mark.sample
 def test_a_pod_of_each_node_has_an_address_of_each_family_out_of_the_nodes_subnets(cluster: Cluster, web: str) -> None:
     pods = cluster.pods_of(web)
     assert [pod.node for pod in pods] == [node.name for node in cluster.nodes]
@@ -55,12 +54,14 @@ def test_a_pod_of_each_node_has_an_address_of_each_family_out_of_the_nodes_subne
         assert pod.ipv4.startswith(node.place.pod_subnet_ipv4.removesuffix("0/24"))
 
 
+@pytest.mark.sample
 def test_a_pod_reaches_a_pod_of_the_other_node_under_its_own_address(cluster: Cluster, web: str) -> None:
     here, there = cluster.pods_of(web)
     assert here.fetch(there.address, SERVER_PORT) == Answer(200, here.address, there.name)
     assert here.fetch(there.ipv4, SERVER_PORT) == Answer(200, here.ipv4, there.name)
 
 
+@pytest.mark.sample
 def test_a_service_answers_at_its_cluster_addresses_by_each_of_its_pods(cluster: Cluster, web: str) -> None:
     names = {pod.name for pod in cluster.pods_of(web)}
     addresses = cluster.get("service", NAME)["spec"]["clusterIPs"]
@@ -72,6 +73,7 @@ def test_a_service_answers_at_its_cluster_addresses_by_each_of_its_pods(cluster:
             cluster.until(what, partial(_collect, answered, node, address), expected=names)
 
 
+@pytest.mark.sample
 def test_a_service_answers_a_client_from_outside_at_each_nodes_port(cluster: Cluster, web: str) -> None:
     port = cluster.node_port(NAME)
     for node in cluster.nodes:
@@ -79,6 +81,7 @@ def test_a_service_answers_a_client_from_outside_at_each_nodes_port(cluster: Clu
             assert cluster.client.fetch(address, port, tries=10), address
 
 
+@pytest.mark.sample
 def test_kubectl_runs_a_command_in_a_pod(cluster: Cluster, web: str) -> None:
     pod = cluster.pods_of(web)[0]
     assert cluster.kubectl("exec", pod.name, "--", "hostname").strip() == pod.name
@@ -98,6 +101,7 @@ def test_a_node_that_reboots_comes_back_with_its_pods(cluster: Cluster, web: str
     cluster.until("the pod of the rebooted node answers", lambda: there.fetch(here.ipv4, SERVER_PORT), expected=answer)
 
 
+@pytest.mark.sample
 def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
     """kubelet sets kernel.panic to 10 on a node of its own."""
     shown = cluster.node("node1").read("/proc/sys/kernel/panic").strip()

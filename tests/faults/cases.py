@@ -246,6 +246,7 @@ CASES = (
         absent={"state": "restored"},
         prepare=_azure_past,
         varies=("/var/lib/kubenode/backup/azure_vnet.json",),
+        rarity=3,
     ),
     Case("imds_info", {"cloud": "azure", "timeout": 2, "retries": 1}, is_reader=True),
     Case(

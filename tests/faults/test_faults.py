@@ -17,7 +17,7 @@ from faults.cases import Case, Operation
 from faults.kinds import Fault
 from lab import Lab, Node
 
-EVERY = 24  # one fault of this many
+EVERY = 36  # one fault of this many
 
 
 @pytest.fixture(scope="module")
