@@ -272,7 +272,10 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
         ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),
         ({"assume": {"net/../kernel/panic": 1}}, "assume.net/../kernel/panic must be the setting of a network"),
-        ({"changes": [{"rp_filter": {"interface": "eth0"}}]}, "it has no option interface. Its options are checkpoint"),
+        (
+            {"changes": [{"rp_filter": {"interface": "eth0"}}]},
+            "changes.rp_filter.interface must be left out; known here are state",
+        ),
         ({"packet": {"destination": "10.0.0.1", "source": "10.0.0.2", "destination_port": 1, "interface": "lo"}}, "Leave it out"),
     ],
 )
@@ -390,7 +393,7 @@ asked = packet.from_options({{"destination": "192.0.2.1", "source": "10.0.0.4", 
 run = lambda argv, stdin=None, *_more: process.run(argv, stdin, {{"PATH": process.SEARCH_PATH}})
 os.setgid(65534), os.setuid(65534)
 ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: otherwise /proc/self belongs to root
-print(trace_backend.answer(trace_backend.Question(snapshot, asked, {{}}), run, None)["verdict"])
+print(trace_backend.answer(trace_backend.Question(snapshot, asked, {{}}), run).way.verdict)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "forwarded\n", done.stderr
