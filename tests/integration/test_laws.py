@@ -232,6 +232,7 @@ def test_a_change_is_what_check_mode_predicts_and_absent_restores_the_node(subje
         assert not subject.run(case.absent)["changed"]
 
 
+# Without a restart, a node differs in nothing that stays.
 @pytest.mark.parametrize(
     ("subject", "change"),
     [(case, change) for case in REVERSIBLE if case.where != AKS for change in case.changes if change != "restart"],
