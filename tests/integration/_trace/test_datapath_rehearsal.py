@@ -63,7 +63,10 @@ def test_a_packet_that_is_lost_is_told_by_its_place_and_one_that_was_lost_before
     [
         ({"changes": [{"policy_routes": {"rules": [{"priority": -1}]}}]}, "policy_routes.rules[0]"),
         ({"changes": [{"nothing": {}}]}, "changes[0] must be a call of one of "),
-        ({"changes": [{"profile": {"modules": [{"rp_filter": {"mode": "lose"}}], "mode": "runtime"}}]}, "rp_filter failed"),
+        (
+            {"changes": [{"profile": {"modules": [{"rp_filter": {"mode": "lose"}}], "mode": "runtime"}}]},
+            "rp_filter.mode must be one of off",
+        ),
         ({"changes": [], "packets": [{"destination": "nowhere"}]}, "packets[0].destination must be "),
         ({"changes": [], "packets": [{"destination": "10.0.0.1"}]}, "packets[0].destination_port must be "),
     ],
