@@ -155,8 +155,8 @@ findings:
     trace:
       description:
         - What became of that packet, as M(kubenode.datapath.datapath_trace) returns it. C(verdict), C(interface), C(packet),
-          C(reason), C(tells_reply), C(culprit), C(culprit_step), C(steps) and C(reply), which has the same of the reply. Null without
-          a packet.
+          C(reason), C(tells_reply), C(culprit), C(culprit_step), C(steps) and C(reply), which has the same of the reply. Null
+          without a packet.
         - The filters P(kubenode.datapath.trace_text#filter), P(kubenode.datapath.trace_html#filter) and
           P(kubenode.datapath.trace_mermaid#filter) show it.
       type: dict
