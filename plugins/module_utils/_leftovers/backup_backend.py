@@ -147,7 +147,8 @@ def _texts(removed: RemovedRules) -> list[str]:
 def _check_ebtables(undo: ebtables_backend.RestoreRules) -> None:
     for removed in undo.removed:
         place = removed.place
-        is_table = place.backend == undo.backend in ebtables.BACKENDS and place.table in ebtables.TABLES
+        is_known = undo.backend in ebtables.BACKENDS and place.table in ebtables.TABLES
+        is_table = is_known and place.backend == undo.backend
         _require(is_table, f"{place} is not in a table of the ebtables backend {undo.backend!r}")
         for text in _texts(removed):
             _require(shape_of(place, ListedRule(text)) is not None, f"{text!r} in {place} is no rule of azure-vnet")

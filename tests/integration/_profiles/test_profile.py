@@ -98,8 +98,8 @@ def test_a_module_finds_what_a_profile_has_set_as_desired(node: NamespaceNode, p
         ("policy_routes", {"rules": [{"priority": 1, "table": 1, "to": "eth9"}]}, "policy_routes.rules[0].to must be"),
         ("policy_routes", {"rules": "no list"}, "policy_routes.rules must be"),
         ("rp_filter", {"interfaces": ["nowhere"], "mode": "loose"}, "nowhere"),
-        ("rp_filter", {"interface": "eth0"}, "rp_filter: "),
-        ("rp_filter", {"interfaces": ["eth0"], "mode": "lose"}, "rp_filter: value of mode must be one of"),
+        ("rp_filter", {"interface": "eth0"}, "rp_filter.interface must be left out"),
+        ("rp_filter", {"interfaces": ["eth0"], "mode": "lose"}, "rp_filter.mode must be one of"),
         (
             "rp_filter",
             {"checkpoint": 5},
