@@ -146,7 +146,8 @@ class Subject:
         for check in (True, False):
             again = self.run(options, check)
             assert (again["changed"], again["diff"]) == (False, [])
-            assert not {*self.started} - {*READERS.get(self.case.module, ())}, self.started
+            readers = READERS.get(self.case.module, [])
+            assert self.started == [program for program in readers if program in self.started], "each once, and no other"
             self.expect(after)
         if goal is not None:
             self.expect(goal)
@@ -227,6 +228,7 @@ def test_a_module_that_reads_changes_nothing(subject: Subject) -> None:
 def test_a_change_is_what_check_mode_predicts_and_absent_restores_the_node(subject: Subject) -> None:
     case = subject.case
     subject.four(case.options)
+    assert subject.started == READERS.get(case.module, [])
     if case.absent is not None:
         subject.four(case.absent, goal=subject.clean)
         assert not subject.run(case.absent)["changed"]

@@ -544,7 +544,7 @@ def test_a_node_from_an_image_is_restored_too(pool: Pool) -> None:
     assert pool.play(state="restored").well().changed == 0
 
 
-@pytest.mark.parametrize(("variable", "value"), [("grace", "long")])
+@pytest.mark.parametrize(("variable", "value"), [("state", "gone"), ("mode", "dream"), ("backend", "old"), ("grace", "long")])
 def test_bad_input_is_a_clear_error_and_changes_nothing(pool: Pool, variable: str, value: str) -> None:
     before = pool.node.snapshot()
     failed = pool.play(**{variable: value})
