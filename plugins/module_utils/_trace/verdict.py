@@ -89,7 +89,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
     lookups = [scene.tables.decide(each) for each in queries if each.destination]
     met = way.met._replace(
         query=query,
-        route=scene.tables.decide(query).route,
+        route=lookups[0].route,
         rules=tuple(map(_added_rule, lookups[:2])),
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         searched=tuple(str(table) for decision in lookups for table in _searched(decision)),
