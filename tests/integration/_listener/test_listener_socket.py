@@ -19,7 +19,7 @@ from lab.node import NamespaceNode
 PROGRAM = """
 import json, os, socket, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from plugins.module_utils._listener import notifications_backend
+from plugins.module_utils._listener import listener_backend
 
 def send(uid, data, port, groups):
     child = os.fork()
@@ -33,7 +33,7 @@ def send(uid, data, port, groups):
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-listener = notifications_backend.Notifications()
+listener = listener_backend.Notifications()
 port = listener._socket.getsockname()[0]
 sent = [send(int(sys.argv[2]), data, *to) for data in (b"", b"x", b"x" * 4096) for to in ((port, 0), (0, 1))]
 read = len(list(listener.pending(100)))
