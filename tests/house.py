@@ -38,7 +38,7 @@ SUBJECTS = {
     "_ebtables": ("_netfilter",),
     "_leftovers": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing", "_ruleset"),
-    "_pastes": ("_routing", "_snapshot"),
+    "_pastes": ("_routing", "_ruleset", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),
     "_checkpoint": (),
@@ -59,8 +59,8 @@ ROOMS["_report"] = ("_core", "_answer", "_trace")
 # foreign rules into a twin as they are.
 NFT_KEYS = ("expr", "payload")
 NFT_READERS = (
-    *("_ruleset/nft_json.py", "_nftables/nft_table.py", "_pastes/netfilter_text.py"),
-    *("_twin/blueprint.py", "_twin/bounds.py", "_twin/foreign_tables.py", "_twin/reachable_objects.py"),
+    *("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py"),
+    *("_twin/reachable_objects.py",),
 )
 CONTROLLER = ("_pastes", "_answer", "_report")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word

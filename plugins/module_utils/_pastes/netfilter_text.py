@@ -13,6 +13,7 @@ import typing as t
 
 from .._core import fields, json_object
 from .._core.fields import Unfit
+from .._ruleset import nft_objects
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
 from .._snapshot.settings import decides, put
@@ -108,7 +109,14 @@ def nft_json(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore)
     except (KeyError, TypeError, ValueError) as error:
         ignore(f"is no JSON of nft ({error})", part.lines[0])
         return []
-    return [entry for entry in objects if _place(entry) not in without and _has_contents(entry, ignore)]
+    result = []
+    for entry in (entry for entry in objects if _place(entry) not in without):
+        readable = nft_objects.without_extensions(entry)
+        if readable is None:
+            ignore("is printed by nft without its contents", json.dumps(entry["rule"]))
+        else:
+            result.append({**readable})
+    return result
 
 
 def _place(entry: dict[str, t.Any]) -> tuple[t.Any, t.Any]:
@@ -117,30 +125,6 @@ def _place(entry: dict[str, t.Any]) -> tuple[t.Any, t.Any]:
     if not isinstance(about, dict):
         return "", ""
     return str(about.get("family")), str(about.get("table") or about.get("name"))
-
-
-_DECIDE_NOTHING = ("comment", "LOG", "NFLOG")  # extensions of iptables
-
-
-def _has_contents(entry: dict[str, t.Any], ignore: Ignore) -> bool:
-    """False for a rule with an extension of iptables, of which nft prints the name alone. The others are left out of the rule."""
-    rule = entry.get("rule")
-    words = rule.get("expr") if isinstance(rule, dict) else None
-    if not isinstance(rule, dict) or not isinstance(words, list):
-        return True
-    kept = list[t.Any]()
-    for word in words:
-        extension = word.get("xt") if isinstance(word, dict) and "xt" in word else {}
-        name = extension.get("name") if isinstance(extension, dict) else ""
-        if name == "MASQUERADE":
-            kept.append({"masquerade": None})
-        elif extension == {}:
-            kept.append(word)
-        elif name not in _DECIDE_NOTHING:
-            ignore("is printed by nft without its contents", json.dumps(rule))
-            return False
-    rule["expr"] = kept
-    return True
 
 
 def _without_comments(line: str) -> str:

@@ -23,6 +23,7 @@ from .ruleset import (
     Statement,
     Table,
     combined,
+    listed,
     operand,
     table,
 )
@@ -52,7 +53,7 @@ def tables(objects: t.Iterable[t.Mapping[str, t.Any]]) -> list[Table]:
         elif kind == "rule":
             rules.setdefault(place, []).append(_rule(body))
         elif kind in ("set", "map"):
-            sets.setdefault(place, {})[str(body.get("name"))] = tuple(map(_element, _listed(body.get("elem"))))
+            sets.setdefault(place, {})[str(body.get("name"))] = tuple(map(_element, listed(body.get("elem"))))
     return [table(*place, rules.get(place, ()), chains.get(place, {}), sets.get(place, {})) for place in names]
 
 
@@ -63,7 +64,7 @@ def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:
 
 def _rule(body: t.Mapping[str, t.Any]) -> Rule:
     matches, statements = list[Match](), list[Statement]()
-    for entry in _listed(body.get("expr")):
+    for entry in listed(body.get("expr")):
         for kind, value in entry.items() if isinstance(entry, dict) else ():
             if kind == "match":
                 matches += _matches(value)
@@ -110,7 +111,7 @@ def _element(entry: t.Any) -> Element:
     value = about.get("val")
     parts = value.get("concat", [value]) if isinstance(value, dict) else [value]
     statement = next((_statement(*item) for item in verdict.items()), None) if isinstance(verdict, dict) else None
-    return Element(tuple(" ".join(_values(part)) for part in _listed(parts)), statement, str(about.get("comment") or ""))
+    return Element(tuple(" ".join(_values(part)) for part in listed(parts)), statement, str(about.get("comment") or ""))
 
 
 def _field(expression: t.Any) -> str:
@@ -119,14 +120,14 @@ def _field(expression: t.Any) -> str:
         return ""
     ((kind, body),) = expression.items()
     if kind == "concat":
-        return " . ".join(map(_field, _listed(body)))
+        return " . ".join(map(_field, listed(body)))
     if not isinstance(body, dict):
         return ""
     if kind == "payload":
         protocol, field = str(body.get("protocol")), str(body.get("field"))
         return f"{'th' if protocol in TRANSPORTS and field in _PORTS else protocol} {field}"
     if kind == "fib":
-        return f"fib {' . '.join(map(str, _listed(body.get('flags'))))} {body.get('result')}"
+        return f"fib {' . '.join(map(str, listed(body.get('flags'))))} {body.get('result')}"
     key = str(body.get("key"))
     direction = f"{body['dir']} " if kind == "ct" and "dir" in body else ""
     return key if key in _BARE else f"{kind} {direction}{key}"
@@ -148,7 +149,7 @@ def _values(expression: t.Any) -> list[str]:
     if kind == "range" and isinstance(body, list):
         return ["-".join(map(str, body))]
     if kind == "concat":
-        return [" . ".join(value for each in _listed(body) for value in _values(each))]
+        return [" . ".join(value for each in listed(body) for value in _values(each))]
     if kind == "elem" and isinstance(body, dict):
         return _values(body.get("val"))
     return _values(body) if kind == "set" else []
@@ -174,7 +175,3 @@ def _operation(expression: t.Any) -> tuple[str, list[t.Any]]:
         if operator in _OPERATORS and isinstance(operands, list) and operands:
             return operator, operands
     return "", []
-
-
-def _listed(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []

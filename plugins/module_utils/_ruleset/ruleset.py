@@ -181,3 +181,8 @@ def operand(word: t.Any) -> Bits:
     if word == PACKET_MARK:
         return Bits(packet=ALL)
     return Bits(connection=ALL) if word == CONNECTION_MARK else Bits(constant=word & ALL if isinstance(word, int) else ALL)
+
+
+def listed(value: t.Any) -> list[t.Any]:
+    """Return a list of nft's JSON; an empty one in place of another value."""
+    return value if isinstance(value, list) else []

@@ -22,6 +22,7 @@ from .._core.names import DOTTED
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
+from .._ruleset import nft_objects
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern, gap
 from .._snapshot.entries import SETTINGS, kernels_rules
@@ -86,8 +87,7 @@ class Blueprint(t.NamedTuple):
     @property
     def has_filled_sets(self) -> bool:
         """Return whether rules may fill sets."""
-        statements = (statement for entry in self.ruleset for statement in entry.get("rule", {}).get("expr", ()))
-        return bool(FILLING.search(self.ruleset_text)) or any({"set", "map"} & {*statement} for statement in statements)
+        return bool(FILLING.search(self.ruleset_text)) or nft_objects.have_packets_fill_sets(self.ruleset)
 
 
 def draw(snapshot: Entry) -> Blueprint:

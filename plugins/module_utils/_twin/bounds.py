@@ -15,6 +15,7 @@ import ipaddress
 import typing as t
 
 from .._core.errors import Invalid
+from .._ruleset import nft_objects
 
 Entry = t.Mapping[str, t.Any]
 # Entries by subset. A link takes 107 KiB of the kernel's memory, and the removal of 2,000 holds its lock for a second. The kernel
@@ -61,20 +62,8 @@ def _check_texts(snapshot: Entry) -> None:
         if option != "snapshot.ipsets":
             at_most(option, text.count("\n"), MOST_LINES, "lines")
     at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
-    bodies = [body for entry in snapshot.get("nftables") or () for body in entry.values() if isinstance(body, dict)]
-    elements = sum(len(body["elem"]) for body in bodies if isinstance(body.get("elem"), (list, tuple)))
-    elements += sum(_anonymous(body.get("expr")) for body in bodies)
+    elements = nft_objects.elements(snapshot.get("nftables") or ())
     at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
-
-
-def _anonymous(value: object) -> int:
-    """Return the number of elements of the anonymous sets in a part of a rule."""
-    if isinstance(value, (list, tuple)):
-        return sum(map(_anonymous, value))
-    if not isinstance(value, dict):
-        return 0
-    elements = value.get("set")
-    return (len(elements) if isinstance(elements, (list, tuple)) else 0) + sum(map(_anonymous, value.values()))
 
 
 class Sets:

@@ -24,6 +24,7 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
+from .._ruleset import nft_json
 from .._snapshot.assumption import LINK as OF_LINK
 from .._snapshot.assumption import Assumption, Concern, gap
 from . import blueprint, foreign_tables, lacking, link_messages
@@ -133,11 +134,10 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
 
 
 def _has_nat(drawn: Blueprint) -> bool:
-    chains = (entry.get("chain") for entry in drawn.ruleset)
     return (
         any("*nat\n" in text for program, text in drawn.restores if program != foreign_tables.RESTORES["bridge"])
         or "type nat hook" in drawn.ruleset_text
-        or any(isinstance(chain, dict) and chain.get("type") == "nat" for chain in chains)
+        or any(chain.kind == "nat" for table in nft_json.tables(drawn.ruleset) for chain in table.chains.values())
     )
 
 
@@ -173,8 +173,12 @@ def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
 def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:
     """Add rules that let what IPVS translated pass the chains of FORWARD. Return their handles. Raises Failure."""
     listed = json_object.load(_nft(run, "list chains", "-j"))["nftables"]
-    chains = [entry["chain"] for entry in listed if entry.get("chain", {}).get("hook") == "forward"]
-    places = {(chain["family"], chain["table"], chain["name"]) for chain in chains if chain["family"] in ("ip", "ip6", "inet")}
+    places = {
+        (table.family, table.name, name)
+        for table in nft_json.tables(listed)
+        for name, chain in table.chains.items()
+        if chain.hook == "forward" and table.family in ("ip", "ip6", "inet")
+    }
     lines = [
         f"insert rule {' '.join(place)} ct original {family} daddr {{ {', '.join(hosts)} }} ct status dnat ct state new accept"
         for place in sorted(places)

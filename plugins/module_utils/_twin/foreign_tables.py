@@ -17,7 +17,7 @@ import typing as t
 from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
-from .._ruleset import nft_listing
+from .._ruleset import nft_listing, nft_objects
 from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
 from . import bounds
 
@@ -25,8 +25,7 @@ from . import bounds
 KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
-NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
-_TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
+_TRACING = re.compile(rf"\bmeta\s+{nft_objects.NFTRACE}\s+set\s+[\w$]+")
 _RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
 _UNTRACED = Assumption("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
 
@@ -123,28 +122,14 @@ def _without_tracing(entry: Entry, notes: list[Assumption]) -> list[Entry]:
 
     Return no rule if it has no other statement, or if it depends on whether a packet is reported: in the twin, each packet is.
     """
-    statements = entry["rule"].get("expr")
-    if not isinstance(statements, list) or not _names_nftrace(statements):
+    if not nft_objects.names_nftrace(entry["rule"]):
         return [entry]
-    others = [statement for statement in statements if not _is_tracing(statement)]
-    if _names_nftrace(others):
+    others = nft_objects.without_tracing(entry)
+    if nft_objects.names_nftrace(others and others["rule"]):
         notes.append(gap(f"A rule of nft is not in the twin, because it depends on nftrace: {str(entry['rule'])[:120]}."))
         return []
     _note_untraced(True, notes)
-    return [{"rule": {**entry["rule"], "expr": others}}] if others else []
-
-
-def _is_tracing(statement: object) -> bool:
-    """Return True for a statement that sets nftrace. nft overlooks further keys beside those that it knows."""
-    mangle = statement.get("mangle") if isinstance(statement, dict) else None
-    return isinstance(mangle, dict) and _names_nftrace(mangle.get("key")) and not _names_nftrace(mangle.get("value"))
-
-
-def _names_nftrace(part: object) -> bool:
-    if isinstance(part, dict):
-        meta = part.get("meta")
-        return (isinstance(meta, dict) and meta.get("key") == NFTRACE) or any(map(_names_nftrace, part.values()))
-    return isinstance(part, list) and any(map(_names_nftrace, part))
+    return [others] if others else []
 
 
 def _note_untraced(is_untraced: bool, notes: list[Assumption]) -> None:
