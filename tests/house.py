@@ -58,10 +58,7 @@ ROOMS["_report"] = ("_core", "_answer", "_trace")
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.
 NFT_KEYS = ("expr", "payload")
-NFT_READERS = (
-    *("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py"),
-    *("_twin/reachable_objects.py",),
-)
+NFT_READERS = ("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py")
 CONTROLLER = ("_pastes", "_answer", "_report")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (

@@ -45,4 +45,5 @@ def read(run: process.Runner) -> Read:
 
 
 def _of_kernel(name: str) -> Table:
-    return ruleset.table("ip", name, (nft_netlink.rule(*encoded) for encoded in nfnetlink.rules("ip", name)))
+    rules = [nft_netlink.rule(*encoded) for encoded in nfnetlink.rules("ip", name)]
+    return ruleset.table("ip", name, {}, lambda rule: rule, [(rule.chain, rule) for rule in rules])

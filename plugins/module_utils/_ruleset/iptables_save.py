@@ -33,6 +33,7 @@ from .ruleset import (
     Chain,
     Match,
     Rule,
+    Selection,
     Statement,
     Table,
     table,
@@ -53,6 +54,10 @@ _FIELDS = {
     "--mark": "",  # of the match that was named last
     "--match-set": "set",
 }
+_LONG = {
+    **{"--jump": "-j", "--goto": "-g", "--match": "-m", "--protocol": "-p", "--source": "-s", "--destination": "-d"},
+    **{"--in-interface": "-i", "--out-interface": "-o"},
+}
 _NO_MATCHES = ("-j", "-g", "--comment")
 _TEXTS = ("--comment", "--log-prefix", "--nflog-prefix")  # whose value is a text of any form
 _PORTS = ("--dport", "--sport", "--dports", "--sports")
@@ -72,25 +77,65 @@ _TO = ("--to-source", "--to-destination", "--to-ports")
 HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
 
 
-def read(family: str, name: str, text: str, backend: str = NFT, chains: t.Collection[str] = ()) -> Table:
-    """Return a table.
+def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
+    """Return a table. family: ip or ip6. text: what iptables-save prints of it, or of all tables."""
+    named = (table for table in tables(family, text, backend, name) if table.name == name)
+    return next(named, Table(family, name, IPTABLES, backend))
 
-    family: ip or ip6. text: what iptables-save prints of it, or of all tables. chains: whose rules are read; all by default.
-    """
-    rules: list[Rule] = []
-    bases: dict[str, Chain] = {}
-    current = name
+
+def tables(family: str, text: str, backend: str = NFT, first: str = "") -> list[Table]:
+    """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
+    rules: dict[str, list[tuple[str, str]]] = {}
+    bases: dict[str, dict[str, Chain]] = {}
+    name = first
     for line in text.splitlines():
         if line.startswith("*"):
-            current = line[1:].strip()
-        elif current != name:
-            continue
+            name = line[1:].strip()
         elif line.startswith(":"):
             chain, policy, *_counters = f"{line[1:]} -".split()
-            bases[chain] = Chain(HOOKS.get(chain, ""), "nat" if name == "nat" else "filter", policy.strip("-").lower())
-        elif line.startswith("-A ") and (not chains or line.split(" ", 2)[1] in chains):
-            rules.append(rule(family, line))
-    return table(family, name, rules, bases, {}, IPTABLES, backend)
+            bases.setdefault(name, {})[chain] = _base(name, chain, policy.strip("-").lower())
+        elif appended := _appended(line):
+            rules.setdefault(name, []).append(appended)
+    for name, listing in rules.items():
+        of_table = bases.setdefault(name, {})
+        undeclared = {chain for chain, _line in listing if chain in HOOKS}.difference(of_table)
+        of_table.update({chain: _base(name, chain) for chain in sorted(undeclared)})
+    reading = functools.partial(rule, family)
+    return [
+        table(family, name, of_table, reading, rules.get(name, ()), program=IPTABLES, backend=backend)
+        for name, of_table in bases.items()
+    ]
+
+
+def _base(name: str, chain: str, policy: str = "") -> Chain:
+    return Chain(HOOKS.get(chain, ""), "nat" if name == "nat" else "filter", policy)
+
+
+def _appended(line: str) -> tuple[str, str] | None:
+    """Return the chain of a rule and the rule without its counters, which may come first; None for another line."""
+    line = line.partition("] ")[2] if line.startswith("[") else line
+    return (line.split(" ", 2)[1], line) if line.startswith(("-A ", "-I ")) else None
+
+
+def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Selection]) -> str:
+    """Return the lines of selected chains and rules. selections: by family and name of a table."""
+    lines = list[str]()
+    places: dict[tuple[str, str], int] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            name = line[1:].strip()
+        appended = _appended(line)
+        if line.startswith(":"):
+            if line[1:].split(" ", 1)[0] not in selections[family, name].chains:
+                continue
+        elif appended:
+            chain = appended[0]
+            place = places[name, chain] = places.get((name, chain), -1) + 1
+            if chain not in selections[family, name].chains or place not in selections[family, name].rules[chain]:
+                continue
+        lines.append(line)
+    return "\n".join([*lines, ""])
 
 
 def rule(family: str, line: str) -> Rule:
@@ -100,7 +145,7 @@ def rule(family: str, line: str) -> Rule:
     values: dict[str, str] = {}
     extension, is_negated, place = "", False, 2
     while place < len(words):
-        name = words[place]
+        name = _LONG.get(words[place], words[place])
         end = _end_of_value(words, place + 1)
         value = words[place + 1] if end == place + 2 else " ".join(words[place + 1 : end])
         place = end
@@ -169,7 +214,7 @@ def _statements(values: t.Mapping[str, str]) -> t.Iterator[Statement]:
         yield _mark(target, values)
     elif target in _TARGETS:
         address = next((values[option] for option in _TO if option in values), "")
-        yield Statement(_TARGETS[target], address)
+        yield Statement(_TARGETS[target], f":{address}" if "--to-ports" in values else address)
     elif target in rule_words.IPTABLES.targets:
         yield Statement(target.lower())
     elif target:

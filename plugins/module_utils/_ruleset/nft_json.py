@@ -14,12 +14,15 @@ from .ruleset import (
     PACKET_MARK,
     PROTOCOL,
     TRANSPORTS,
+    UNREAD,
     VMAP,
     Bits,
     Chain,
     Element,
+    Lazy,
     Match,
     Rule,
+    Selection,
     Statement,
     Table,
     combined,
@@ -28,33 +31,67 @@ from .ruleset import (
     table,
 )
 
+Entry = t.Mapping[str, t.Any]
+Place = tuple[str, str]  # family and name of a table
 _BARE = ("iif", "iifname", "iifgroup", "iiftype", "oif", "oifname", "oifgroup", "oiftype")  # that nft lists without "meta"
 _LOOKUPS = {VMAP: "data", "set": "set"}  # the keys with the set that a statement uses
+_OPTIONS = ("tcp option", "ip option", "sctp chunk", "dccp option")
 _OPERATORS = ("&", "|", "^")
 _NEGATED = "!="
+_EQUAL = ("==", "in", _NEGATED)
 _PORTS = ("sport", "dport")
 _WORDS = {True: "exists", False: "missing"}
 
 
-def tables(objects: t.Iterable[t.Mapping[str, t.Any]]) -> list[Table]:
+def tables(objects: t.Iterable[Entry]) -> list[Table]:
     """Return the tables of a listing, in its order."""
-    names: dict[tuple[str, str], None] = {}
-    rules: dict[tuple[str, str], list[Rule]] = {}
-    chains: dict[tuple[str, str], dict[str, Chain]] = {}
-    sets: dict[tuple[str, str], dict[str, tuple[Element, ...]]] = {}
-    for kind, body in (item for entry in objects for item in entry.items()):
-        if not isinstance(body, dict):
-            continue
-        place = str(body.get("family")), str(body.get("name" if kind == "table" else "table"))
-        names.setdefault(place)
+    places: dict[Place, None] = {}
+    rules: dict[Place, list[tuple[str, Entry]]] = {}
+    chains: dict[Place, dict[str, Chain]] = {}
+    sets: dict[Place, dict[str, t.Sequence[Element]]] = {}
+    for kind, body in _bodies(objects):
+        place, name = _place(kind, body), str(body.get("name"))
+        places.setdefault(place)
         if kind == "chain":
             hook, chain_type, policy = (str(body.get(key) or "") for key in ("hook", "type", "policy"))
-            chains.setdefault(place, {})[str(body.get("name"))] = Chain(hook, chain_type, policy)
+            chains.setdefault(place, {})[name] = Chain(hook, chain_type, policy)
         elif kind == "rule":
-            rules.setdefault(place, []).append(_rule(body))
+            rules.setdefault(place, []).append((str(body.get("chain")), body))
         elif kind in ("set", "map"):
-            sets.setdefault(place, {})[str(body.get("name"))] = tuple(map(_element, listed(body.get("elem"))))
-    return [table(*place, rules.get(place, ()), chains.get(place, {}), sets.get(place, {})) for place in names]
+            sets.setdefault(place, {})[name] = Lazy(_element, listed(body.get("elem")))
+    return [table(*place, chains.get(place, {}), _rule, rules.get(place, ()), sets=sets.get(place, {})) for place in places]
+
+
+def _bodies(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, t.Any]]:
+    return ((kind, body) for entry in objects for kind, body in entry.items() if isinstance(body, dict))
+
+
+def _place(kind: str, body: Entry) -> Place:
+    return str(body.get("family")), str(body.get("name" if kind == "table" else "table"))
+
+
+def is_complete(objects: t.Iterable[Entry]) -> bool:
+    """Return whether no object adds elements to a set that stands elsewhere in the listing."""
+    return not any("element" in entry for entry in objects)
+
+
+def select(objects: t.Iterable[Entry], selections: t.Mapping[Place, Selection]) -> list[Entry]:
+    """Return the objects of selected chains and sets, and all others. selections: by family and name of a table."""
+    remaining = list[Entry]()
+    for kind, body in _bodies(objects):
+        selection, name = selections[_place(kind, body)], str(body.get("chain" if kind == "rule" else "name"))
+        names = selection.chains if kind in ("chain", "rule") else selection.sets
+        if kind in ("chain", "rule", "set", "map") and name not in names:
+            continue
+        is_searched = kind == "map" and body.get("map") == "verdict"
+        remaining.append({kind: _with(body, selection.elements.get(name, ())) if is_searched else body})
+    return remaining
+
+
+def _with(body: Entry, places: t.Container[int]) -> Entry:
+    """Return a map with some of its elements. nft takes no empty list of them."""
+    remaining = [element for place, element in enumerate(listed(body.get("elem"))) if place in places]
+    return {**{key: value for key, value in body.items() if key != "elem"}, **({"elem": remaining} if remaining else {})}
 
 
 def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:
@@ -62,15 +99,26 @@ def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:
     return any("xt" in statement for statement in body["expr"])
 
 
-def _rule(body: t.Mapping[str, t.Any]) -> Rule:
+def _rule(body: Entry) -> Rule:
     matches, statements = list[Match](), list[Statement]()
     for entry in listed(body.get("expr")):
-        for kind, value in entry.items() if isinstance(entry, dict) else ():
+        for kind, value in entry.items() if isinstance(entry, dict) else (("", None),):
             if kind == "match":
                 matches += _matches(value)
             else:
                 statements.append(_statement(kind, value))
-    return Rule(str(body.get("chain")), tuple(matches), tuple(statements), str(body.get("comment") or ""))
+    sets = tuple(dict.fromkeys(_sets(body.get("expr"))))
+    return Rule(str(body.get("chain")), tuple(matches), tuple(statements), str(body.get("comment") or ""), "", sets)
+
+
+def _sets(part: t.Any) -> t.Iterator[str]:
+    """Yield the names of the sets and maps that a part of a rule has."""
+    if isinstance(part, str):
+        if part.startswith("@"):
+            yield part[1:]
+    elif isinstance(part, (dict, list)):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from _sets(inner)
 
 
 def _matches(body: t.Any) -> t.Iterator[Match]:
@@ -82,9 +130,10 @@ def _matches(body: t.Any) -> t.Iterator[Match]:
         left, masked = left["&"]
         mask = "/" + ",".join(_values(masked))
     payload = left.get("payload") if isinstance(left, dict) else None
-    if isinstance(payload, dict) and payload.get("protocol") in TRANSPORTS:
+    if isinstance(payload, dict) and payload.get("protocol") in TRANSPORTS and "tunnel" not in payload:
         yield Match(PROTOCOL, (str(payload["protocol"]),))
-    values = tuple(f"{value}{mask}" for value in _values(body.get("right")))
+    is_equal = body.get("op") in _EQUAL
+    values = tuple(f"{value}{mask}" for value in _values(body.get("right"))) if is_equal else ()
     yield Match(_field(left), values, body.get("op") == _NEGATED)
 
 
@@ -96,12 +145,18 @@ def _statement(kind: str, body: t.Any) -> Statement:
         return Statement(field, words(value) if is_mark else " ".join(_values(value)), _bits(value) if is_mark else None)
     if kind in _LOOKUPS:
         name = details.get(_LOOKUPS[kind])
-        return Statement(kind, name if isinstance(name, str) else "")
+        elements = tuple(map(_element, listed(name.get("set")))) if kind == VMAP and isinstance(name, dict) else ()
+        key = _field(details.get("key")) if kind == VMAP else ""
+        return Statement(kind, name if isinstance(name, str) else "", None, key, elements)
     if "target" in details:
         return Statement(kind, str(details["target"]))
-    address, port = (",".join(_values(details.get(key))) for key in ("addr", "port"))
+    address, port = (_translated(details.get(key)) for key in ("addr", "port"))
     address = f"[{address}]" if ":" in address and port else address
     return Statement(kind, f"{address}:{port}" if port else address)
+
+
+def _translated(expression: t.Any) -> str:
+    return "" if expression is None else ",".join(_values(expression)) or UNREAD
 
 
 def _element(entry: t.Any) -> Element:
@@ -123,9 +178,14 @@ def _field(expression: t.Any) -> str:
         return " . ".join(map(_field, listed(body)))
     if not isinstance(body, dict):
         return ""
+    if kind == "payload" and "base" in body:
+        return f"@{body['base']},{body.get('offset')},{body.get('len')}"
     if kind == "payload":
         protocol, field = str(body.get("protocol")), str(body.get("field"))
-        return f"{'th' if protocol in TRANSPORTS and field in _PORTS else protocol} {field}"
+        header = "th" if protocol in TRANSPORTS and field in _PORTS and "tunnel" not in body else protocol
+        return f"{body['tunnel']} {header} {field}" if "tunnel" in body else f"{header} {field}"
+    if kind in _OPTIONS:
+        return " ".join([kind, *(str(body[key]) for key in ("name", "field") if key in body)])
     if kind == "fib":
         return f"fib {' . '.join(map(str, listed(body.get('flags'))))} {body.get('result')}"
     key = str(body.get("key"))
@@ -165,7 +225,7 @@ def words(expression: t.Any) -> str:
     operator, operands = _operation(expression)
     if operator:
         return f" {operator} ".join(map(words, operands))
-    return f"{expression:#x}" if isinstance(expression, int) else _field(expression) or "value"
+    return f"{expression:#x}" if isinstance(expression, int) else _field(expression) or UNREAD
 
 
 def _operation(expression: t.Any) -> tuple[str, list[t.Any]]:

@@ -11,7 +11,8 @@ import re
 import typing as t
 
 from .._core import fields
-from .._ruleset import nft_words
+from . import nft_blocks, nft_words
+from .nft_blocks import Block, Listing, split
 from .ruleset import (
     CONNECTION_MARK,
     GOTO,
@@ -20,11 +21,13 @@ from .ruleset import (
     PROTOCOL,
     REJECT,
     TRANSPORTS,
+    UNREAD,
     VERDICTS,
     VMAP,
     Bits,
     Chain,
     Element,
+    Lazy,
     Match,
     Rule,
     Statement,
@@ -35,22 +38,25 @@ from .ruleset import (
 )
 
 LARGEST = 2**64 - 1
-_TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
-_BLOCK = re.compile(r"(chain|set|map) (\S+) \{")
-_BASE = re.compile(r"type (\w+) hook (\w+)[^;]*;(?: policy (\w+);)?")
+_BASE = re.compile(r"type (\w+) hook (\w+)[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
 _HANDLE = re.compile(r"\s*# handle \d+$")
 # Fields of one word, and the first words of those of two.
 _BARE = nft_words.words("iif iifname iifgroup iiftype oif oifname oifgroup oiftype")
 _HEADS = nft_words.words(
     "ah arp comp ct dccp dst ether esp exthdr frag gre hbh icmp icmpv6 igmp ip ip6 ipsec mh meta osf rt sctp socket tcp th udp"
-    " udplite vlan vxlan geneve tunnel"
+    " udplite vlan vxlan geneve gretap tunnel"
 )
 _PORTS = ("sport", "dport")
 _COMPUTED = ("numgen", "jhash", "symhash")  # fields that the kernel computes, with words up to a comparison or a map
-_DIRECTIONS = ("original", "reply")  # between ct and its field
+_FIRST = frozenset((*_BARE, *_HEADS, *_COMPUTED, "fib"))
+_BASES, _RAW = ("ll", "nh", "th", "ih"), 6  # of fields by their place, and how many words such a field has
+# Between the first word of a field and its name: directions, and headers of an inner packet.
+_QUALIFIERS = ("original", "reply", "in", "out", "ip", "ip6", "ether", "tcp", "udp", "icmp", "icmpv6", "vlan")
+_PRESENCE = ("exists", "missing")
 _FIB_RESULTS = ("oif", "oifname", "type", "check")
 _COMPARISONS = nft_words.words("== != < > <= >=")
 _NEGATED = "!="
+_EQUAL = ("", "==", _NEGATED)
 _MASKS = ("&", "and")
 _OPERATORS = {"&": "&", "and": "&", "|": "|", "or": "|", "^": "^", "xor": "^"}
 _CONNECTORS = nft_words.words(", . - / : & | ^ << >>")  # after which a value goes on
@@ -61,57 +67,33 @@ _ABOUT = ("comment", "timeout", "expires", "counter", "limit", "quota", "last") 
 
 def tables(text: str) -> list[Table]:
     """Return the tables of a listing, in its order. Lines that belong to no table are left out."""
-    result: list[Table] = []
-    lines = iter(text.splitlines())
-    for line in lines:
-        header = _TABLE.match(line.strip())
-        if header:
-            result.append(_table(header[1] or "ip", header[2], lines))
-    return result
+    return of_listing(nft_blocks.read(text))
 
 
-def _table(family: str, name: str, lines: t.Iterator[str]) -> Table:
-    rules: list[Rule] = []
+def of_listing(listing: Listing) -> list[Table]:
+    return [_table(place, blocks, listing) for place, blocks in listing.tables]
+
+
+def _table(place: nft_blocks.Place, blocks: t.Iterable[Block], listing: Listing) -> Table:
+    rules: list[tuple[str, tuple[str, str]]] = []
     chains: dict[str, Chain] = {}
-    sets: dict[str, tuple[Element, ...]] = {}
-    for line in map(str.strip, lines):
-        block = _BLOCK.match(line)
-        if line == "}":
-            break
-        if block and block[1] == "chain":
-            chains[block[2]], listed = _chain(block[2], lines)
-            rules += listed
-        elif block:
-            sets[block[2]] = tuple(_elements(lines))
-        elif line.endswith("{"):  # of another object
-            _body(lines)
-    return table(family, name, rules, chains, sets)
+    sets: dict[str, t.Sequence[Element]] = {}
+    for block in blocks:
+        statements = listing.statements(block) if block.kind in ("chain", "set", "map") else []
+        if block.kind == "chain":
+            chains[block.name] = Chain()
+            for line in statements:
+                base = _BASE.match(line)
+                chains[block.name] = Chain(base[2], base[1], base[3] or "") if base else chains[block.name]
+                line = line[base.end() :] if base else line
+                rules += [(block.name, (block.name, line))] if line else []
+        elif block.kind in ("set", "map"):
+            sets[block.name] = Lazy(_element, [*nft_blocks.elements(statements)])
+    return table(*place, chains, _of_chain, rules, sets=sets)
 
 
-def _body(lines: t.Iterator[str]) -> list[str]:
-    """Return the statements up to the end of a block. One with a set may be on several lines."""
-    statements: list[str] = []
-    depth = 0
-    for line in map(str.strip, lines):
-        if not depth and line == "}":
-            break
-        if depth:
-            statements[-1] += f" {line}"
-        elif line:
-            statements.append(line)
-        depth += line.count("{") - line.count("}")
-    return statements
-
-
-def _chain(name: str, lines: t.Iterator[str]) -> tuple[Chain, list[Rule]]:
-    chain, rules = Chain(), []
-    for line in _body(lines):
-        base = _BASE.match(line)
-        if base:
-            chain = Chain(base[2], base[1], base[3] or "")
-        else:
-            rules.append(rule(name, _HANDLE.sub("", line)))
-    return chain, rules
+def _of_chain(source: tuple[str, str]) -> Rule:
+    return rule(source[0], _HANDLE.sub("", source[1]))
 
 
 def rule(chain: str, line: str) -> Rule:
@@ -139,11 +121,12 @@ class _Reader:
             elif self._take("set"):
                 statements.append(self._written(field))
             elif self._take(VMAP):
-                statements.append(Statement(VMAP, self._set_name()))
+                statements.append(self._lookup(field))
             else:
                 matches += [Match(PROTOCOL, (head,))] if head in TRANSPORTS and " . " not in field else []
                 matches.append(self._match(field))
-        return Rule(chain, tuple(matches), tuple(statements), comment, line)
+        sets = tuple(dict.fromkeys(name for mark, name in zip(self._words, self._words[1:]) if mark == "@"))
+        return Rule(chain, tuple(matches), tuple(statements), comment, line, sets)
 
     def _next(self, ahead: int = 0) -> str:
         place = self._place + ahead
@@ -167,11 +150,14 @@ class _Reader:
         return " . ".join(fields)
 
     def _is_field(self, ahead: int = 0) -> bool:
-        return any(self._next(ahead) in words for words in (_BARE, _HEADS, _COMPUTED, ("fib",)))
+        word = self._next(ahead)
+        return word in _FIRST or (word == "@" and self._next(ahead + 1) in _BASES)
 
     def _one_field(self) -> str:
         if not self._is_field():
             return ""
+        if self._next() == "@":
+            return self._raw()
         head = self._word()
         if head in _BARE:
             return head
@@ -180,13 +166,20 @@ class _Reader:
         if head in _COMPUTED:
             return self._computed(head)
         words = [head]
-        if head == "ct" and self._next() in _DIRECTIONS:
+        while self._next() in _QUALIFIERS:
             words.append(self._word())
-            words += [self._word()] if self._next() in ("ip", "ip6") else []
         name = self._word()
         if head == "meta" and name in _BARE:
             return name
-        return " ".join(["th" if head in TRANSPORTS and name in _PORTS else head, *words[1:], name])
+        words[-1] = "th" if words[-1] in TRANSPORTS and name in _PORTS and len(words) == 1 else words[-1]
+        option = [self._word()] if name == "option" else []
+        option += [self._word()] if option and self._next() not in _PRESENCE else []
+        self._take("over")  # of a count of connections
+        return " ".join([*words, name, *option])
+
+    def _raw(self) -> str:
+        """Read a field by its place in the packet, such as ``@nh,128,32``."""
+        return "".join(self._word() for _word in range(_RAW))
 
     def _fib(self) -> str:
         words = ["fib"]
@@ -206,7 +199,7 @@ class _Reader:
             mask = f"/{_number(self._word())}"
         comparison = self._word() if self._next() in _COMPARISONS else ""
         values = tuple(f"{value}{mask}" for value in self._values())
-        return Match(field, values, comparison == _NEGATED)
+        return Match(field, values if comparison in _EQUAL else (), comparison == _NEGATED)
 
     def _values(self) -> list[str]:
         """Read a value, or the members of a set in braces."""
@@ -224,6 +217,10 @@ class _Reader:
         return f"@{self._word()}" if self._take("@") else _number(self._word().strip('"'))
 
     def _members(self) -> list[str]:
+        return [_joined(member) for member in split(self._braced(), ",")]
+
+    def _braced(self) -> list[str]:
+        """Return the words up to the brace that ends a set."""
         words: list[str] = []
         depth = 1
         while self._next():
@@ -232,22 +229,37 @@ class _Reader:
             if not depth:
                 break
             words.append(word)
-        return [_joined(member) for member in _split(words, ",")]
+        return words
+
+    def _lookup(self, key: str) -> Statement:
+        """Read the map of a lookup: its name, or its elements."""
+        if not self._take("{"):
+            return Statement(VMAP, self._set_name(), None, key)
+        return Statement(VMAP, "", None, key, tuple(map(_element, filter(None, split(self._braced(), ",")))))
 
     def _set_name(self) -> str:
-        """Read the map of a lookup; empty for one in braces."""
+        """Read the name of a set; empty for one in braces."""
         values = self._values()
         return values[0] if len(values) == 1 and values[0].startswith("@") else ""
 
     def _written(self, field: str) -> Statement:
         if field not in (PACKET_MARK, CONNECTION_MARK):
-            return Statement(field, " ".join(self._values()))
+            value = self._field() or " ".join(self._values())
+            return Statement(field, UNREAD if self._mapped() else value)
         shown, bits = self._mark()
         while self._next() in _OPERATORS:
             operator = _OPERATORS[self._word()]
             further, more = self._mark()
             shown, bits = f"{shown} {operator} {further}", combined(operator, [bits, more])
+        self._mapped()
         return Statement(field, shown, bits)
+
+    def _mapped(self) -> bool:
+        """Read the map in which the field before it is looked up. Return whether there is one."""
+        is_mapped = self._take("map")
+        if is_mapped:
+            self._values()
+        return is_mapped
 
     def _mark(self) -> tuple[str, Bits]:
         field = self._field()
@@ -270,7 +282,7 @@ class _Reader:
         if kind in _TRANSLATIONS:
             self._take("ip", "ip6")
             if self._take("to"):
-                target = f":{self._word()}" if self._take(":") else "".join(self._values())
+                target = ":" * self._take(":") + "".join(self._values())
         while self._next() and not self._begins():
             self._place += 1
         return Statement(kind, target)
@@ -279,13 +291,6 @@ class _Reader:
         """Return whether the next word begins a match, a verdict, a translation or the comment."""
         word = self._next()
         return word in VERDICTS or word in _TRANSLATIONS or word in ("comment", "counter", "log") or self._is_field()
-
-
-def _elements(lines: t.Iterator[str]) -> t.Iterator[Element]:
-    for line in _body(lines):
-        if line.startswith("elements = {"):
-            words = nft_words.tokens(line)[3:-1]
-            yield from map(_element, filter(None, _split(words, ",")))
 
 
 def _element(words: t.Sequence[str]) -> Element:
@@ -297,22 +302,12 @@ def _element(words: t.Sequence[str]) -> Element:
     about = next((place for place, word in enumerate(words) if word in _ABOUT), len(words))
     behind = words[about:]
     comment = behind[behind.index("comment") + 1].strip('"') if "comment" in behind[:-1] else ""
-    statement = Statement(verdict[0], verdict[1].strip('"') if verdict[0] in (JUMP, GOTO) else "") if len(verdict) > 0 else None
-    return Element(tuple(map(_joined, _split(words[:about], "."))), statement, comment)
-
-
-def _split(words: t.Sequence[str], separator: str) -> t.Iterator[list[str]]:
-    """Divide words at a separator that is in no inner set."""
-    part: list[str] = []
-    depth = 0
-    for word in words:
-        depth += {"{": 1, "}": -1}.get(word, 0)
-        if word == separator and not depth:
-            yield part
-            part = []
-        else:
-            part.append(word)
-    yield part
+    statement = (
+        Statement(verdict[0], verdict[1].strip('"') if verdict[0] in (JUMP, GOTO) else "")
+        if verdict[:1] and verdict[0] in VERDICTS
+        else None
+    )
+    return Element(tuple(map(_joined, split(words[:about], "."))), statement, comment)
 
 
 def _joined(words: t.Sequence[str]) -> str:

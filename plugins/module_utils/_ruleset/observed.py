@@ -22,16 +22,11 @@ def of_nft(snapshot: Snapshot) -> list[Table]:
     return [*nft_json.tables(listed), *nft_text.tables(str(text or ""))]
 
 
-def of_iptables(snapshot: Snapshot, *names: str, chains: t.Collection[str] = ()) -> list[Table]:
-    """Return the tables of iptables in both families and backends.
-
-    names: of tables; all by default. chains: whose rules are read; all by default.
-    """
+def of_iptables(snapshot: Snapshot, *names: str) -> list[Table]:
+    """Return the tables of iptables in both families and backends. names: of tables; all by default."""
     entries = snapshot.get("iptables")
     return [
-        iptables_save.read(
-            str(entry.get("family")), str(entry["table"]), str(entry.get("save")), str(entry.get("backend")), chains
-        )
+        iptables_save.read(str(entry.get("family")), str(entry["table"]), str(entry.get("save")), str(entry.get("backend")))
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and "table" in entry and (not names or entry["table"] in names)
     ]

@@ -12,8 +12,8 @@ prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/M
 
 from __future__ import annotations
 
+import functools
 import typing as t
-from types import MappingProxyType
 
 ALL = 2**32 - 1  # the mask of a mark of 32 bits
 PACKET_MARK, CONNECTION_MARK = "meta mark", "ct mark"
@@ -24,6 +24,8 @@ VERDICTS = (ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN, "continue", "queue")
 MASQUERADE, SNAT, DNAT, REDIRECT, VMAP = "masquerade", "snat", "dnat", "redirect", "vmap"
 NFT, LEGACY = "nft", "legacy"  # the backends of iptables; tables of nft itself have the first
 IPTABLES = "iptables"
+UNREAD = "value"  # in the place of an expression that a reader does not understand
+_Value = t.TypeVar("_Value")
 FAMILIES_OF = {"ip": ("ipv4",), "ip6": ("ipv6",)}  # the families of packets by those of tables; inet and others have both
 
 
@@ -44,26 +46,36 @@ class Match(t.NamedTuple):
     is_negated: bool = False
 
 
+NEW = Match("ct state", ("new",))  # of rules that only packets that begin a connection match
+
+
 class Statement(t.NamedTuple):
     """kind: the name that nft has for it; of one that writes a field, the name of the field.
 
-    target: the chain of a jump, the set of a lookup, the new address or port of a translation, or the value that a field gets.
-    bits: of a mark that is written.
+    target: the chain of a jump, the set of a lookup, the new address and ``:PORT`` of a translation, or the value that a field
+    gets; UNREAD for one that the reader does not understand. bits: of a mark that is written. key: the fields of a lookup in a
+    verdict map. elements: of a verdict map without a name.
     """
 
     kind: str
     target: str = ""
     bits: Bits | None = None
+    key: str = ""
+    elements: tuple[Element, ...] = ()
 
 
 class Rule(t.NamedTuple):
-    """line: as the tool prints it that showed the rule; empty if a program read it from the kernel."""
+    """line: as the tool prints it that showed the rule; empty if a program read it from the kernel.
+
+    sets: names of all sets and maps of nft that the rule uses, in their order.
+    """
 
     chain: str
     matches: tuple[Match, ...] = ()
     statements: tuple[Statement, ...] = ()
     comment: str = ""
     line: str = ""
+    sets: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Statement | None:
@@ -94,13 +106,41 @@ class Element(t.NamedTuple):
     comment: str = ""
 
 
+class Lazy(t.Sequence[_Value]):
+    """Values that are read when the first of them is looked at: of a node's chains, a question concerns few.
+
+    sources: as a tool listed the values.
+    """
+
+    def __init__(self, read: t.Callable[[t.Any], _Value], sources: t.Sequence[t.Any]) -> None:
+        self._read, self._sources = read, sources
+
+    @functools.cached_property
+    def _values(self) -> tuple[_Value, ...]:
+        return tuple(map(self._read, self._sources))
+
+    def __getitem__(self, place: t.Any) -> t.Any:
+        return self._values[place]
+
+    def __iter__(self) -> t.Iterator[_Value]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, t.Sequence) and self._values == (*other,)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Chain(t.NamedTuple):
     """hook, kind, policy: of a base chain, otherwise empty. kind: filter, nat or route."""
 
     hook: str = ""
     kind: str = ""
     policy: str = ""
-    rules: tuple[Rule, ...] = ()
+    rules: t.Sequence[Rule] = ()
 
 
 class Table(t.NamedTuple):
@@ -111,7 +151,7 @@ class Table(t.NamedTuple):
     program: str = NFT
     backend: str = NFT
     chains: t.Mapping[str, Chain] = {}
-    sets: t.Mapping[str, tuple[Element, ...]] = {}
+    sets: t.Mapping[str, t.Sequence[Element]] = {}
 
     def __str__(self) -> str:
         return f"{self.family} {self.name}"
@@ -144,21 +184,36 @@ class Table(t.NamedTuple):
                 waiting.append(iter(self.chains.get(verdict.target, Chain()).rules))
 
 
+class Selection(t.NamedTuple):
+    """The parts of a table that remain: names of chains and of sets, places of elements by map, places of rules by chain.
+
+    A map or a chain that is not in the last two has all.
+    """
+
+    chains: t.Container[str]
+    sets: t.Container[str]
+    elements: t.Mapping[str, t.Container[int]] = {}
+    rules: t.Mapping[str, t.Container[int]] = {}
+
+
 def table(
     family: str,
     name: str,
-    rules: t.Iterable[Rule],
-    bases: t.Mapping[str, Chain] = MappingProxyType({}),
-    sets: t.Mapping[str, tuple[Element, ...]] = MappingProxyType({}),
-    program: str = NFT,
-    backend: str = NFT,
+    bases: t.Mapping[str, Chain],
+    read: t.Callable[[t.Any], Rule],
+    sources: t.Iterable[tuple[str, t.Any]],
+    **more: t.Any,
 ) -> Table:
-    """Return the table with its rules in their chains. bases: the chains without rules, by name, in the order of the listing."""
-    of_chain: dict[str, list[Rule]] = {chain: [] for chain in bases}
-    for rule in rules:
-        of_chain.setdefault(rule.chain, []).append(rule)
-    chains = {chain: bases.get(chain, Chain())._replace(rules=tuple(listed)) for chain, listed in of_chain.items()}
-    return Table(family, name, program, backend, chains, sets)
+    """Return the table with its rules in their chains.
+
+    bases: the chains without rules, by name, in the order of the listing. sources: the rules as ``read`` takes them, each with
+    its chain. more: further fields of a table.
+    """
+    of_chain: dict[str, list[t.Any]] = {chain: [] for chain in bases}
+    for chain, source in sources:
+        of_chain.setdefault(chain, []).append(source)
+    chains = {chain: bases.get(chain, Chain())._replace(rules=Lazy(read, listing)) for chain, listing in of_chain.items()}
+    return Table(family, name, chains=chains, **more)
 
 
 def combined(operator: str, operands: t.Sequence[Bits]) -> Bits:

@@ -72,7 +72,7 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
 
 
 def _ends(snapshot: Entry) -> t.Iterator[_End]:
-    for table in observed.of_iptables(snapshot, chains=(_OF_SERVICES,)):
+    for table in observed.of_iptables(snapshot):
         for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
             values = {match.field: match.values[0] for match in rule.matches if len(match.values) == 1 and not match.is_negated}
             words = (values.get(f"{table.family} daddr", ""), values.get(PROTOCOL, ""), values.get("th dport", ""))

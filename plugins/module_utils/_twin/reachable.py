@@ -15,10 +15,43 @@ from __future__ import annotations
 import socket
 import typing as t
 
+from .._ruleset import ruleset
+from .._ruleset.ruleset import (
+    DNAT,
+    GOTO,
+    IPTABLES,
+    JUMP,
+    MASQUERADE,
+    NEW,
+    REDIRECT,
+    SNAT,
+    TRANSPORTS,
+    VERDICTS,
+    VMAP,
+    Element,
+    Match,
+    Rule,
+    Selection,
+    Statement,
+    Table,
+)
+
 ADDRESS, PROTOCOL, PORT, OTHER = "address", "protocol", "port", "other"
-TRANSPORTS = ("tcp", "udp", "sctp", "dccp", "udplite")
+ADDRESSES = tuple(f"{header} {field}" for header in ("ip", "ip6") for field in ("saddr", "daddr"))
+KINDS = {**dict.fromkeys(ADDRESSES, ADDRESS), ruleset.PROTOCOL: PROTOCOL, "th dport": PORT}  # by field
+PORTS = ("th sport", "th dport")
 MULTICAST = {4: 224, 16: 255}  # by the length of an address, the least first byte
-Part = tuple[str, str]  # its kind and its value
+# Statements that change neither the addresses nor the ports of a packet, besides those that write another field.
+HARMLESS = frozenset(
+    (
+        *VERDICTS, MASQUERADE, VMAP, "counter", "dup", "flow", "fwd", "last", "limit", "log", "quota", "secmark", "set",
+        "synproxy", "tproxy", "checksum", "classify", "connsecmark", "dscp", "ecn", "hl", "nflog", "nfqueue", "rateest", "tcpmss",
+        "tcpoptstrip", "tee", "tos", "trace", "ttl",
+    )
+)  # fmt: skip
+# A rule that matches by chance counts where packets choose among rules, and one with a set where the set is open.
+COUNTED = ("statistic --mode", "set")
+UNTRACKING = ("notrack", "ct")
 
 
 class Flow(t.NamedTuple):
@@ -32,48 +65,21 @@ class Flow(t.NamedTuple):
     ports: frozenset[str] | None
 
 
-class Rule(t.NamedTuple):
+class Effect(t.NamedTuple):
     """The effect of a rule, as far as it is not certain that it has none.
 
-    needs: without which a packet does not match. jumps: names of chains. lookups: maps with verdicts, and the kinds of the parts
-    of a key; no kinds if they are not understood. sets: names of all sets and maps. addresses, ports: that a packet may get.
-    is_new: whether it matches only packets that begin a connection. is_untracked: whether it ends connection tracking, or
+    needs: kinds of fields, each with values of which a packet that matches has one. addresses, ports: that a packet may get.
+    is_new: whether the rule matches only packets that begin a connection. is_untracked: whether it ends connection tracking, or
     divides it into zones. is_open: whether a packet may get any address or port.
     """
 
-    needs: tuple[Part, ...] = ()
-    jumps: tuple[str, ...] = ()
-    lookups: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    sets: tuple[str, ...] = ()
+    rule: Rule
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     addresses: tuple[bytes, ...] = ()
     ports: tuple[str, ...] = ()
     is_new: bool = False
     is_untracked: bool = False
     is_open: bool = False
-
-
-class Element(t.NamedTuple):
-    """An element of a map with verdicts. key: its parts. chain: to which it leads; empty if it leads to none."""
-
-    key: tuple[str, ...]
-    chain: str
-
-
-class Chain(t.NamedTuple):
-    """is_base: whether the kernel calls it. is_nat: whether it does so only for packets that begin a connection.
-
-    rules: as the table's ``read`` takes them.
-    """
-
-    is_base: bool
-    is_nat: bool
-    rules: list[t.Any]
-
-
-class Table(t.NamedTuple):
-    chains: t.Mapping[str, Chain]
-    maps: t.Mapping[str, t.Sequence[Element]]
-    read: t.Callable[[t.Any], Rule]
 
 
 class Reach:
@@ -86,7 +92,7 @@ class Reach:
     def __init__(self, flow: Flow, tables: t.Sequence[Table]) -> None:
         self._flow, self._tables = flow, tables
         self._addresses, self._ports = set(flow.addresses), set(flow.ports or ())
-        self._read: dict[tuple[int, str], list[Rule]] = {}
+        self._effects: dict[tuple[int, str], list[Effect]] = {}
         self.is_known, self._is_tracked = True, True
         self.chains: list[dict[str, bool]] = [{} for _table in tables]
         self.elements: list[dict[str, set[int]]] = [{} for _table in tables]
@@ -95,61 +101,75 @@ class Reach:
         while self.is_known and state != (state := (len(self._addresses), len(self._ports), self._is_tracked)):
             self._search()
 
-    def may_match(self, table: int, chain: str, place: int) -> bool:
-        """Return whether a packet may match a rule of a chain. place: of the rule in the chain."""
-        is_any = self.chains[table].get(chain)
-        if is_any is None:
-            return False
-        rule = self._rules(table, chain)[place]
-        return self._may_fit(rule.needs, is_any and not rule.is_new)
+    def selection(self, number: int) -> Selection:
+        """Return what can be reached of a table. Rules of nft all remain in their chains."""
+        of_iptables = self.chains[number] if self._tables[number].program == IPTABLES else {}
+        rules = {
+            chain: {
+                place
+                for place, effect in enumerate(self._rules(number, chain))
+                if self._may_fit(effect.needs, is_any and not effect.is_new)
+            }
+            for chain, is_any in of_iptables.items()
+        }
+        return Selection(self.chains[number], self.sets[number], self.elements[number], rules)
 
-    def _may_fit(self, parts: t.Iterable[Part], is_any: bool) -> bool:
-        """Return whether a packet may have all parts. is_any: whether it may be one that does not begin a connection."""
-        return all(self._may_have(kind, value, is_any) for kind, value in parts)
+    def _may_fit(self, needs: t.Iterable[tuple[str, tuple[str, ...]]], is_any: bool) -> bool:
+        """Return whether a packet may have all fields. is_any: whether it may be one that does not begin a connection."""
+        return all(any(self._may_have(kind, value, is_any) for value in values) for kind, values in needs)
 
     def _search(self) -> None:
         """Walk from all base chains with the addresses and ports that are known so far."""
         waiting = [
-            (number, name, not chain.is_nat)
+            (number, name, chain.kind != "nat")
             for number, table in enumerate(self._tables)
             for name, chain in table.chains.items()
-            if chain.is_base
+            if chain.hook or chain.policy
         ]
         visited = set(waiting)
         while waiting:
             number, name, is_any = waiting.pop()
             self.chains[number][name] = self.chains[number].get(name, False) or is_any
-            for rule in self._rules(number, name):
-                inner = is_any and not rule.is_new
-                if self._may_fit(rule.needs, inner):
-                    places = [(number, target, inner) for target in self._follow(number, rule, inner)]
+            for effect in self._rules(number, name):
+                inner = is_any and not effect.is_new
+                if self._may_fit(effect.needs, inner):
+                    places = [(number, target, inner) for target in self._follow(number, effect, inner)]
                     new = [place for place in dict.fromkeys(places) if place not in visited]
                     visited.update(new)
                     waiting += new
 
-    def _follow(self, number: int, rule: Rule, is_any: bool) -> list[str]:
-        """Note the effects of a rule. Returns the chains to which it leads."""
-        self._addresses.update(rule.addresses)
-        self._ports.update(rule.ports)
-        self._is_tracked &= not rule.is_untracked
-        self.is_known &= not rule.is_open
-        self.sets[number].update(rule.sets)
-        targets = [*rule.jumps]
-        for name, kinds in rule.lookups:
-            places = self.elements[number].setdefault(name, set())
-            for place, element in enumerate(self._tables[number].maps.get(name, ())):
-                parts = zip(kinds, element.key) if len(kinds) == len(element.key) else ()
-                if self._may_fit(parts, is_any):
-                    places.add(place)
-                    targets.append(element.chain)
-        return [target for target in targets if target in self._tables[number].chains]
+    def _follow(self, number: int, effect: Effect, is_any: bool) -> t.Iterator[str]:
+        """Note the effects of a rule. Yield the chains to which it leads."""
+        self._addresses.update(effect.addresses)
+        self._ports.update(effect.ports)
+        self._is_tracked &= not effect.is_untracked
+        self.is_known &= not effect.is_open
+        self.sets[number].update(effect.rule.sets)
+        for statement in effect.rule.statements:
+            elements = [*statement.elements, *self._looked_up(number, statement, is_any)]
+            for each in (statement, *(element.statement for element in elements)):
+                if each and each.kind in (JUMP, GOTO) and each.target in self._tables[number].chains:
+                    yield each.target
 
-    def _rules(self, number: int, name: str) -> list[Rule]:
+    def _looked_up(self, number: int, statement: Statement, is_any: bool) -> t.Iterator[Element]:
+        """Note and yield the elements of a map that may be found."""
+        name = statement.target[1:]
+        if statement.kind != VMAP or not name:
+            return
+        kinds = tuple(KINDS.get(field, OTHER) for field in statement.key.split(" . "))
+        places = self.elements[number].setdefault(name, set())
+        for place, element in enumerate(self._tables[number].sets.get(name, ())):
+            parts = zip(kinds, element.key) if len(kinds) == len(element.key) else ()
+            if all(self._may_have(kind, value, is_any) for kind, value in parts):
+                places.add(place)
+                yield element
+
+    def _rules(self, number: int, name: str) -> list[Effect]:
         place = number, name
-        if place not in self._read:
+        if place not in self._effects:
             table = self._tables[number]
-            self._read[place] = [table.read(rule) for rule in table.chains[name].rules]
-        return self._read[place]
+            self._effects[place] = [_effect(table, rule) for rule in table.chains[name].rules]
+        return self._effects[place]
 
     def _may_have(self, kind: str, value: str, is_any: bool) -> bool:
         if kind == ADDRESS:
@@ -160,6 +180,50 @@ class Reach:
         # The port of a reply may be any: masquerading chooses it. A reply of TCP begins no connection (nf_conntrack_proto_tcp.c).
         is_certain = not is_any and self._flow.ports is not None and (self._is_tracked or self._flow.protocol == "tcp")
         return kind != PORT or not is_certain or not value.isdigit() or value in self._ports
+
+
+def _effect(table: Table, rule: Rule) -> Effect:
+    is_counted = table.program != IPTABLES or any(match.field in COUNTED for match in rule.matches)
+    effect = Effect(
+        rule,
+        () if is_counted else tuple(_needs(rule.matches)),
+        is_new=NEW in rule.matches,
+        is_untracked=any(each.kind in UNTRACKING or _is_zone(each.kind) for each in rule.statements),
+    )
+    for statement in rule.statements:
+        if statement.kind in (DNAT, SNAT, REDIRECT, *ADDRESSES):
+            effect = _translated(effect, *statement.target.rpartition(":")[::2], statement)
+        elif statement.kind in PORTS:
+            effect = _translated(effect, "", statement.target, statement)
+        elif not _is_harmless(statement.kind):
+            return effect._replace(is_open=True)
+    return effect
+
+
+def _needs(matches: t.Iterable[Match]) -> t.Iterator[tuple[str, tuple[str, ...]]]:
+    return (
+        (KINDS[match.field], match.values) for match in matches if match.field in KINDS and not match.is_negated and match.values
+    )
+
+
+def _is_zone(kind: str) -> bool:
+    return kind.startswith("ct ") and kind.endswith(" zone")
+
+
+def _is_harmless(kind: str) -> bool:
+    """Return whether a statement is one that changes neither address nor port. The name of a field has a blank."""
+    return kind in HARMLESS or kind in UNTRACKING or (" " in kind and kind[0] != "@")
+
+
+def _translated(effect: Effect, host: str, port: str, statement: Statement) -> Effect:
+    """Return the effect with that of a translation. Ranges and expressions are not understood."""
+    if packed(statement.target):
+        host, port = statement.target, ""
+    address = packed(host.strip("[]"))
+    may_lack = statement.kind in (REDIRECT, *PORTS)
+    if (not address and (host or not may_lack)) or (port and not port.isdigit()) or (statement.kind in PORTS and not port):
+        return effect._replace(is_open=True)
+    return effect._replace(addresses=(*effect.addresses, *filter(None, [address])), ports=(*effect.ports, *filter(None, [port])))
 
 
 def packed(address: str) -> bytes:

@@ -10,31 +10,36 @@ The packets meet the same rules in the same order in a twin of the reduced bluep
 
 from __future__ import annotations
 
-from . import reachable_objects, reachable_tables, reachable_text
+import itertools
+
+from .._ruleset import iptables_save, nft_blocks, nft_json, nft_text
 from .blueprint import RESTORES, Blueprint
 from .reachable import Flow, Reach
 
-_IPTABLES = tuple(RESTORES[family] for family in ("ip", "ip6"))
+_FAMILIES = {RESTORES[family]: family for family in ("ip", "ip6")}  # by program
 
 
 def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
     """Return the part of a blueprint that packets can reach; all of it if there is something that is not understood."""
-    of_objects, of_text = reachable_objects.tables(drawn.ruleset), reachable_text.tables(drawn.ruleset_text)
-    of_programs = {program: reachable_tables.tables(text) for program, text in drawn.restores if program in _IPTABLES}
-    if of_objects is None or of_text is None or None in of_programs.values():
+    listing = nft_blocks.read(drawn.ruleset_text)
+    if not listing.is_complete or not nft_json.is_complete(drawn.ruleset):
         return drawn
-    tables, firsts = [*of_objects.values(), *of_text], dict[str, int]()
-    for program, listed in of_programs.items():
-        firsts[program] = len(tables)
-        tables += listed or ()
-    reach = Reach(flow, tables)
+    sources = [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing)]
+    sources += [
+        iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores
+    ]
+    reach = Reach(flow, [table for tables in sources for table in tables])
     if not reach.is_known:
         return drawn
+    numbers = itertools.count()
+    of_objects, of_text, *of_programs = (
+        {(table.family, table.name): reach.selection(next(numbers)) for table in tables} for tables in sources
+    )
     return drawn._replace(
-        ruleset=reachable_objects.reduced(drawn.ruleset, [*of_objects], reach),
-        ruleset_text=reachable_text.reduced(drawn.ruleset_text, len(of_objects), reach),
+        ruleset=nft_json.select(drawn.ruleset, of_objects),
+        ruleset_text=listing.select(of_text),
         restores=[
-            (program, reachable_tables.reduced(text, firsts[program], reach) if program in firsts else text)
-            for program, text in drawn.restores
+            (program, iptables_save.select(_FAMILIES[program], text, selections) if program in _FAMILIES else text)
+            for (program, text), selections in zip(drawn.restores, of_programs)
         ],
     )

@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The lines of ``nft list ruleset``, whole or cut, by the tables and the blocks that they belong to."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from . import nft_words
+from .ruleset import Selection
+
+_TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
+_BLOCK = re.compile(r"(\w+(?: \w+)?) (\S+) \{")
+_TEXT = re.compile(r'"[^"]*"')
+_ELEMENTS = "elements = {"
+_SETS = ("set", "map")
+Place = tuple[str, str]  # family and name of a table
+
+
+class Block(t.NamedTuple):
+    """A part of a table, with the places of its first line and of its last. kind: such as chain."""
+
+    kind: str
+    name: str
+    first: int
+    last: int
+
+
+class Listing(t.NamedTuple):
+    """is_complete: whether each line has the form in which nft lists a ruleset, so that parts of it can be selected."""
+
+    lines: list[str]
+    tables: list[tuple[Place, list[Block]]]
+    is_complete: bool
+
+    def statements(self, block: Block) -> list[str]:
+        """Return the statements of a block. One with a set may be on several lines."""
+        result: list[str] = []
+        depth = 0
+        for line in self.lines[block.first + 1 : block.last]:
+            if depth:
+                result[-1] += f" {line}"
+            elif line:
+                result.append(line)
+            depth += _depth(line)
+        return result
+
+    def select(self, selections: t.Mapping[Place, Selection]) -> str:
+        """Return the lines of selected chains and sets, and all others."""
+        remaining, place = list[str](), 0
+        for table, blocks in self.tables:
+            selection = selections[table]
+            for block in blocks:
+                remaining += self.lines[place : block.first]
+                place = block.last + 1
+                if block.kind not in ("chain", *_SETS):
+                    remaining += self.lines[block.first : place]
+                elif block.name in (selection.chains if block.kind == "chain" else selection.sets):
+                    remaining += self._body(block, selection.elements.get(block.name, ()))
+        return "\n".join([*remaining, *self.lines[place:]])
+
+    def _body(self, block: Block, places: t.Container[int]) -> list[str]:
+        """Return the lines of a block; those of a map with verdicts with some of its elements."""
+        lines = self.lines[block.first : block.last + 1]
+        if block.kind != "map" or not any(line.startswith("type") and line.endswith(" : verdict") for line in lines):
+            return lines
+        result, count = [lines[0]], 0
+        for statement in self.statements(block):
+            words = [*elements([statement])]
+            selected = [" ".join(element) for place, element in enumerate(words, count) if place in places]
+            count += len(words)
+            statement = " ,\n".join([f"{_ELEMENTS}\n{' '.join(selected[:1])}", *selected[1:]]) + " }" if selected else statement
+            result += [] if words and not selected else [statement]
+        return [*result, lines[-1]]
+
+
+def read(text: str) -> Listing:
+    """Find the blocks of a text. Lines that belong to no table are in no block."""
+    lines = [line.strip() for line in text.split("\n")]
+    tables, blocks = list[tuple[Place, list[Block]]](), list[Block]()
+    place, is_inside, is_complete = 0, False, True
+    while place < len(lines):
+        line = lines[place]
+        block = _BLOCK.match(line) if is_inside else None
+        header = _TABLE.match(line) if not block else None
+        if block:
+            is_complete &= _is_head(line)
+            blocks.append(Block(block[1], block[2], place, _end(lines, place + 1)))
+            place = blocks[-1].last
+        elif header:
+            is_complete &= _is_head(line) and not is_inside
+            is_inside, blocks = True, []
+            tables.append(((header[1] or "ip", header[2]), blocks))
+        elif line == "}":
+            is_complete &= is_inside
+            is_inside = False
+        else:
+            is_complete &= not line or (is_inside and "{" not in _TEXT.sub("", line))
+        place += 1
+    return Listing(lines, tables, is_complete and not is_inside and _have_names_of_their_own(tables))
+
+
+def _have_names_of_their_own(tables: t.Sequence[tuple[Place, list[Block]]]) -> bool:
+    names = [(table, *block[:2]) for table, blocks in tables for block in blocks]
+    return len({*names}) == len(names) and len({table for table, _blocks in tables}) == len(tables)
+
+
+def _is_head(line: str) -> bool:
+    return line.endswith("{") and line.count("{") == 1
+
+
+def _end(lines: t.Sequence[str], place: int) -> int:
+    """Return the place of the line that ends a block; behind the last line if the block is cut off."""
+    depth = 0
+    for number in range(place, len(lines)):
+        if lines[number] == "}" and depth <= 0:
+            return number
+        depth += _depth(lines[number])
+    return len(lines)
+
+
+def _depth(line: str) -> int:
+    """Return how many braces a line opens and does not close."""
+    if "{" not in line and "}" not in line:
+        return 0
+    text = _TEXT.sub("", line)
+    return text.count("{") - text.count("}")
+
+
+def elements(statements: t.Iterable[str]) -> t.Iterator[list[str]]:
+    """Yield the words of each element of a set or a map."""
+    for statement in statements:
+        if statement.startswith(_ELEMENTS):
+            yield from filter(None, split(nft_words.tokens(statement)[3:-1], ","))
+
+
+def split(words: t.Sequence[str], separator: str) -> t.Iterator[list[str]]:
+    """Divide words at a separator that is in no inner set."""
+    part: list[str] = []
+    depth = 0
+    for word in words:
+        if word == separator and not depth:
+            yield part
+            part = []
+            continue
+        if word in "{}":
+            depth += 1 if word == "{" else -1
+        part.append(word)
+    yield part
