@@ -45,5 +45,7 @@ def read(run: process.Runner) -> Read:
 
 
 def _of_kernel(name: str) -> Table:
-    rules = [nft_netlink.rule(*encoded) for encoded in nfnetlink.rules("ip", name)]
-    return ruleset.table("ip", name, {}, lambda rule: rule, [(rule.chain, rule) for rule in rules])
+    rules: dict[str, list[ruleset.Rule]] = {}
+    for encoded in nfnetlink.rules("ip", name):
+        rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
+    return Table("ip", name, chains={chain: ruleset.Chain(rules=listing) for chain, listing in rules.items()})

@@ -38,6 +38,9 @@ def split(line: str) -> list[str]:
     """Divide a line into words as iptables-restore does: a backslash is special in double quotes only. Raises Unfit."""
     if '"' not in line:
         return line.split()
+    before, *parts = line.split('"')
+    if len(parts) == 2 and before[-1:] == " " and parts[1][:1] in ("", " ") and "\\" not in line:  # most lines with a quote
+        return [*before.split(), parts[0], *parts[1].split()]
     if not _CLOSED.fullmatch(line):
         raise Unfit("a line in which each quote ends")
     return [_QUOTED.sub(_unquoted, word) if '"' in word else word for word in _WORD.findall(line)]

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 
 from .._core import fields
@@ -31,12 +32,12 @@ from .ruleset import (
     SNAT,
     Bits,
     Chain,
+    Lazy,
     Match,
     Rule,
     Selection,
     Statement,
     Table,
-    table,
 )
 
 _FIELDS = {
@@ -58,6 +59,8 @@ _LONG = {
     **{"--jump": "-j", "--goto": "-g", "--match": "-m", "--protocol": "-p", "--source": "-s", "--destination": "-d"},
     **{"--in-interface": "-i", "--out-interface": "-o"},
 }
+_OPTION = re.compile(r"-\D")
+_ADDING = ("-A ", "-I ")
 _NO_MATCHES = ("-j", "-g", "--comment")
 _TEXTS = ("--comment", "--log-prefix", "--nflog-prefix")  # whose value is a text of any form
 _PORTS = ("--dport", "--sport", "--dports", "--sports")
@@ -85,77 +88,88 @@ def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
 
 def tables(family: str, text: str, backend: str = NFT, first: str = "") -> list[Table]:
     """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
-    rules: dict[str, list[tuple[str, str]]] = {}
-    bases: dict[str, dict[str, Chain]] = {}
-    name = first
+    current = _Lines(family, first)
+    listing = {first: current}
     for line in text.splitlines():
-        if line.startswith("*"):
-            name = line[1:].strip()
+        if chain := _chain(line):
+            (current.sources.get(chain) or current.declare(chain)).append(line)
         elif line.startswith(":"):
             chain, policy, *_counters = f"{line[1:]} -".split()
-            bases.setdefault(name, {})[chain] = _base(name, chain, policy.strip("-").lower())
-        elif appended := _appended(line):
-            rules.setdefault(name, []).append(appended)
-    for name, listing in rules.items():
-        of_table = bases.setdefault(name, {})
-        undeclared = {chain for chain, _line in listing if chain in HOOKS}.difference(of_table)
-        of_table.update({chain: _base(name, chain) for chain in sorted(undeclared)})
-    reading = functools.partial(rule, family)
-    return [
-        table(family, name, of_table, reading, rules.get(name, ()), program=IPTABLES, backend=backend)
-        for name, of_table in bases.items()
-    ]
+            current.declare(chain, policy.strip("-").lower())
+        elif line.startswith("*"):
+            name = line[1:].strip()
+            current = listing.setdefault(name, _Lines(family, name))
+    return [Table(family, name, IPTABLES, backend, lines.chains) for name, lines in listing.items() if name]
 
 
-def _base(name: str, chain: str, policy: str = "") -> Chain:
-    return Chain(HOOKS.get(chain, ""), "nat" if name == "nat" else "filter", policy)
+class _Lines:
+    """The chains of a table, and the lines of their rules, which are added while they are read."""
+
+    def __init__(self, family: str, name: str) -> None:
+        self._read, self._kind = functools.partial(rule, family), "nat" if name == "nat" else "filter"
+        self.chains: dict[str, Chain] = {}
+        self.sources: dict[str, list[str]] = {}
+
+    def declare(self, name: str, policy: str = "") -> list[str]:
+        """Add a chain. Return its lines."""
+        lines = self.sources.setdefault(name, [])
+        if policy or name not in self.chains:
+            self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, Lazy(self._read, lines))
+        return lines
 
 
-def _appended(line: str) -> tuple[str, str] | None:
-    """Return the chain of a rule and the rule without its counters, which may come first; None for another line."""
-    line = line.partition("] ")[2] if line.startswith("[") else line
-    return (line.split(" ", 2)[1], line) if line.startswith(("-A ", "-I ")) else None
+def _chain(line: str) -> str:
+    """Return the chain of a rule, before which its counters may stand; empty for another line."""
+    if line[:1] == "[":
+        line = _without_counters(line)
+    return line.split(" ", 2)[1] if line[:3] in _ADDING else ""
+
+
+def _without_counters(line: str) -> str:
+    return line.partition("] ")[2] if line[:1] == "[" else line
 
 
 def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Selection]) -> str:
     """Return the lines of selected chains and rules. selections: by family and name of a table."""
     lines = list[str]()
-    places: dict[tuple[str, str], int] = {}
-    name = ""
+    places: dict[str, int] = {}
+    selection = Selection((), ())
     for line in text.splitlines():
-        if line.startswith("*"):
-            name = line[1:].strip()
-        appended = _appended(line)
-        if line.startswith(":"):
-            if line[1:].split(" ", 1)[0] not in selections[family, name].chains:
+        chain = _chain(line)
+        if chain:
+            if chain not in selection.chains:
                 continue
-        elif appended:
-            chain = appended[0]
-            place = places[name, chain] = places.get((name, chain), -1) + 1
-            if chain not in selections[family, name].chains or place not in selections[family, name].rules[chain]:
+            place = places[chain] = places.get(chain, -1) + 1
+            if place not in selection.rules[chain]:
                 continue
+        elif line.startswith("*"):
+            selection, places = selections[family, line[1:].strip()], {}
+        elif line.startswith(":") and line[1:].split(" ", 1)[0] not in selection.chains:
+            continue
         lines.append(line)
     return "\n".join([*lines, ""])
 
 
 def rule(family: str, line: str) -> Rule:
     """Read one rule. line: with ``-A CHAIN`` in front."""
-    words = _words(line)
+    words = _words(_without_counters(line))
     matches: list[Match] = []
     values: dict[str, str] = {}
     extension, is_negated, place = "", False, 2
-    while place < len(words):
-        name = _LONG.get(words[place], words[place])
-        end = _end_of_value(words, place + 1)
-        value = words[place + 1] if end == place + 2 else " ".join(words[place + 1 : end])
-        place = end
+    last = len(words)
+    while place < last:
+        name = words[place]
+        place += 1
         if name == "!":
             is_negated = True
             continue
+        name = _LONG.get(name, name)
+        start, place = place, _end_of_value(words, place, name)
+        value = words[start] if place == start + 1 else " ".join(words[start:place])
         values[name] = value
         if name == "-m":
             extension = value
-        elif name not in _NO_MATCHES and not {"-j", "-g"} & values.keys():
+        elif name not in _NO_MATCHES and "-j" not in values and "-g" not in values:
             matches.append(_match(family, extension, name, value, is_negated))
         is_negated = False
     return Rule(words[1] if len(words) > 1 else "", tuple(matches), (*_statements(values),), values.get("--comment", ""), line)
@@ -168,17 +182,14 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
-def _end_of_value(words: t.Sequence[str], place: int) -> int:
+def _end_of_value(words: t.Sequence[str], place: int, name: str) -> int:
     """Return the place behind the words of an option's value. A text is what follows its option, whatever it is."""
-    if words[place - 1] in _TEXTS:
-        return min(place + 1, len(words))
-    while place < len(words) and words[place] != "!" and not _is_option(words[place]):
+    last = len(words)
+    if name in _TEXTS:
+        return min(place + 1, last)
+    while place < last and words[place] != "!" and not (words[place][:1] == "-" and _OPTION.match(words[place])):
         place += 1
     return place
-
-
-def _is_option(word: str) -> bool:
-    return word[:1] == "-" and not word[1:2].isdigit() and len(word) > 1
 
 
 @functools.lru_cache(maxsize=10_000)  # most options are in many rules

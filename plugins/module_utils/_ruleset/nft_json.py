@@ -28,7 +28,6 @@ from .ruleset import (
     combined,
     listed,
     operand,
-    table,
 )
 
 Entry = t.Mapping[str, t.Any]
@@ -46,20 +45,26 @@ _WORDS = {True: "exists", False: "missing"}
 def tables(objects: t.Iterable[Entry]) -> list[Table]:
     """Return the tables of a listing, in its order."""
     places: dict[Place, None] = {}
-    rules: dict[Place, list[tuple[str, Entry]]] = {}
-    chains: dict[Place, dict[str, Chain]] = {}
+    rules: dict[Place, dict[str, list[Entry]]] = {}
+    bases: dict[Place, dict[str, Chain]] = {}
     sets: dict[Place, dict[str, t.Sequence[Element]]] = {}
     for kind, body in _bodies(objects):
         place, name = _place(kind, body), str(body.get("name"))
         places.setdefault(place)
         if kind == "chain":
             hook, chain_type, policy = (str(body.get(key) or "") for key in ("hook", "type", "policy"))
-            chains.setdefault(place, {})[name] = Chain(hook, chain_type, policy)
+            bases.setdefault(place, {})[name] = Chain(hook, chain_type, policy)
         elif kind == "rule":
-            rules.setdefault(place, []).append((str(body.get("chain")), body))
+            rules.setdefault(place, {}).setdefault(str(body.get("chain")), []).append(body)
         elif kind in ("set", "map"):
             sets.setdefault(place, {})[name] = Lazy(_element, listed(body.get("elem")))
-    return [table(*place, chains.get(place, {}), _rule, rules.get(place, ()), sets=sets.get(place, {})) for place in places]
+    return [
+        Table(*place, chains=_chains(bases.get(place, {}), rules.get(place, {})), sets=sets.get(place, {})) for place in places
+    ]
+
+
+def _chains(bases: t.Mapping[str, Chain], rules: t.Mapping[str, list[Entry]]) -> dict[str, Chain]:
+    return {name: bases.get(name, Chain())._replace(rules=Lazy(_rule, rules.get(name, ()))) for name in {**bases, **rules}}
 
 
 def _bodies(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, t.Any]]:
@@ -184,6 +189,9 @@ def _field(expression: t.Any) -> str:
         protocol, field = str(body.get("protocol")), str(body.get("field"))
         header = "th" if protocol in TRANSPORTS and field in _PORTS and "tunnel" not in body else protocol
         return f"{body['tunnel']} {header} {field}" if "tunnel" in body else f"{header} {field}"
+    if kind == "numgen":
+        offset = f" offset {body['offset']}" if body.get("offset") else ""
+        return f"numgen {body.get('mode')} mod {body.get('mod')}{offset}"
     if kind in _OPTIONS:
         return " ".join([kind, *(str(body[key]) for key in ("name", "field") if key in body)])
     if kind == "fib":

@@ -34,7 +34,6 @@ from .ruleset import (
     Table,
     combined,
     operand,
-    table,
 )
 
 LARGEST = 2**64 - 1
@@ -75,25 +74,24 @@ def of_listing(listing: Listing) -> list[Table]:
 
 
 def _table(place: nft_blocks.Place, blocks: t.Iterable[Block], listing: Listing) -> Table:
-    rules: list[tuple[str, tuple[str, str]]] = []
     chains: dict[str, Chain] = {}
     sets: dict[str, t.Sequence[Element]] = {}
     for block in blocks:
-        statements = listing.statements(block) if block.kind in ("chain", "set", "map") else []
         if block.kind == "chain":
-            chains[block.name] = Chain()
-            for line in statements:
-                base = _BASE.match(line)
-                chains[block.name] = Chain(base[2], base[1], base[3] or "") if base else chains[block.name]
-                line = line[base.end() :] if base else line
-                rules += [(block.name, (block.name, line))] if line else []
+            chains[block.name] = _chain(block.name, listing.statements(block))
         elif block.kind in ("set", "map"):
-            sets[block.name] = Lazy(_element, [*nft_blocks.elements(statements)])
-    return table(*place, chains, _of_chain, rules, sets=sets)
+            sets[block.name] = Lazy(_element, [*nft_blocks.elements(listing.statements(block))])
+    return Table(*place, chains=chains, sets=sets)
 
 
-def _of_chain(source: tuple[str, str]) -> Rule:
-    return rule(source[0], _HANDLE.sub("", source[1]))
+def _chain(name: str, statements: t.Iterable[str]) -> Chain:
+    chain, rules = Chain(), []
+    for line in statements:
+        base = _BASE.match(line)
+        if base:
+            chain, line = Chain(base[2], base[1], base[3] or ""), line[base.end() :]
+        rules += [line] if line else []
+    return chain._replace(rules=Lazy(lambda line: rule(name, _HANDLE.sub("", line)), rules))
 
 
 def rule(chain: str, line: str) -> Rule:

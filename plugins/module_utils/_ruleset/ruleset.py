@@ -12,7 +12,6 @@ prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/M
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 ALL = 2**32 - 1  # the mask of a mark of 32 bits
@@ -112,24 +111,28 @@ class Lazy(t.Sequence[_Value]):
     sources: as a tool listed the values.
     """
 
+    __slots__ = ("_read", "_sources", "_values")
+
     def __init__(self, read: t.Callable[[t.Any], _Value], sources: t.Sequence[t.Any]) -> None:
         self._read, self._sources = read, sources
+        self._values: tuple[_Value, ...] | None = None
 
-    @functools.cached_property
-    def _values(self) -> tuple[_Value, ...]:
-        return tuple(map(self._read, self._sources))
+    def _all(self) -> tuple[_Value, ...]:
+        if self._values is None:
+            self._values = tuple(map(self._read, self._sources))
+        return self._values
 
     def __getitem__(self, place: t.Any) -> t.Any:
-        return self._values[place]
+        return self._all()[place]
 
     def __iter__(self) -> t.Iterator[_Value]:
-        return iter(self._values)
+        return iter(self._all())
 
     def __len__(self) -> int:
         return len(self._sources)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, t.Sequence) and self._values == (*other,)
+        return isinstance(other, t.Sequence) and self._all() == (*other,)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -194,26 +197,6 @@ class Selection(t.NamedTuple):
     sets: t.Container[str]
     elements: t.Mapping[str, t.Container[int]] = {}
     rules: t.Mapping[str, t.Container[int]] = {}
-
-
-def table(
-    family: str,
-    name: str,
-    bases: t.Mapping[str, Chain],
-    read: t.Callable[[t.Any], Rule],
-    sources: t.Iterable[tuple[str, t.Any]],
-    **more: t.Any,
-) -> Table:
-    """Return the table with its rules in their chains.
-
-    bases: the chains without rules, by name, in the order of the listing. sources: the rules as ``read`` takes them, each with
-    its chain. more: further fields of a table.
-    """
-    of_chain: dict[str, list[t.Any]] = {chain: [] for chain in bases}
-    for chain, source in sources:
-        of_chain.setdefault(chain, []).append(source)
-    chains = {chain: bases.get(chain, Chain())._replace(rules=Lazy(read, listing)) for chain, listing in of_chain.items()}
-    return Table(family, name, chains=chains, **more)
 
 
 def combined(operator: str, operands: t.Sequence[Bits]) -> Bits:

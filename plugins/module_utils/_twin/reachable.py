@@ -12,6 +12,7 @@ searched again until there is nothing new. What is not understood can be reached
 
 from __future__ import annotations
 
+import functools
 import socket
 import typing as t
 
@@ -29,7 +30,6 @@ from .._ruleset.ruleset import (
     VERDICTS,
     VMAP,
     Element,
-    Match,
     Rule,
     Selection,
     Statement,
@@ -52,6 +52,7 @@ HARMLESS = frozenset(
 # A rule that matches by chance counts where packets choose among rules, and one with a set where the set is open.
 COUNTED = ("statistic --mode", "set")
 UNTRACKING = ("notrack", "ct")
+TRANSLATING = frozenset((DNAT, SNAT, REDIRECT, *ADDRESSES, *PORTS))
 
 
 class Flow(t.NamedTuple):
@@ -65,21 +66,15 @@ class Flow(t.NamedTuple):
     ports: frozenset[str] | None
 
 
-class Effect(t.NamedTuple):
-    """The effect of a rule, as far as it is not certain that it has none.
+class Condition(t.NamedTuple):
+    """What a packet needs to match a rule, as far as it is certain.
 
-    needs: kinds of fields, each with values of which a packet that matches has one. addresses, ports: that a packet may get.
-    is_new: whether the rule matches only packets that begin a connection. is_untracked: whether it ends connection tracking, or
-    divides it into zones. is_open: whether a packet may get any address or port.
+    needs: kinds of fields, each with values of which the packet has one. is_new: whether it begins a connection.
     """
 
     rule: Rule
-    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    addresses: tuple[bytes, ...] = ()
-    ports: tuple[str, ...] = ()
-    is_new: bool = False
-    is_untracked: bool = False
-    is_open: bool = False
+    needs: tuple[tuple[str, tuple[str, ...]], ...]
+    is_new: bool
 
 
 class Reach:
@@ -92,7 +87,7 @@ class Reach:
     def __init__(self, flow: Flow, tables: t.Sequence[Table]) -> None:
         self._flow, self._tables = flow, tables
         self._addresses, self._ports = set(flow.addresses), set(flow.ports or ())
-        self._effects: dict[tuple[int, str], list[Effect]] = {}
+        self._conditions: dict[tuple[int, str], list[Condition]] = {}
         self.is_known, self._is_tracked = True, True
         self.chains: list[dict[str, bool]] = [{} for _table in tables]
         self.elements: list[dict[str, set[int]]] = [{} for _table in tables]
@@ -105,18 +100,17 @@ class Reach:
         """Return what can be reached of a table. Rules of nft all remain in their chains."""
         of_iptables = self.chains[number] if self._tables[number].program == IPTABLES else {}
         rules = {
-            chain: {
-                place
-                for place, effect in enumerate(self._rules(number, chain))
-                if self._may_fit(effect.needs, is_any and not effect.is_new)
-            }
+            chain: {place for place, condition in enumerate(self._rules(number, chain)) if self._may_fit(condition, is_any)}
             for chain, is_any in of_iptables.items()
         }
         return Selection(self.chains[number], self.sets[number], self.elements[number], rules)
 
-    def _may_fit(self, needs: t.Iterable[tuple[str, tuple[str, ...]]], is_any: bool) -> bool:
-        """Return whether a packet may have all fields. is_any: whether it may be one that does not begin a connection."""
-        return all(any(self._may_have(kind, value, is_any) for value in values) for kind, values in needs)
+    def _may_fit(self, condition: Condition, is_any: bool) -> bool:
+        """Return whether a packet may match a rule. is_any: whether it may be one that does not begin a connection."""
+        for kind, values in condition.needs:
+            if not any(self._may_have(kind, value, is_any and not condition.is_new) for value in values):
+                return False
+        return True
 
     def _search(self) -> None:
         """Walk from all base chains with the addresses and ports that are known so far."""
@@ -130,26 +124,37 @@ class Reach:
         while waiting:
             number, name, is_any = waiting.pop()
             self.chains[number][name] = self.chains[number].get(name, False) or is_any
-            for effect in self._rules(number, name):
-                inner = is_any and not effect.is_new
-                if self._may_fit(effect.needs, inner):
-                    places = [(number, target, inner) for target in self._follow(number, effect, inner)]
+            for condition in self._rules(number, name):
+                if self._may_fit(condition, is_any):
+                    inner = is_any and not condition.is_new
+                    places = [(number, target, inner) for target in self._follow(number, condition.rule, inner)]
                     new = [place for place in dict.fromkeys(places) if place not in visited]
                     visited.update(new)
                     waiting += new
 
-    def _follow(self, number: int, effect: Effect, is_any: bool) -> t.Iterator[str]:
+    def _follow(self, number: int, rule: Rule, is_any: bool) -> t.Iterator[str]:
         """Note the effects of a rule. Yield the chains to which it leads."""
-        self._addresses.update(effect.addresses)
-        self._ports.update(effect.ports)
-        self._is_tracked &= not effect.is_untracked
-        self.is_known &= not effect.is_open
-        self.sets[number].update(effect.rule.sets)
-        for statement in effect.rule.statements:
+        self.sets[number].update(rule.sets)
+        for statement in rule.statements:
+            self._note(statement)
             elements = [*statement.elements, *self._looked_up(number, statement, is_any)]
             for each in (statement, *(element.statement for element in elements)):
                 if each and each.kind in (JUMP, GOTO) and each.target in self._tables[number].chains:
                     yield each.target
+
+    def _note(self, statement: Statement) -> None:
+        """Note which address and port a packet may get, and whether its connection is still tracked as one."""
+        kind = statement.kind
+        if kind in TRANSLATING:
+            translation = _translation(statement)
+            self.is_known &= translation is not None
+            address, port = translation or (b"", "")
+            self._addresses.update([address] if address else ())
+            self._ports.update([port] if port else ())
+        elif kind in UNTRACKING or (kind.startswith("ct ") and kind.endswith(" zone")):
+            self._is_tracked = False
+        else:  # the name of a field has a blank, unless it is a place in the packet
+            self.is_known &= kind in HARMLESS or (" " in kind and kind[0] != "@")
 
     def _looked_up(self, number: int, statement: Statement, is_any: bool) -> t.Iterator[Element]:
         """Note and yield the elements of a map that may be found."""
@@ -164,12 +169,12 @@ class Reach:
                 places.add(place)
                 yield element
 
-    def _rules(self, number: int, name: str) -> list[Effect]:
+    def _rules(self, number: int, name: str) -> list[Condition]:
         place = number, name
-        if place not in self._effects:
+        if place not in self._conditions:
             table = self._tables[number]
-            self._effects[place] = [_effect(table, rule) for rule in table.chains[name].rules]
-        return self._effects[place]
+            self._conditions[place] = [_condition(table, rule) for rule in table.chains[name].rules]
+        return self._conditions[place]
 
     def _may_have(self, kind: str, value: str, is_any: bool) -> bool:
         if kind == ADDRESS:
@@ -182,50 +187,28 @@ class Reach:
         return kind != PORT or not is_certain or not value.isdigit() or value in self._ports
 
 
-def _effect(table: Table, rule: Rule) -> Effect:
-    is_counted = table.program != IPTABLES or any(match.field in COUNTED for match in rule.matches)
-    effect = Effect(
-        rule,
-        () if is_counted else tuple(_needs(rule.matches)),
-        is_new=NEW in rule.matches,
-        is_untracked=any(each.kind in UNTRACKING or _is_zone(each.kind) for each in rule.statements),
-    )
-    for statement in rule.statements:
-        if statement.kind in (DNAT, SNAT, REDIRECT, *ADDRESSES):
-            effect = _translated(effect, *statement.target.rpartition(":")[::2], statement)
-        elif statement.kind in PORTS:
-            effect = _translated(effect, "", statement.target, statement)
-        elif not _is_harmless(statement.kind):
-            return effect._replace(is_open=True)
-    return effect
+def _condition(table: Table, rule: Rule) -> Condition:
+    needs = list[tuple[str, tuple[str, ...]]]()
+    for field, values, is_negated in rule.matches if table.program == IPTABLES else ():
+        if field in COUNTED:
+            needs.clear()
+            break
+        if field in KINDS and values and not is_negated:
+            needs.append((KINDS[field], values))
+    return Condition(rule, tuple(needs), NEW in rule.matches)
 
 
-def _needs(matches: t.Iterable[Match]) -> t.Iterator[tuple[str, tuple[str, ...]]]:
-    return (
-        (KINDS[match.field], match.values) for match in matches if match.field in KINDS and not match.is_negated and match.values
-    )
-
-
-def _is_zone(kind: str) -> bool:
-    return kind.startswith("ct ") and kind.endswith(" zone")
-
-
-def _is_harmless(kind: str) -> bool:
-    """Return whether a statement is one that changes neither address nor port. The name of a field has a blank."""
-    return kind in HARMLESS or kind in UNTRACKING or (" " in kind and kind[0] != "@")
-
-
-def _translated(effect: Effect, host: str, port: str, statement: Statement) -> Effect:
-    """Return the effect with that of a translation. Ranges and expressions are not understood."""
-    if packed(statement.target):
-        host, port = statement.target, ""
+def _translation(statement: Statement) -> tuple[bytes, str] | None:
+    """Return an address and a port that a packet gets; None for a range and for an expression."""
+    target, kind = statement.target, statement.kind
+    host, _colon, port = ("", "", target) if kind in PORTS else (target, "", "") if packed(target) else target.rpartition(":")
     address = packed(host.strip("[]"))
-    may_lack = statement.kind in (REDIRECT, *PORTS)
-    if (not address and (host or not may_lack)) or (port and not port.isdigit()) or (statement.kind in PORTS and not port):
-        return effect._replace(is_open=True)
-    return effect._replace(addresses=(*effect.addresses, *filter(None, [address])), ports=(*effect.ports, *filter(None, [port])))
+    has_address = bool(address) or (not host and kind in (REDIRECT, *PORTS))
+    has_port = port.isdigit() or (not port and kind not in PORTS)
+    return (address, port) if has_address and has_port else None
 
 
+@functools.lru_cache(maxsize=20_000)
 def packed(address: str) -> bytes:
     """Return the address in network order; empty for another text, such as a prefix."""
     try:

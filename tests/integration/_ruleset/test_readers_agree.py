@@ -36,6 +36,9 @@ table ip terway_symmetric {
         ct original ip saddr 10.0.0.1 ct direction reply drop
         udp dport 53 limit rate 10/second burst 5 packets log prefix "drop all " group 3 accept
         ip ttl < 2 ip length > 1400 counter drop
+        ip daddr set 10.0.0.7 tcp dport set 81 drop
+        numgen random mod 2 vmap { 0 : goto accepted, 1 : drop } comment "by chance"
+        ct state new ip saddr . tcp dport vmap { 10.0.0.1 . 80 : jump accepted }
     }
     chain postrouting {
         type nat hook postrouting priority srcnat
@@ -48,6 +51,8 @@ table ip terway_symmetric {
         type nat hook prerouting priority dstnat; policy accept;
         iif "lo" tcp dport 10250 redirect to :8080
         ip daddr 10.0.0.9 tcp dport 80 dnat to 10.0.0.5:8080
+        tcp dport 81 redirect to :8080-8090
+        ip daddr 10.0.0.8 dnat to 10.0.0.1-10.0.0.9
         fib daddr type local tcp dport 30000 dnat to 10.0.0.6
     }
 }
