@@ -238,7 +238,7 @@ def _of_this_node(module: Module) -> dict[str, t.Any]:
     # Imported where needed: an audit of another node's snapshot does not read this one.
     from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
 
-    return snapshot_backend.read(module.run, SUBSETS)
+    return snapshot_backend.read(module.run, SUBSETS, catalogue.SETTINGS)
 
 
 if __name__ == "__main__":

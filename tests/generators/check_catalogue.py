@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
-from generators.symptoms import CHECKS_BY_SYMPTOM
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import SEVERITIES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, SYMPTOMS = DOCS / "audit.md", DOCS / "symptoms.md"
@@ -39,12 +39,15 @@ def renewed(page: str) -> str:
 
 
 def symptoms_page() -> str:
-    """Return the page of symptoms: a list, with a list of checks in each entry."""
-    checks = {check.id: check for check in catalogue.CHECKS}
+    """Return the page of symptoms: a list, with a list of checks in each entry, errors first."""
+    by_symptom: dict[str, list[Check]] = {}
+    for check in sorted(catalogue.CHECKS, key=lambda check: SEVERITIES.index(check.severity)):
+        for symptom in check.symptoms:
+            by_symptom.setdefault(symptom, []).append(check)
     lines = []
-    for symptom, names in CHECKS_BY_SYMPTOM.items():
+    for symptom, checks in by_symptom.items():
         lines.append(f"- **{symptom}**")
-        lines += [f"  - [{name}](audit.md#{name}): {checks[name].trouble}" for name in names]
+        lines += [f"  - [{check.id}](audit.md#{check.id}): {check.trouble}" for check in checks]
     return "\n".join([f"{HEAD}{BEGIN}", *lines, "", END])
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes.archive_backend import MOST_BYTES
@@ -38,7 +39,7 @@ def this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
     """Read this node. Raises Refusal without root."""
     if os.geteuid() != 0:
         raise Refusal(f"root is needed to read this node, and this is user {os.geteuid()}. Run it again with sudo")
-    return snapshot_backend.read(process.run, subsets)
+    return snapshot_backend.read(process.run, subsets, catalogue.SETTINGS)
 
 
 def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[str], interface: str = "") -> Evidence:

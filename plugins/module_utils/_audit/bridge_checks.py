@@ -11,8 +11,7 @@ import re
 import typing as t
 
 from .._trace.culprit import is_of_bridge
-from .._twin import pod_links
-from .finding import Check
+from .finding import check
 from .node import AZURE_PEER, Node
 from .reverse_path_checks import CLIENT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
@@ -21,6 +20,15 @@ _TARGET = re.compile(r"--(?:to-dst|to-destination|arpreply-mac) ([0-9a-f:]+)", r
 _ADDRESS = re.compile(r"--(?:ip-dst|arp-ip-dst|ip-destination) (\d+\.\d+\.\d+\.\d+)(?!\S)")
 
 
+@check(
+    "ebtables-stale",
+    RISK,
+    "Rules that azure-vnet left send frames to MAC addresses of pods that are gone.",
+    "The rules of ebtables, the MAC addresses of links, pods and neighbours, and a packet through the twin.",
+    "ebtables_cleanup, or the role cilium_migration.",
+    "https://github.com/cilium/cilium/issues/14233",
+    "A new pod is unreachable, and its address was another pod's",
+)
 def _stale(node: Node) -> t.Iterator[Suspicion]:
     rules = node.frame_rules()
     known = {AZURE_PEER, *_macs(node)}
@@ -47,8 +55,7 @@ def _macs(node: Node) -> t.Iterator[str]:
 
 def _hides_macs(node: Node) -> bool:
     """Return whether the MAC address of a pod is unknown, as in a report, which shows the node's ends of links."""
-    inner = pod_links.pod_links(node.snapshot)
-    return any(link["name"] in inner and not (link.get("peer") or {}).get("mac") for link in node.all_links())
+    return any(not (link.get("peer") or {}).get("mac") for link in node.pod_links())
 
 
 def _is_group(mac: str) -> bool:
@@ -69,16 +76,3 @@ def _trial(node: Node, address: str) -> Trial | None:
     if not ports:
         return None
     return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit=is_of_bridge)
-
-
-CHECKS = (
-    Check(
-        "ebtables-stale",
-        RISK,
-        "Rules that azure-vnet left send frames to MAC addresses of pods that are gone.",
-        "The rules of ebtables, the MAC addresses of links, pods and neighbours, and a packet through the twin.",
-        "ebtables_cleanup, or the role cilium_migration.",
-        "https://github.com/cilium/cilium/issues/14233",
-        _stale,
-    ),
-)

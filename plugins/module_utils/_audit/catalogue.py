@@ -27,12 +27,13 @@ from . import (
 from .finding import Check
 from .suspicion import SEVERITIES
 
-CHECKS = (
-    *(*reverse_path_checks.CHECKS, *mark_checks.CHECKS, *routing_checks.CHECKS, *service_checks.CHECKS),
-    *masquerade_checks.CHECKS,
-    *(*pod_checks.CHECKS, *probe_checks.CHECKS, *health_checks.CHECKS, *own_checks.CHECKS),
-    *(*settings_checks.CHECKS, *bridge_checks.CHECKS, *firewall_checks.CHECKS),
+# Ansible copies to a node what an import names, so that each file of checks is named here.
+FILES = (
+    *(reverse_path_checks, mark_checks, routing_checks, service_checks, masquerade_checks, pod_checks, probe_checks),
+    *(health_checks, own_checks, settings_checks, bridge_checks, firewall_checks),
 )
+CHECKS = tuple(value for file in FILES for value in vars(file).values() if isinstance(value, Check))
+SETTINGS = tuple(key for each in CHECKS for key in each.settings)  # that a snapshot of this node has for them
 
 
 def chosen(words: t.Sequence[str] | None) -> list[Check]:

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a check is."""
+"""What a check is, and the decorator that makes one of a function."""
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .node import Node
@@ -19,7 +20,8 @@ class Check(t.NamedTuple):
     """A check with its documentation.
 
     id: never changes. trouble: what goes wrong, as a sentence. evidence: what it looks at. remedy: what helps.
-    source: a public report, or the source that says so.
+    source: a public report, or the source that says so. symptoms: what a user sees, as docs/symptoms.md lists it.
+    settings: of the whole node, that it reads and that no snapshot has otherwise.
     """
 
     id: str
@@ -28,8 +30,24 @@ class Check(t.NamedTuple):
     evidence: str
     remedy: str
     source: str
+    symptoms: tuple[str, ...]
+    settings: tuple[str, ...]
     look: Look
 
     def finding(self, state: str, subject: str, what: str, **fields: t.Any) -> Finding:
         """Return a finding of the check. fields: that it has besides those of the check."""
         return Finding(self.id, subject, state, fields.pop("severity", "") or self.severity, what, source=self.source, **fields)
+
+
+def check(
+    check_id: str,
+    severity: str,
+    trouble: str,
+    evidence: str,
+    remedy: str,
+    source: str,
+    *symptoms: str,
+    settings: tuple[str, ...] = (),
+) -> t.Callable[[Look], Check]:
+    """Make a check of the function below. The catalogue, the pages and the example playbook follow from it."""
+    return functools.partial(Check, check_id, severity, trouble, evidence, remedy, source, symptoms, settings)

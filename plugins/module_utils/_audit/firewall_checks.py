@@ -12,7 +12,7 @@ import typing as t
 from .._ruleset.ruleset import DROP, NFT, Match
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .._trace.culprit import is_of_firewalld
-from .finding import Check
+from .finding import check
 from .node import IPV6, Node, rule_line
 from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
@@ -23,6 +23,16 @@ _PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and 
 FULL = 0.9  # of the connections that the kernel tracks at most
 
 
+@check(
+    "flush-coming",
+    RISK,
+    "A service flushes all tables of nftables or iptables at its next start, stop or reload.",
+    "The units nftables.service and firewalld.service, their configuration, and the tables of others.",
+    "nftables_package with service masked; for firewalld its own settings.",
+    "https://github.com/rancher/rke2/issues/10469",
+    "It works until the node reboots",
+    "Services fail after the firewall was reloaded or restarted",
+)
 def _flush(node: Node) -> t.Iterator[Suspicion]:
     services = node.demand("firewalls")
     others = _tables(node)
@@ -64,6 +74,15 @@ def _tables(node: Node) -> list[str]:
     return [*(str(table) for table in node.tables_of_nft() if table.name not in ("firewalld", "filter")), *of_iptables]
 
 
+@check(
+    "firewalld-strict-ipv6",
+    ERROR,
+    "firewalld drops requests of IPv6 that come in by the primary interface, for pods that reply by another one.",
+    "firewalld's filter of reverse paths, the rules of pods, and a request to one of these pods through the twin.",
+    "IPv6_rpfilter=loose in firewalld.conf.",
+    "https://github.com/firewalld/firewalld/issues/1508",
+    "IPv6 requests time out beside firewalld",
+)
 def _strict6(node: Node) -> t.Iterator[Suspicion]:
     chain = _strict_chain(node)
     if not chain:
@@ -88,6 +107,15 @@ def _strict_chain(node: Node) -> str:
     return next((rule.chain for rule in rules if _STRICT in rule.matches and rule.ends_with(DROP)), "")
 
 
+@check(
+    "conntrack-near-full",
+    RISK,
+    "The node tracks nearly as many connections as it may, and drops the packets of further ones.",
+    "The number of tracked connections and its limit.",
+    "Raise net.netfilter.nf_conntrack_max.",
+    "https://github.com/kubernetes/node-problem-detector/blob/master/config/plugin/network_problem.sh",
+    'New connections fail under load, "nf_conntrack, table full"',
+)
 def _tracking(node: Node) -> t.Iterator[Suspicion]:
     connections = node.demand("counters")["connections"]
     count, most = (int(connections.get(name) or 0) for name in ("count", "max"))
@@ -99,34 +127,3 @@ def _tracking(node: Node) -> t.Iterator[Suspicion]:
         severity = ERROR if count >= most else RISK
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}={2 * most}",))
         yield Suspicion(key, what, evidence, remedy, severity=severity, proof=COUNTER)
-
-
-CHECKS = (
-    Check(
-        "flush-coming",
-        RISK,
-        "A service flushes all tables of nftables or iptables at its next start, stop or reload.",
-        "The units nftables.service and firewalld.service, their configuration, and the tables of others.",
-        "nftables_package with service masked; for firewalld its own settings.",
-        "https://github.com/rancher/rke2/issues/10469",
-        _flush,
-    ),
-    Check(
-        "firewalld-strict-ipv6",
-        ERROR,
-        "firewalld drops requests of IPv6 that come in by the primary interface, for pods that reply by another one.",
-        "firewalld's filter of reverse paths, the rules of pods, and a request to one of these pods through the twin.",
-        "IPv6_rpfilter=loose in firewalld.conf.",
-        "https://github.com/firewalld/firewalld/issues/1508",
-        _strict6,
-    ),
-    Check(
-        "conntrack-near-full",
-        RISK,
-        "The node tracks nearly as many connections as it may, and drops the packets of further ones.",
-        "The number of tracked connections and its limit.",
-        "Raise net.netfilter.nf_conntrack_max.",
-        "https://github.com/kubernetes/node-problem-detector/blob/master/config/plugin/network_problem.sh",
-        _tracking,
-    ),
-)

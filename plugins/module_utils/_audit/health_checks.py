@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .context import SHARED
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node
 from .suspicion import ERROR, Remedy, Suspicion, Unobserved
 
@@ -18,6 +18,15 @@ PORT = 10256  # of kube-proxy (healthzBindAddress)
 EVERY = {IPV4: ("0.0.0.0", "::"), IPV6: ("::",)}  # all addresses of a family; a socket of IPv6 serves IPv4 too
 
 
+@check(
+    "probe-port-closed",
+    ERROR,
+    f"The load balancer probes the health port {PORT} alone (shared probe mode), and no program of the node listens there.",
+    "The probe mode in the context, the addresses of the node, and the sockets on which programs listen.",
+    "healthzBindAddress of kube-proxy, or kubeProxyReplacementHealthzBindAddr of Cilium.",
+    "https://github.com/openshift/hypershift/pull/6917",
+    "All nodes are unhealthy in the shared probe mode, port 10256",
+)
 def _closed_port(node: Node) -> t.Iterator[Suspicion]:
     mode = node.context.probe_mode
     if mode != SHARED and (mode or not node.is_azure()):
@@ -40,7 +49,7 @@ def _closed_port(node: Node) -> t.Iterator[Suspicion]:
 
 def _probed(node: Node, family: str) -> tuple[str, str]:
     """Return the node's address that is probed and its link, if the cluster has pods of the family; otherwise empty texts."""
-    if any((":" in pod) == (family == IPV6) for pod in node.pods):
+    if node.pods_of(family):
         for link in node.probed_links() if family == IPV6 else node.uplinks(family):
             for address in node.addresses(link, family):
                 return address, link
@@ -55,16 +64,3 @@ def _is_served(node: Node, address: str) -> bool:
 def _lines(node: Node) -> list[str]:
     """Return the sockets with the port at other addresses."""
     return [f"LISTEN {entry['address']}:{PORT}" for entry in node.demand("listeners") if int(entry.get("port") or 0) == PORT]
-
-
-CHECKS = (
-    Check(
-        "probe-port-closed",
-        ERROR,
-        f"The load balancer probes the health port {PORT} alone (shared probe mode), and no program of the node listens there.",
-        "The probe mode in the context, the addresses of the node, and the sockets on which programs listen.",
-        "healthzBindAddress of kube-proxy, or kubeProxyReplacementHealthzBindAddr of Cilium.",
-        "https://github.com/openshift/hypershift/pull/6917",
-        _closed_port,
-    ),
-)

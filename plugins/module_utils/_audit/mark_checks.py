@@ -14,7 +14,7 @@ from .._core.fields import UINT32
 from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
 from .._trace.culprit import is_filter
 from .._twin.blueprint import Entry
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
@@ -23,6 +23,16 @@ TUNNEL = ("0x3", "101")  # mark and table of azure-vnet's mode transparent-tunne
 _CILIUM = " CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
 
 
+@check(
+    "valid-mark-missing",
+    ERROR,
+    "A strict filter looks up sources without the mark, so that replies that are routed by the mark count as asymmetric.",
+    "The filter and src_valid_mark of the primary interface, the rule for marks, and a request through the twin.",
+    "nftables_connmark with strict, which sets src_valid_mark.",
+    "https://docs.kernel.org/networking/ip-sysctl.html",
+    "A LoadBalancer times out from pods",
+    'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
+)
 def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None or node.filter_mode(enis.primary) != STRICT:
@@ -44,6 +54,15 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
 
 
+@check(
+    "mark-rule-late",
+    ERROR,
+    "The rule that routes marked replies has a later priority than the rules of pods.",
+    "The order of the policy rules, and a request through the twin.",
+    "policy_routes with an earlier priority.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
+    "A node port hangs for pods behind another network interface",
+)
 def _late(node: Node) -> t.Iterator[Suspicion]:
     tables = node.tables_of_enis()
     rules = node.rules(IPV4)
@@ -71,6 +90,15 @@ class Write(t.NamedTuple):
     bits: Bits
 
 
+@check(
+    "mark-clobbered",
+    RISK,
+    "A rule of iptables or nft sets or restores the whole mark, and so clears bits that policy rules test.",
+    "The rules of nft and of the tables mangle and nat, and the marks in policy rules.",
+    "Let the rule write its own bits alone.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/3872",
+    "A node port hangs for pods behind another network interface",
+)
 def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules that keep no bit of a mark, on a node whose policy rules test bits that they clear."""
     tested = {family: [str(entry["fwmark"]) for entry in node.rules(family) if entry.get("fwmark")] for family in FAMILIES}
@@ -130,10 +158,20 @@ def _mask(fwmark: str) -> int:
     return int(mask, 0) if mask else UINT32 if mark else 0
 
 
+@check(
+    "tunnel-strict",
+    ERROR,
+    "With azure-vnet's mode transparent-tunnel, a strict filter drops packets between pods of the node.",
+    "The rule for mark 3 and table 101, the filter of the uplink, and a packet of a pod through the twin.",
+    "rp_filter with mode loose.",
+    "https://github.com/Azure/azure-container-networking/pull/4319",
+    'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
+    "Pods of one node do not reach each other, azure-vnet transparent-tunnel",
+)
 def _tunnel(node: Node) -> t.Iterator[Suspicion]:
     rules = [entry for entry in node.rules(IPV4) if _is_of_tunnel(entry)]
     links = node.uplinks(IPV4)
-    pods = [pod for pod in node.pods if ":" not in pod]
+    pods = [*node.pods_of(IPV4)]
     if not rules or not links or len(pods) < 2 or node.filter_mode(links[0]) != STRICT:
         return
     what = (
@@ -147,43 +185,3 @@ def _tunnel(node: Node) -> t.Iterator[Suspicion]:
 
 def _is_of_tunnel(entry: Entry) -> bool:
     return (str(entry.get("fwmark") or "").partition("/")[0], str(entry.get("table"))) == TUNNEL
-
-
-CHECKS = (
-    Check(
-        "valid-mark-missing",
-        ERROR,
-        "A strict filter looks up sources without the mark, so that replies that are routed by the mark count as asymmetric.",
-        "The filter and src_valid_mark of the primary interface, the rule for marks, and a request through the twin.",
-        "nftables_connmark with strict, which sets src_valid_mark.",
-        "https://docs.kernel.org/networking/ip-sysctl.html",
-        _valid_mark,
-    ),
-    Check(
-        "mark-rule-late",
-        ERROR,
-        "The rule that routes marked replies has a later priority than the rules of pods.",
-        "The order of the policy rules, and a request through the twin.",
-        "policy_routes with an earlier priority.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
-        _late,
-    ),
-    Check(
-        "mark-clobbered",
-        RISK,
-        "A rule of iptables or nft sets or restores the whole mark, and so clears bits that policy rules test.",
-        "The rules of nft and of the tables mangle and nat, and the marks in policy rules.",
-        "Let the rule write its own bits alone.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3872",
-        _whole_mark,
-    ),
-    Check(
-        "tunnel-strict",
-        ERROR,
-        "With azure-vnet's mode transparent-tunnel, a strict filter drops packets between pods of the node.",
-        "The rule for mark 3 and table 101, the filter of the uplink, and a packet of a pod through the twin.",
-        "rp_filter with mode loose.",
-        "https://github.com/Azure/azure-container-networking/pull/4319",
-        _tunnel,
-    ),
-)

@@ -12,7 +12,7 @@ import typing as t
 
 from .._ruleset.ruleset import IPTABLES
 from .._twin.pod_links import Network
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node
 from .service import POD_PORT
 from .suspicion import RISK, Remedy, Suspicion, Trial
@@ -22,6 +22,15 @@ KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
 SHOWN = 3  # lines of evidence
 
 
+@check(
+    "pod-source-translated",
+    RISK,
+    "A rule that masquerades takes packets between pods of two nodes for packets to the outside.",
+    "The ranges of pods in the context or behind tunnels, the rules that translate, and a packet of a pod through the twin.",
+    "Except the networks of pods from the rule.",
+    "https://kubernetes.io/docs/tasks/administer-cluster/ip-masq-agent/",
+    "A pod sees a node's address in place of the pod that calls it",
+)
 def _between_pods(node: Node) -> t.Iterator[Suspicion]:
     """Yield a pod whose packets to pods of other nodes leave from another address, for each family."""
     for family in FAMILIES:
@@ -46,8 +55,9 @@ def _between_pods(node: Node) -> t.Iterator[Suspicion]:
 def _local(node: Node, family: str) -> str:
     """Return the address of a pod of the node, of the ranges in the context if it has any; empty for none."""
     ranges = node.context.pod_ranges
-    pods = (pod for pod in node.pods if (":" in pod) == (family == IPV6))
-    return next((pod for pod in pods if not ranges or any(ipaddress.ip_address(pod) in network for network in ranges)), "")
+    return next(
+        (pod for pod in node.pods_of(family) if not ranges or any(ipaddress.ip_address(pod) in network for network in ranges)), ""
+    )
 
 
 def _networks(node: Node, family: str) -> list[Network]:
@@ -79,16 +89,3 @@ def _translating(node: Node, family: str) -> list[str]:
         elif rules and table.name != KUBE_PROXY:
             lines.append(f"table {table}")
     return lines
-
-
-CHECKS = (
-    Check(
-        "pod-source-translated",
-        RISK,
-        "A rule that masquerades takes packets between pods of two nodes for packets to the outside.",
-        "The ranges of pods in the context or behind tunnels, the rules that translate, and a packet of a pod through the twin.",
-        "Except the networks of pods from the rule.",
-        "https://kubernetes.io/docs/tasks/administer-cluster/ip-masq-agent/",
-        _between_pods,
-    ),
-)

@@ -106,6 +106,11 @@ class Node:
             self.demand_fact(family, open_facts.BRIDGE_PORTS)
         return self.links()
 
+    def pod_links(self) -> list[Entry]:
+        """Return the links at whose other end is a pod."""
+        inner = pod_links.pod_links({**self.snapshot, "links": self.all_links()})
+        return [link for link in self.all_links() if link["name"] in inner]
+
     def link(self, name: str) -> Entry:
         self.links()
         return self._by_name.get(name, {})
@@ -222,6 +227,10 @@ class Node:
             if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
                 raise Unobserved(f"Which address the pod behind {link['name']} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
+
+    def pods_of(self, family: str) -> dict[str, str]:
+        """Return the pods whose addresses are of a family."""
+        return {pod: link for pod, link in self.pods.items() if (":" in pod) == (family == IPV6)}
 
     def _may_have_bridge(self) -> bool:
         """Return whether table main has a network on a link that may be a bridge of pods, to which no routes lead."""

@@ -19,7 +19,7 @@ from .._routing.policy import Policy
 from .._routing.routing_backend import Netlink, Owned
 from .._snapshot import entries as entries_of
 from .._twin.blueprint import Entry, entries
-from .finding import Check
+from .finding import check
 from .node import ASK, FAMILIES, IPV4, IPV6, Node, route_line, rule_line
 from .suspicion import RISK, Remedy, Suspicion, Unobserved
 
@@ -30,6 +30,15 @@ _OWN_FILE = re.compile(r"/etc/sysctl\.d/\d+-kubenode-[^/]+\.conf")
 _OF_LINK = re.compile(r"net\.(ipv4|ipv6)\.conf\.(.+)\.(\w+)")
 
 
+@check(
+    "own-drift",
+    RISK,
+    "Another program removed or changed rules, routes or settings that a module of this collection keeps on the node.",
+    "The records of policy_routes and the files of this collection in /etc/sysctl.d, and what the kernel has.",
+    "policy_routes again, or the value of the setting again.",
+    "https://github.com/kubenode/datapath/blob/main/docs/policy-routes.md",
+    "A profile was applied, and the trouble came back",
+)
 def _drift(node: Node) -> t.Iterator[Suspicion]:
     yield from _changed_settings(node)
     for entry in node.demand(SUBSET):
@@ -113,16 +122,3 @@ def _current(node: Node, key: str) -> int | None:
         value = (settings.get("node") or {}).get(key)
         return None if value is None else int(value)
     return node.setting(match[1], link, match[3]) if link in (settings.get(match[1]) or {}) else None
-
-
-CHECKS = (
-    Check(
-        "own-drift",
-        RISK,
-        "Another program removed or changed rules, routes or settings that a module of this collection keeps on the node.",
-        "The records of policy_routes and the files of this collection in /etc/sysctl.d, and what the kernel has.",
-        "policy_routes again, or the value of the setting again.",
-        "https://github.com/kubenode/datapath/blob/main/docs/policy-routes.md",
-        _drift,
-    ),
-)

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import typing as t
 
-from .._twin import pod_links
 from .._twin.blueprint import Entry, entries
-from .finding import Check
+from .finding import check
 from .node import ASK, Node
 from .suspicion import CONFIGURATION, COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 SUBSET = "pod_neighbors"
 
 
+@check(
+    "gateway-mac-changed",
+    RISK,
+    "udev changed the MAC address of the node's end of a pod's link after the pod had got a neighbour entry for it.",
+    "The permanent neighbours of pods, the MAC addresses of their links, and the packets that the kernel dropped there.",
+    "MACAddressPolicy=none for these links, and a restart of the pod.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/2103",
+    "A pod reaches nothing outside of its node",
+)
 def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
     """Yield pods that send what they send to the node to a MAC address that the node's end of their link does not have."""
     neighbours = node.demand(SUBSET)
@@ -48,18 +56,4 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
 def _routed_links(node: Node) -> list[Entry]:
     """Return the links of pods that no bridge joins and no BPF program takes packets from, whatever their MAC address."""
     programmed = {entry.get("link") for entry in node.demand("bpf")}
-    inner = pod_links.pod_links({**node.snapshot, "links": node.all_links()})
-    return [link for link in node.all_links() if link["name"] in inner - programmed and not link.get("master")]
-
-
-CHECKS = (
-    Check(
-        "gateway-mac-changed",
-        RISK,
-        "udev changed the MAC address of the node's end of a pod's link after the pod had got a neighbour entry for it.",
-        "The permanent neighbours of pods, the MAC addresses of their links, and the packets that the kernel dropped there.",
-        "MACAddressPolicy=none for these links, and a restart of the pod.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/2103",
-        _gateway_mac,
-    ),
-)
+    return [link for link in node.pod_links() if link["name"] not in programmed and not link.get("master")]

@@ -13,7 +13,7 @@ import typing as t
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._systemd.boot_unit import UnitState, UnitVerdict
 from .context import SHARED
-from .finding import Check
+from .finding import check
 from .node import IPV6, Node, route_line
 from .reverse_path_checks import severity_of_services
 from .service import PORT
@@ -24,6 +24,15 @@ SHOWN = 3  # routes in the evidence
 _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
 
 
+@check(
+    "probe-untranslated",
+    ERROR,
+    "Azure's IPv6 health probe has a link-local source and is not forwarded to a pod, so that the node counts as unhealthy.",
+    "Azure's marks of the node, its IPv6 addresses and pods, and the probe through the twin.",
+    "nftables_probe_snat, or the role aks_dual_stack.",
+    "https://github.com/Azure/AKS/issues/2919",
+    "An IPv6 health probe fails, and the load balancer removes the node",
+)
 def _untranslated(node: Node) -> t.Iterator[Suspicion]:
     if _translates(node):
         return
@@ -34,6 +43,15 @@ def _untranslated(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node))
 
 
+@check(
+    "probe-no-way-back",
+    ERROR,
+    "Azure's IPv6 probe is translated, and its reply finds no way: the node has no default route, or does not forward.",
+    "The table that translates the probe, and the probe through the twin.",
+    "What the trace of the packet names.",
+    "https://github.com/microsoft/azurelinux/issues/18633",
+    "An IPv6 health probe fails, and the load balancer removes the node",
+)
 def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
     tables = _translates(node)
     for link, _pod, _address, trial in _probes(node) if tables else ():
@@ -49,7 +67,7 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
     """
     if node.context.probe_mode == SHARED:
         return
-    pod = next((address for address in node.pods if ":" in address), "")
+    pod = next(iter(node.pods_of(IPV6)), "")
     for link in node.probed_links() if pod and node.is_azure() else ():
         for address in node.addresses(link, IPV6)[:1]:
             packet = {"source": AZURE_SOURCE, "destination": address, "destination_port": PORT, "interface": link}
@@ -61,6 +79,15 @@ def _translates(node: Node) -> list[str]:
     return [str(table) for table in node.tables_of_nft() if table.has_value(AZURE_SOURCE)]
 
 
+@check(
+    "probe-table-beside-cilium",
+    NOTE,
+    "The table for Azure's probe is of no use on a node where Cilium replaces kube-proxy.",
+    "The BPF programs at the uplink, and the tables of nftables.",
+    "The shared probe mode of Azure's load balancer, with the health port of Cilium.",
+    "https://github.com/cilium/cilium/issues/25242",
+    "The table for probes is there, and changes nothing under Cilium",
+)
 def _useless(node: Node) -> t.Iterator[Suspicion]:
     programs = [entry for entry in node.demand("bpf") if str(entry.get("name")).startswith(OF_CILIUM)]
     uplinks = node.probed_links()
@@ -75,6 +102,17 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion(link, what, (f"{link} {entered[0]['hook']} ingress {entered[0]['name']}",), Remedy(operator=text))
 
 
+@check(
+    "own-table-lost",
+    RISK,
+    "A table of this collection is enabled at boot and is not in the kernel: its unit stopped, or the ruleset was flushed.",
+    "The units of this collection, and the tables of nftables.",
+    "Restart the unit.",
+    "https://github.com/Azure/AKS/issues/4144",
+    "It works until the node reboots",
+    "Services fail after the firewall was reloaded or restarted",
+    "A profile was applied, and the trouble came back",
+)
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     """Yield the tables of enabled units that the kernel lacks, except those of units that their boot condition has skipped."""
     open_units = []
@@ -95,43 +133,3 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     if open_units:
         names = " ".join(open_units)
         raise Unobserved(f"Whether these units have loaded their tables is open: {names}.", f"systemctl status {names}")
-
-
-CHECKS = (
-    Check(
-        "probe-untranslated",
-        ERROR,
-        "Azure's IPv6 health probe has a link-local source and is not forwarded to a pod, so that the node counts as unhealthy.",
-        "Azure's marks of the node, its IPv6 addresses and pods, and the probe through the twin.",
-        "nftables_probe_snat, or the role aks_dual_stack.",
-        "https://github.com/Azure/AKS/issues/2919",
-        _untranslated,
-    ),
-    Check(
-        "probe-no-way-back",
-        ERROR,
-        "Azure's IPv6 probe is translated, and its reply finds no way: the node has no default route, or does not forward.",
-        "The table that translates the probe, and the probe through the twin.",
-        "What the trace of the packet names.",
-        "https://github.com/microsoft/azurelinux/issues/18633",
-        _no_way_back,
-    ),
-    Check(
-        "probe-table-beside-cilium",
-        NOTE,
-        "The table for Azure's probe is of no use on a node where Cilium replaces kube-proxy.",
-        "The BPF programs at the uplink, and the tables of nftables.",
-        "The shared probe mode of Azure's load balancer, with the health port of Cilium.",
-        "https://github.com/cilium/cilium/issues/25242",
-        _useless,
-    ),
-    Check(
-        "own-table-lost",
-        RISK,
-        "A table of this collection is enabled at boot and is not in the kernel: its unit stopped, or the ruleset was flushed.",
-        "The units of this collection, and the tables of nftables.",
-        "Restart the unit.",
-        "https://github.com/Azure/AKS/issues/4144",
-        _lost_table,
-    ),
-)

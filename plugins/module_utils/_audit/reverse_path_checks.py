@@ -15,7 +15,7 @@ from .._cni import marks
 from .._core.names import DOTTED
 from .._trace.culprit import is_filter
 from .._twin.blueprint import Entry
-from .finding import Check
+from .finding import check
 from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT, PORT
@@ -48,6 +48,17 @@ def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, Entry, Tri
         yield name, entry, Trial(packet, pod)
 
 
+@check(
+    "rp-strict-asymmetric",
+    ERROR,
+    "A strict filter drops requests to a Service that come in by the primary interface, for pods that reply by another one.",
+    "The filter of the primary interface, the rules of pods, and a request to one of these pods through the twin.",
+    "rp_filter with mode loose; a strict filter needs nftables_connmark with strict.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/75",
+    "A LoadBalancer times out from pods",
+    "A node port hangs for pods behind another network interface",
+    'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
+)
 def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None or node.filter_mode(enis.primary) != STRICT:
@@ -79,6 +90,16 @@ def _filter_line(node: Node, link: str) -> str:
     return setting_line(IPV4, name, "rp_filter", node.setting(IPV4, name, "rp_filter"))
 
 
+@check(
+    "reply-by-other-interface",
+    ERROR,
+    "Replies of pods leave by another interface than that of the request, which a cloud that checks sources drops.",
+    "A request to a pod behind each secondary interface, and its reply, through the twin.",
+    "The role eni_policy_routing, which marks connections and routes their replies by the mark.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
+    "A node port hangs for pods behind another network interface",
+    "Clients outside of the VPC get no answer from a pod's interface or an NLB with IP targets",
+)
 def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     primary = enis.primary if enis else ""
@@ -92,6 +113,16 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion(name, what, (rule_line(entry),), None, trial, severity_of_services(node))
 
 
+@check(
+    "rp-all-with-cilium",
+    RISK,
+    "rp_filter of all wins over the 0 that Cilium writes on its links, and drops what its programs lead past the routes.",
+    "rp_filter of all, on a node with Cilium.",
+    "Set all to 0, and each other link by rp_filter.",
+    "https://github.com/cilium/cilium/issues/20498",
+    'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
+    "Packets are dropped under Cilium though its interfaces have rp_filter 0",
+)
 def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     if not node.has_cilium():
         return
@@ -106,6 +137,17 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion("all", what, (setting_line(IPV4, "all", "rp_filter", mode),), remedy)
 
 
+@check(
+    "rp-all-overrides",
+    RISK,
+    "The CNI turned the filters of links off, and rp_filter of all wins.",
+    "The values of all, of default and of the links.",
+    "Set all to 0.",
+    "https://github.com/kubernetes-sigs/image-builder/issues/536",
+    "A LoadBalancer times out from pods",
+    'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
+    "Nothing is forwarded after a hardening or a CIS benchmark",
+)
 def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
     """Yield links whose own value is 0 where a new link gets another one, so that a program has written it, in vain."""
     every = node.setting(IPV4, "all", "rp_filter")
@@ -124,6 +166,16 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
         yield Suspicion("all", what, tuple(lines), remedy)
 
 
+@check(
+    "rp-secondary-with-cilium",
+    RISK,
+    "A secondary interface of Cilium got the default of rp_filter at its hotplug.",
+    "The interfaces in Cilium's layout, and their values.",
+    "rp_filter with mode off.",
+    "https://github.com/cilium/cilium/issues/43203",
+    "Pods lose their network when an interface (ENI) is attached",
+    "Packets are dropped under Cilium though its interfaces have rp_filter 0",
+)
 def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None or not node.has_cilium():
@@ -140,6 +192,16 @@ def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, (setting_line(IPV4, name, "rp_filter", value),), remedy)
 
 
+@check(
+    "rp-strict-at-boot",
+    RISK,
+    "A file of sysctl.d makes a filter strict at the next boot that is not strict now.",
+    "The filters of uplinks now, and the lines of sysctl.d in the order of systemd-sysctl.",
+    "rp_filter with the present mode, whose file is read later.",
+    "https://github.com/systemd/systemd/issues/32563",
+    "It works until the node reboots",
+    "Nothing is forwarded after a hardening or a CIS benchmark",
+)
 def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
@@ -181,6 +243,15 @@ def _at_boot(settings: t.Mapping[str, t.Any], link: str) -> tuple[str, t.Any] | 
     return (patterns[-1], settings[patterns[-1]]) if patterns else None
 
 
+@check(
+    "mark-without-rule",
+    RISK,
+    "The CNI marks connections, and the rule that routes their replies by the mark is lost.",
+    "The rules of iptables that set the mark, and the policy rules.",
+    "policy_routes with the rule; network_daemons keeps it from being removed.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
+    "A node port hangs for pods behind another network interface",
+)
 def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None:
@@ -207,6 +278,15 @@ def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
         return False
 
 
+@check(
+    "pod-rule-missing",
+    RISK,
+    "A pod with an address of a secondary interface has no rule to that interface's table.",
+    "The addresses of pods, the networks of the interfaces, and the policy rules. Interfaces in one network do not tell.",
+    "Restart the CNI's pod; network_daemons against the cause.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/1600",
+    "A pod reaches nothing outside of its node",
+)
 def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
     """Yield the pods whose address is of the network of one secondary interface alone and that have no rule to its table."""
     enis, tables = node.enis, node.tables_of_enis()
@@ -225,6 +305,15 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
             yield _without_rule(node, pod, link, names[0], table)
 
 
+@check(
+    "pod-rule-within-network",
+    RISK,
+    "The rules of pods cover the cloud's network alone, and requests from outside by a secondary interface get lost.",
+    "The policy rules, and a request from outside by the interface through the twin.",
+    "A newer CNI, or eni_policy_routing with interface_marks.",
+    "https://github.com/cilium/cilium/issues/20554",
+    "Clients outside of the VPC get no answer from a pod's interface or an NLB with IP targets",
+)
 def _rule_within(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces whose pods have a rule for some destinations alone: replies to others leave by the primary interface."""
     tables = node.tables_of_enis()
@@ -254,88 +343,3 @@ def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Sus
     text = "Restart the CNI's pod of the node, or the pod; network_daemons keeps network daemons from removing its rules"
     evidence = tuple(rule_line(entry) for entry in node.rules(IPV4) if str(entry.get("table")) == table)[:2]
     return Suspicion(pod, what, (f"{pod} dev {link} scope link", *evidence), Remedy(operator=text, commands=(command,)))
-
-
-CHECKS = (
-    Check(
-        "rp-strict-asymmetric",
-        ERROR,
-        "A strict filter drops requests to a Service that come in by the primary interface, for pods that reply by another one.",
-        "The filter of the primary interface, the rules of pods, and a request to one of these pods through the twin.",
-        "rp_filter with mode loose; a strict filter needs nftables_connmark with strict.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/75",
-        _rp_strict,
-    ),
-    Check(
-        "reply-by-other-interface",
-        ERROR,
-        "Replies of pods leave by another interface than that of the request, which a cloud that checks sources drops.",
-        "A request to a pod behind each secondary interface, and its reply, through the twin.",
-        "The role eni_policy_routing, which marks connections and routes their replies by the mark.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/231",
-        _reply_by_other,
-    ),
-    Check(
-        "rp-all-with-cilium",
-        RISK,
-        "rp_filter of all wins over the 0 that Cilium writes on its links, and drops what its programs lead past the routes.",
-        "rp_filter of all, on a node with Cilium.",
-        "Set all to 0, and each other link by rp_filter.",
-        "https://github.com/cilium/cilium/issues/20498",
-        _rp_all,
-    ),
-    Check(
-        "rp-all-overrides",
-        RISK,
-        "The CNI turned the filters of links off, and rp_filter of all wins.",
-        "The values of all, of default and of the links.",
-        "Set all to 0.",
-        "https://github.com/kubernetes-sigs/image-builder/issues/536",
-        _rp_overrides,
-    ),
-    Check(
-        "rp-secondary-with-cilium",
-        RISK,
-        "A secondary interface of Cilium got the default of rp_filter at its hotplug.",
-        "The interfaces in Cilium's layout, and their values.",
-        "rp_filter with mode off.",
-        "https://github.com/cilium/cilium/issues/43203",
-        _rp_of_cilium,
-    ),
-    Check(
-        "rp-strict-at-boot",
-        RISK,
-        "A file of sysctl.d makes a filter strict at the next boot that is not strict now.",
-        "The filters of uplinks now, and the lines of sysctl.d in the order of systemd-sysctl.",
-        "rp_filter with the present mode, whose file is read later.",
-        "https://github.com/systemd/systemd/issues/32563",
-        _rp_boot,
-    ),
-    Check(
-        "mark-without-rule",
-        RISK,
-        "The CNI marks connections, and the rule that routes their replies by the mark is lost.",
-        "The rules of iptables that set the mark, and the policy rules.",
-        "policy_routes with the rule; network_daemons keeps it from being removed.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
-        _mark_unused,
-    ),
-    Check(
-        "pod-rule-missing",
-        RISK,
-        "A pod with an address of a secondary interface has no rule to that interface's table.",
-        "The addresses of pods, the networks of the interfaces, and the policy rules. Interfaces in one network do not tell.",
-        "Restart the CNI's pod; network_daemons against the cause.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/1600",
-        _rule_missing,
-    ),
-    Check(
-        "pod-rule-within-network",
-        RISK,
-        "The rules of pods cover the cloud's network alone, and requests from outside by a secondary interface get lost.",
-        "The policy rules, and a request from outside by the interface through the twin.",
-        "A newer CNI, or eni_policy_routing with interface_marks.",
-        "https://github.com/cilium/cilium/issues/20554",
-        _rule_within,
-    ),
-)

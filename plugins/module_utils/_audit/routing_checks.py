@@ -15,7 +15,7 @@ from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE, SWITCHE
 from .._network_daemons.networkd import Setting
 from .._twin.blueprint import Entry
 from .context import AWS_VPC_CNI, TERWAY
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
@@ -27,6 +27,16 @@ SWITCHED = {switch.agent for switch in SWITCHES}  # agents that a file of networ
 OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)
 
 
+@check(
+    "networkd-removes-foreign",
+    RISK,
+    "systemd-networkd removes rules and routes of other programs at a hotplug, a reload or an upgrade.",
+    "Whether networkd manages links, its version and effective settings, and the rules and routes of other protocols.",
+    "network_daemons; a newer systemd if the version has no setting against it.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
+    "Pods lose their network when an interface (ENI) is attached",
+    "Pods lose their network when systemd-networkd restarts or is upgraded",
+)
 def _networkd(node: Node) -> t.Iterator[Suspicion]:
     daemons = node.demand("network_daemons")
     if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
@@ -64,6 +74,15 @@ def _foreign_routes(node: Node) -> list[str]:
     return [route_line(entry) for entry in routes if entry.get("dev") in managed and entry.get("protocol") not in protocols]
 
 
+@check(
+    "base-rule-missing",
+    ERROR,
+    "The kernel's own rule to table main or local is gone, and with it the routes of that table.",
+    "The policy rules, and a packet of the node through the twin.",
+    "Add the rule again; network_daemons against the cause.",
+    "https://github.com/systemd/systemd/issues/41350",
+    "Pods lose their network when systemd-networkd restarts or is upgraded",
+)
 def _base_rule(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         tables = {str(entry.get("table")) for entry in node.rules(family) if not _selects(entry)}
@@ -90,6 +109,15 @@ def _selects_further(entry: Entry) -> bool:
     return any(entry.get(key) for key in further) or entry.get("suppress_prefixlength") is not None
 
 
+@check(
+    "rule-to-empty-table",
+    RISK,
+    "A rule leads a source to a table without routes, so that its packets take the way of another rule.",
+    "The policy rules, and the routes of their tables.",
+    "Remove the rule, or fill the table by policy_routes.",
+    "https://man7.org/linux/man-pages/man8/ip-rule.8.html",
+    "A pod reaches nothing outside of its node",
+)
 def _nowhere(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules of sources whose table has no route: their packets fall through to table main."""
     for family in FAMILIES:
@@ -103,6 +131,15 @@ def _nowhere(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(str(entry["from"]), what, (rule_line(entry),), Remedy(operator=text, commands=(command,)))
 
 
+@check(
+    "rules-of-one-source",
+    RISK,
+    "A source has rules to two tables, one of them left over from an earlier pod.",
+    "The policy rules.",
+    "Remove the rule that is left over.",
+    "https://github.com/cilium/cilium/issues/19581",
+    "A new pod is unreachable, and its address was another pod's",
+)
 def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         of_source: dict[str, list[Entry]] = {}
@@ -139,6 +176,15 @@ def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:
     return tuple((str(entry.get("via")), str(entry.get("dev"))) for entry in defaults)
 
 
+@check(
+    "default-by-secondary",
+    RISK,
+    "A network daemon gave an interface of the CNI a default route in table main.",
+    "The default routes of table main, and the routing tables of the interfaces.",
+    "Keep the daemon off the interface, and remove the route.",
+    "https://github.com/aws/amazon-vpc-cni-k8s/issues/3524",
+    "Pods lose their network when an interface (ENI) is attached",
+)
 def _second_default(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None:
@@ -157,6 +203,15 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, evidence, Remedy(operator=text, commands=(command,)))
 
 
+@check(
+    "daemon-competes",
+    RISK,
+    "A cloud agent, such as cloud-init's hotplug, configures interfaces of the CNI, or takes down the links of pods.",
+    "Which agents are active, on a node whose pods share interfaces.",
+    "network_daemons, which keeps off those that a file decides; of others, it names the command.",
+    "https://github.com/rancher/rke2/issues/1053",
+    "Pods lose their network when an interface (ENI) is attached",
+)
 def _competing(node: Node) -> t.Iterator[Suspicion]:
     if node.enis is None and node.context.cni not in SHARING:
         return
@@ -168,6 +223,15 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, (f"{name}: active",), remedy)
 
 
+@check(
+    "neighbor-moved",
+    RISK,
+    "A permanent neighbour entry is left over for an address that a pod behind another link has now.",
+    "The permanent neighbours, and the routes and links of pods.",
+    "Remove the entry; ebtables_cleanup for what azure-vnet left.",
+    "https://github.com/cilium/cilium/issues/12113",
+    "A new pod is unreachable, and its address was another pod's",
+)
 def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
@@ -186,70 +250,3 @@ def _leads_to(link: Entry, neighbor: Entry) -> bool:
     mac = (link.get("peer") or {}).get("mac") or neighbor.get("mac")
     is_behind = neighbor.get("dev") == link.get("master") and neighbor.get("mac") == mac
     return is_behind or neighbor.get("dev") == link.get("name")
-
-
-CHECKS = (
-    Check(
-        "networkd-removes-foreign",
-        RISK,
-        "systemd-networkd removes rules and routes of other programs at a hotplug, a reload or an upgrade.",
-        "Whether networkd manages links, its version and effective settings, and the rules and routes of other protocols.",
-        "network_daemons; a newer systemd if the version has no setting against it.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3309",
-        _networkd,
-    ),
-    Check(
-        "base-rule-missing",
-        ERROR,
-        "The kernel's own rule to table main or local is gone, and with it the routes of that table.",
-        "The policy rules, and a packet of the node through the twin.",
-        "Add the rule again; network_daemons against the cause.",
-        "https://github.com/systemd/systemd/issues/41350",
-        _base_rule,
-    ),
-    Check(
-        "rule-to-empty-table",
-        RISK,
-        "A rule leads a source to a table without routes, so that its packets take the way of another rule.",
-        "The policy rules, and the routes of their tables.",
-        "Remove the rule, or fill the table by policy_routes.",
-        "https://man7.org/linux/man-pages/man8/ip-rule.8.html",
-        _nowhere,
-    ),
-    Check(
-        "rules-of-one-source",
-        RISK,
-        "A source has rules to two tables, one of them left over from an earlier pod.",
-        "The policy rules.",
-        "Remove the rule that is left over.",
-        "https://github.com/cilium/cilium/issues/19581",
-        _rules_of_one,
-    ),
-    Check(
-        "default-by-secondary",
-        RISK,
-        "A network daemon gave an interface of the CNI a default route in table main.",
-        "The default routes of table main, and the routing tables of the interfaces.",
-        "Keep the daemon off the interface, and remove the route.",
-        "https://github.com/aws/amazon-vpc-cni-k8s/issues/3524",
-        _second_default,
-    ),
-    Check(
-        "daemon-competes",
-        RISK,
-        "A cloud agent, such as cloud-init's hotplug, configures interfaces of the CNI, or takes down the links of pods.",
-        "Which agents are active, on a node whose pods share interfaces.",
-        "network_daemons, which keeps off those that a file decides; of others, it names the command.",
-        "https://github.com/rancher/rke2/issues/1053",
-        _competing,
-    ),
-    Check(
-        "neighbor-moved",
-        RISK,
-        "A permanent neighbour entry is left over for an address that a pod behind another link has now.",
-        "The permanent neighbours, and the routes and links of pods.",
-        "Remove the entry; ebtables_cleanup for what azure-vnet left.",
-        "https://github.com/cilium/cilium/issues/12113",
-        _moved_neighbour,
-    ),
-)

@@ -16,7 +16,7 @@ from .._snapshot import proc_net
 from .._trace import service_rules
 from .._twin import pod_links
 from .._twin.pod_links import Network
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node, route_line
 from .reverse_path_checks import STRICT
 from .routing_checks import OUTSIDE
@@ -28,6 +28,15 @@ _BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
 ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 
 
+@check(
+    "service-reply-by-default",
+    RISK,
+    "Requests to the address of a Service come in by a second interface, and the replies leave by the default route.",
+    "The addresses of Services, the networks of interfaces, and a request to such an address through the twin.",
+    "nftables_connmark with a mark for the interface, and policy_routes with a table for it.",
+    "https://github.com/metallb/metallb/issues/533",
+    "A MetalLB or kube-vip address answers on one network only",
+)
 def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces with the address of a Service in their network whose replies leave by another one, each once."""
     covered = set[str]()
@@ -73,6 +82,16 @@ def _is_of_cluster(node: Node, address: str) -> bool:
     return any(ipaddress.ip_address(address) in network for network in node.context.service_ranges)
 
 
+@check(
+    "lb-address-local",
+    ERROR,
+    "A load balancer probes from its own address, which kube-proxy in its mode ipvs has put on the node, and gets no answer.",
+    "kube-proxy's set of load balancers, the node's addresses, the packets that the kernel dropped because of their source,"
+    " and a packet from such an address through the twin.",
+    "A host name or ipMode Proxy in the status of the Service.",
+    "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/58",
+    "The load balancer's probes fail on nodes where kube-proxy uses ipvs",
+)
 def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
     """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
     sets = "\n".join(str(entry.get("save")) for entry in node.demand("ipsets"))
@@ -104,26 +123,3 @@ def _martians(node: Node) -> int:
     if dropped is None:
         raise Unobserved("How many packets were dropped because of their source is open.", f"cat {proc_net.ROUTING}")
     return max(0, int(dropped) - int((counted.get("packets") or {}).get("TcpExt.IPReversePathFilter") or 0))
-
-
-CHECKS = (
-    Check(
-        "service-reply-by-default",
-        RISK,
-        "Requests to the address of a Service come in by a second interface, and the replies leave by the default route.",
-        "The addresses of Services, the networks of interfaces, and a request to such an address through the twin.",
-        "nftables_connmark with a mark for the interface, and policy_routes with a table for it.",
-        "https://github.com/metallb/metallb/issues/533",
-        _reply_by_default,
-    ),
-    Check(
-        "lb-address-local",
-        ERROR,
-        "A load balancer probes from its own address, which kube-proxy in its mode ipvs has put on the node, and gets no answer.",
-        "kube-proxy's set of load balancers, the node's addresses, the packets that the kernel dropped because of their source,"
-        " and a packet from such an address through the twin.",
-        "A host name or ipMode Proxy in the status of the Service.",
-        "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/58",
-        _local_balancer,
-    ),
-)

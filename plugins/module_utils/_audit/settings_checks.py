@@ -18,7 +18,7 @@ from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
 from .._snapshot import open_facts
 from .._snapshot.settings import ALL
 from .._trace.culprit import is_forwarding
-from .finding import Check
+from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT
@@ -29,6 +29,16 @@ Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
+@check(
+    "forwarding-off",
+    ERROR,
+    "The node has pods and does not forward, or not what comes in by one of their links or by an uplink.",
+    "The settings of forwarding, of all and of links, and a packet that comes in by the link through the twin.",
+    "Set forwarding to 1.",
+    "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+    "A pod reaches nothing outside of its node",
+    "Nothing is forwarded after a hardening or a CIS benchmark",
+)
 def _forwarding(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         is_off = not _forwards(node, family, ALL)
@@ -45,7 +55,7 @@ def _forwarding(node: Node) -> t.Iterator[Suspicion]:
 
 def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
     """Return packets that a node with pods has to forward, by the links by which they come in."""
-    pods = {address: link for address, link in node.pods.items() if (":" in address) == (family == IPV6)}
+    pods = node.pods_of(family)
     uplinks = node.uplinks(family) if pods else []
     packets: dict[str, dict[str, t.Any]] = {}
     for pod, link in pods.items() if uplinks else ():
@@ -84,6 +94,16 @@ def _forward_key(family: str, link: str) -> str:
     return f"net.{family}.conf.{link.replace('.', '/')}.forwarding"
 
 
+@check(
+    "forwarding-off-at-boot",
+    RISK,
+    "A file of sysctl.d turns forwarding off at the next boot.",
+    "The lines of sysctl.d in the order of systemd-sysctl.",
+    "Take the line out.",
+    "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+    "It works until the node reboots",
+    "Nothing is forwarded after a hardening or a CIS benchmark",
+)
 def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
     settings = node.boot("settings")
     for family in FAMILIES:
@@ -107,6 +127,16 @@ def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, t.Ma
     return decisive[-1] if decisive else ("", {})
 
 
+@check(
+    "ra-route-expires",
+    RISK,
+    "A link that forwards accepts no router advertisement with accept_ra 1, so that its default route expires.",
+    "The default route of protocol ra, and accept_ra and forwarding of its link.",
+    "Set accept_ra of the link to 2.",
+    "https://github.com/k3s-io/k3s/issues/5019",
+    "An IPv6 health probe fails, and the load balancer removes the node",
+    "IPv6 fails some time after boot",
+)
 def _route_expires(node: Node) -> t.Iterator[Suspicion]:
     """Yield links whose default route came by a router advertisement that the kernel would no longer accept."""
     for entry in node.routes(IPV6):
@@ -126,6 +156,16 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(name, what, (route_line(entry), *lines), remedy)
 
 
+@check(
+    "both-backends",
+    RISK,
+    "iptables-legacy and iptables-nft both have rules, of which each program sees half.",
+    "The tables of both backends.",
+    "Flush the backend that is out of use, or reboot.",
+    "https://github.com/projectcalico/calico/issues/13579",
+    "Services fail after the firewall was reloaded or restarted",
+    "Rules of iptables are listed, and have no effect",
+)
 def _both_backends(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         name = TABLES_OF[family]
@@ -141,6 +181,15 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
             node.demand_fact(family, open_facts.LEGACY, open_facts.TABLE, open_facts.CUT)
 
 
+@check(
+    "kubelet-port-taken",
+    RISK,
+    "A rule of table nat takes connections to kubelet's port.",
+    "The rules of table nat about ports and ranges of ports, and the addresses of the node.",
+    "Another port for the pod or the Service.",
+    "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+    "kubectl logs and kubectl exec time out for one node",
+)
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for table in node.tables([family], "nat"):
@@ -184,6 +233,15 @@ def _contains(prefix: str, address: str) -> bool:
     return False
 
 
+@check(
+    "rules-by-the-hundred",
+    NOTE,
+    f"The node has more than {MANY} policy rules of a family, each of which costs each packet time.",
+    "The number of policy rules.",
+    "Fewer addresses with a rule of their own.",
+    "https://github.com/torvalds/linux/blob/master/net/core/fib_rules.c",
+    "Latency grows with the number of pods on a node",
+)
 def _many_rules(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         count = len(node.rules(family))
@@ -191,61 +249,3 @@ def _many_rules(node: Node) -> t.Iterator[Suspicion]:
             what = f"The node has {count} {family} rules, and the kernel compares a packet with one after the other."
             text = "Give pods addresses by prefix delegation, or fewer pods to the node"
             yield Suspicion(family, what, (f"{count} rules",), Remedy(operator=text))
-
-
-CHECKS = (
-    Check(
-        "forwarding-off",
-        ERROR,
-        "The node has pods and does not forward, or not what comes in by one of their links or by an uplink.",
-        "The settings of forwarding, of all and of links, and a packet that comes in by the link through the twin.",
-        "Set forwarding to 1.",
-        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
-        _forwarding,
-    ),
-    Check(
-        "forwarding-off-at-boot",
-        RISK,
-        "A file of sysctl.d turns forwarding off at the next boot.",
-        "The lines of sysctl.d in the order of systemd-sysctl.",
-        "Take the line out.",
-        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
-        _forwarding_at_boot,
-    ),
-    Check(
-        "ra-route-expires",
-        RISK,
-        "A link that forwards accepts no router advertisement with accept_ra 1, so that its default route expires.",
-        "The default route of protocol ra, and accept_ra and forwarding of its link.",
-        "Set accept_ra of the link to 2.",
-        "https://github.com/k3s-io/k3s/issues/5019",
-        _route_expires,
-    ),
-    Check(
-        "both-backends",
-        RISK,
-        "iptables-legacy and iptables-nft both have rules, of which each program sees half.",
-        "The tables of both backends.",
-        "Flush the backend that is out of use, or reboot.",
-        "https://github.com/projectcalico/calico/issues/13579",
-        _both_backends,
-    ),
-    Check(
-        "kubelet-port-taken",
-        RISK,
-        "A rule of table nat takes connections to kubelet's port.",
-        "The rules of table nat about ports and ranges of ports, and the addresses of the node.",
-        "Another port for the pod or the Service.",
-        "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
-        _port_of_kubelet,
-    ),
-    Check(
-        "rules-by-the-hundred",
-        NOTE,
-        f"The node has more than {MANY} policy rules of a family, each of which costs each packet time.",
-        "The number of policy rules.",
-        "Fewer addresses with a rule of their own.",
-        "https://github.com/torvalds/linux/blob/master/net/core/fib_rules.c",
-        _many_rules,
-    ),
-)

@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
-from .._snapshot.settings import decides
+from .._snapshot.settings import may_matter
 
 Texts = dict[str, str]  # by command
 EKS, AKS, SOS, CILIUM, RANCHER, RETINA = (
@@ -242,7 +242,7 @@ def most(path: str) -> int:
     if not _ANY.fullmatch(path):
         return 0
     _above, is_setting, key = path.partition("/proc-sys-net/")
-    if is_setting and not decides(f"net/{key}"):  # a tree of thousands of files
+    if is_setting and not may_matter(f"net/{key}"):  # a tree of thousands of files
         return 0
     return max(row.most for row, pattern in zip(ROWS, _PATTERNS) if pattern.fullmatch(path))
 

@@ -16,7 +16,7 @@ from .._core.fields import Unfit
 from .._ruleset import nft_objects
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
-from .._snapshot.settings import decides, put
+from .._snapshot.settings import decides, may_matter, put
 from .commands import Ignore, Part
 from .iptables_tables import Table, Tables
 from .iptables_text import CHAIN, HEADER, RULE
@@ -235,13 +235,13 @@ _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10}
 
 
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
-    """Of the node and of each link, as the snapshot has them. Those that decide nothing about packets are left out."""
+    """Of the node and of each link, as the snapshot has them. Of links, those that decide nothing about packets are left out."""
     values: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
         text = line.strip()
         match, key = _SETTING.fullmatch(re.split(r"(?<!\s)\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
-            if decides(match[1]):
+            if may_matter(match[1]):
                 put(values, match[1], int(match[2]))
         elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n
             put(values, part.table, int(text))

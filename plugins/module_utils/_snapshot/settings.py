@@ -74,6 +74,7 @@ SMALLER = {
 
 
 _OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
+_OF_ONE = re.compile(r"[./](?:conf|neigh)[./]")  # of a link
 
 
 def put(settings: dict[str, t.Any], key: str, value: int) -> None:
@@ -93,6 +94,11 @@ def decides(key: str) -> bool:
     if match:
         return match[3] in LINK[match[1]]
     return (key if key.startswith("net/") else key.translate(DOTTED)) in NODE
+
+
+def may_matter(key: str) -> bool:
+    """Return whether a check may read a setting of outputs: one that decides, or any of the whole node."""
+    return decides(key) or not _OF_ONE.search(key)
 
 
 def effective(family: str, by_link: By) -> dict[str, dict[str, int]]:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 import socket
 import typing as t
 
@@ -26,12 +25,16 @@ from . import settings as settings_model
 from .snapshot import Notes, Unread
 
 
-def settings(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Return settings of the node and of each link, and effective values. A setting that the kernel lacks is left out."""
+def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) -> dict[str, t.Any]:
+    """Return settings of the node and of each link, and effective values. A setting that the kernel lacks is left out.
+
+    further: settings of the node, as sysctl prints them, besides those that decide where packets go.
+    """
     names = [settings_model.ALL, settings_model.DEFAULT, *(name for _index, name in socket.if_nameindex())]
     by_family = {family: _settings_of_links(family, names) for family in settings_model.FAMILIES}
+    keys = (*settings_model.NODE, *(key.translate(DOTTED) for key in further))
     return {
-        "node": {key.translate(DOTTED): value for key, value in _values(settings_model.NODE).items()},
+        "node": {key.translate(DOTTED): value for key, value in _values(keys).items()},
         **by_family,
         "effective": {family: settings_model.effective(family, by_link) for family, by_link in by_family.items()},
     }
@@ -121,15 +124,15 @@ def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
     ]
 
 
-Reader = t.Callable[[process.Runner, Notes], t.Any]
+Reader = t.Callable[..., t.Any]  # takes a runner, Notes, and options of its own
 
-NFTABLES = "nftables"
+NFTABLES, SETTINGS = "nftables", "settings"
 READERS: dict[str, Reader] = {
     "links": links,
     "neighbors": neighbors,
     "rules": rules,
     "routes": routes,
-    "settings": settings,
+    SETTINGS: settings,
     NFTABLES: netfilter_backend.nftables,
     "iptables": netfilter_backend.iptables,
     "ipsets": netfilter_backend.ipsets,
@@ -150,8 +153,8 @@ def _reader(subset: str) -> Reader:
     return software_backend.READERS[subset]
 
 
-def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return the snapshot of these subsets. run: starts programs."""
+def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """Return the snapshot of these subsets. run: starts programs. further: as for settings()."""
     values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
     # nft lists what the programs of iptables and ebtables do not print.
@@ -161,9 +164,9 @@ def read(run: process.Runner, subsets: t.Sequence[str]) -> dict[str, t.Any]:
             unread.append(Unread(subset, what, reason))
 
         printed = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
-        reader = functools.partial(netfilter_backend.nftables, excluded=printed) if subset == NFTABLES else _reader(subset)
+        options: dict[str, dict[str, t.Any]] = {NFTABLES: {"excluded": printed}, SETTINGS: {"further": further}}
         try:
-            values[subset] = reader(run, note)
+            values[subset] = _reader(subset)(run, note, **options.get(subset, {}))
         except Failure as failure:
             note("", str(failure))
     return snapshot.compose(values, unread)

@@ -159,7 +159,8 @@ class Node:
         filters = {name: self.filters.get(name, values.get(name, 0 if name == "lo" else self._image.default)) for name in names}
         ipv4 = {name: {"rp_filter": filters[name], "src_valid_mark": 0, "forwarding": 1} for name in names}
         ipv6 = {name: {"accept_ra": 0, "forwarding": 1, "disable_ipv6": 0} for name in names}
-        settings = {"node": {"net.ipv4.ip_forward": 1}, "ipv4": ipv4, "ipv6": ipv6, "effective": {}}
+        of_node = {"net.ipv4.ip_forward": 1, **{f"net.bridge.bridge-nf-call-{name}tables": 1 for name in ("ip", "ip6")}}
+        settings = {"node": of_node, "ipv4": ipv4, "ipv6": ipv6, "effective": {}}
         boot = {"settings": self.boot, "networkd": REMOVED, **self.snapshot.get("boot", {})}
         return {**self.snapshot, "settings": settings, "boot": boot, "iptables": [*map(_save, self._saves.items())]}
 

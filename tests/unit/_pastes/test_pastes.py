@@ -310,12 +310,12 @@ def test_a_setting_that_a_command_names_is_read_from_its_number() -> None:
     assert settings["node"] == {"net.ipv4.ip_forward": 0}
 
 
-def test_settings_that_decide_nothing_about_packets_are_left_out() -> None:
+def test_settings_of_links_that_decide_nothing_about_packets_are_left_out() -> None:
     text = "net.core.somaxconn = 4096\nnet.ipv4.ip_forward = 1\nnet.ipv4.tcp_fastopen_key = 00000000-00000000\n"
     text += "net.ipv4.neigh.default.gc_thresh1 = 128\nnet.ipv4.conf.all.rp_filter = 2\nnet.ipv4.conf.eth0.tag = 0\n"
     found = pastes.read({"sysctl -a": text})
-    assert found.snapshot["settings"]["node"] == {"net.ipv4.ip_forward": 1} and found.ignored == []
-    assert found.snapshot["settings"]["ipv4"] == {"all": {"rp_filter": 2}}
+    assert found.snapshot["settings"]["node"] == {"net.core.somaxconn": 4096, "net.ipv4.ip_forward": 1}
+    assert found.snapshot["settings"]["ipv4"] == {"all": {"rp_filter": 2}} and found.ignored == []
 
 
 def test_routing_tables_that_are_half_told_are_named() -> None:

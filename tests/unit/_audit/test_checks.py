@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A check says the same of a running node, of a bundle and of a paste. The rows are in tests/check_rows.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from check_rows import ROWS, Outputs, Row
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check, check
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS, Node
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import NOTE, Remedy, Suspicion
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import settings, snapshot_backend
+
+KEY = "net.ipv4.tcp_tw_reuse"  # in no snapshot, unless a check names it
+
+
+@check("toy", NOTE, "Ports.", "The setting.", "Set it to 1.", "https://docs.kernel.org/", "Toys break", settings=(KEY,))
+def TOY(node: Node) -> Iterator[Suspicion]:
+    if node.sysctl(KEY) == 0:
+        yield Suspicion(KEY, f"{KEY} is 0.", (f"{KEY} = 0",), Remedy(operator=f"Set {KEY} to 1"))
+
+
+CHECKS = {check.id: check for check in (*catalogue.CHECKS, TOY)}
+CASES = {**ROWS, "toy": Row({"sysctl -a": f"{KEY} = 0\n"}, {"sysctl -a": f"{KEY} = 1\n"}, KEY, [f"{KEY} = 0"])}
+OTHER = {"ip rule": "0:\tfrom all lookup local\n"}  # without which a paste or a bundle may be none
+BUNDLE = {  # where Rancher's collector has an output
+    "sysctl -a": "systeminfo/sysctla",
+    "ip -d addr": "networking/ipaddrshow",
+    "ip neigh": "networking/ipneighbour",
+    "ip route show table all": "networking/iproute",
+    "ip -6 route show table all": "networking/ipv6route",
+    "ip rule": "networking/iprule",
+    "iptables-save": "networking/iptablessave",
+    "nft list ruleset": "networking/nft_ruleset",
+}
+
+
+def paste(outputs: Outputs, _check: Check, _folder: Path) -> Any:
+    return pastes.read({**outputs}).snapshot
+
+
+def bundle(outputs: Outputs, _check: Check, folder: Path) -> Any:
+    for command, text in {**OTHER, **outputs}.items():
+        path = folder / BUNDLE[command]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return pastes_backend.read(str(folder)).snapshot
+
+
+def live(outputs: Outputs, looked: Check, folder: Path) -> Any:
+    """Return what a running node shows: it has read all, and of the settings of the node those that it knows or a check names."""
+    snapshot = paste(outputs, looked, folder)
+    of_node = {
+        key: value for key, value in snapshot["settings"]["node"].items() if settings.decides(key) or key in looked.settings
+    }
+    whole = {name: snapshot.get(name) or [] for name in (*SUBSETS, "nftables_text")}
+    return {**whole, "settings": {**snapshot["settings"], "node": of_node}}
+
+
+def findings(snapshot: Any, looked: Check) -> list[dict[str, Any]]:
+    audit = audit_backend.Audit(snapshot, [looked], does_prove=False)
+    result = audit_backend.result(audit, never)
+    assert result["passed"] == ([] if result["findings"] else [looked.id])
+    return list(result["findings"])
+
+
+def never(*_arguments: Any, **_options: Any) -> Any:
+    raise AssertionError("a check starts no program")
+
+
+@pytest.mark.parametrize("evidence", [live, paste, bundle])
+@pytest.mark.parametrize("name", CASES)
+def test_a_check_says_the_same_of_each_kind_of_evidence(evidence: Any, name: str, tmp_path: Path) -> None:
+    row, looked = CASES[name], CHECKS[name]
+    (finding,) = findings(evidence(row.outputs, looked, tmp_path), looked)
+    assert (finding["state"], finding["subject"], finding["evidence"]) == ("present", row.subject, row.evidence), finding
+    assert findings(evidence({**row.outputs, **row.mended}, looked, tmp_path), looked) == []
+
+
+@pytest.mark.parametrize(("name", "command"), [(name, command) for name, row in CASES.items() for command in row.outputs])
+def test_a_trouble_is_not_absent_where_an_output_is_missing(name: str, command: str, tmp_path: Path) -> None:
+    row, looked = CASES[name], CHECKS[name]
+    outputs = {other: text for other, text in row.outputs.items() if other != command}
+    for finding in findings(paste({**OTHER, **outputs}, looked, tmp_path), looked) or [{}]:
+        assert finding.get("state") == "present" or finding.get("ask"), command
+
+
+def test_a_setting_that_a_check_names_is_read_from_the_kernel() -> None:
+    snapshot = snapshot_backend.read(never, ["settings"], TOY.settings)
+    assert KEY in snapshot["settings"]["node"]
+    (finding,) = findings({"settings": {"node": {}}}, TOY)
+    assert (finding["state"], finding["ask"]) == ("cannot_tell", f"sysctl {KEY}")
