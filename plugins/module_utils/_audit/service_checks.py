@@ -7,17 +7,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
+import itertools
 import re
 import typing as t
 
+from .._ruleset.ruleset import DNAT, PROTOCOL
 from .._snapshot import proc_net
 from .._trace import service_rules
 from .._twin import pod_links
 from .._twin.pod_links import Network
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, Node, route_line
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line
 from .reverse_path_checks import STRICT
 from .routing_checks import OUTSIDE
 from .service import PORT
@@ -25,6 +28,7 @@ from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
 # In the sets of kube-proxy in its mode ipvs, which has the addresses of load balancers on kube-ipvs0.
 _BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
+Call = tuple[str, dict[str, t.Any]]  # an address to which rules translate, and a packet that they translate to it
 ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 
 
@@ -123,3 +127,66 @@ def _martians(node: Node) -> int:
     if dropped is None:
         raise Unobserved("How many packets were dropped because of their source is open.", f"cat {proc_net.ROUTING}")
     return max(0, int(dropped) - int((counted.get("packets") or {}).get("TcpExt.IPReversePathFilter") or 0))
+
+
+@check(
+    "bridge-netfilter-off",
+    ERROR,
+    "A pod drops the replies of a Service, such as DNS, whose pod is on the same bridge: no rule translates them back.",
+    "net.bridge.bridge-nf-call-iptables, the pods on bridges, the rules that translate, and a request of a pod through the twin.",
+    "Set net.bridge.bridge-nf-call-iptables to 1, and load the module br_netfilter at boot.",
+    "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/network-plugins/",
+    "Pods on a bridge get no answer from a Service, such as DNS, whose pod is on the same node",
+)
+def _unseen_on_bridge(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        key = f"net.bridge.bridge-nf-call-{TABLES_OF[family]}tables"
+        with contextlib.suppress(Unobserved):
+            if node.sysctl(key):
+                continue
+        for bridge, port in {node.entrance(str(link["name"])): str(link["name"]) for link in node.pod_links()}.items():
+            networks = [network for network in node.networks(bridge) if (network.version == 6) == (family == IPV6)]
+            if bridge == port or not networks:
+                continue
+            calls = list(_translated_to(node, family, networks))
+            if not (calls or any((":" in address) == (family == IPV6) for address, *_port in _services(node))):
+                continue
+            what = (
+                f"{key} is {node.sysctl(key)}: the rules that translate Services do not see frames between ports of {bridge}, and"
+                " a pod there drops the replies of a Service whose pod is on the same bridge."
+            )
+            text = f"Load br_netfilter and set {key} to 1, in files of /etc/modules-load.d and /etc/sysctl.d too"
+            remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
+            risk = Suspicion(key, what, (f"{key} = 0", f"{port} master {bridge}"), remedy, severity=RISK)
+            for packet in _of_pods(node, family, bridge, calls):
+                yield risk._replace(trial=Trial(packet, is_shown_by_remedy=True), severity="")
+            yield risk
+
+
+def _translated_to(node: Node, family: str, networks: t.Iterable[Network]) -> t.Iterator[Call]:
+    """Yield the calls that rules translate to addresses of networks."""
+    for table in node.tables([family], "nat"):
+        for rule in table.rules():
+            values = {match.field: match.values[0] for match in rule.matches if len(match.values) == 1 and not match.is_negated}
+            address, port = values.get(f"{TABLES_OF[family]} daddr", "").partition("/")[0], values.get("th dport", "")
+            behind = table.walk(rule.verdict.target) if rule.verdict else ()
+            for each in (each for part in (rule, *behind) for each in part.statements if each.kind == DNAT and address):
+                target = each.target.strip("[").partition("]")[0] if family == IPV6 else each.target.partition(":")[0]
+                if port.isdecimal() and any(_is_in(target, network) for network in networks):
+                    protocol = values.get(PROTOCOL, "tcp")
+                    yield target, {"destination": address, "destination_port": int(port), "protocol": protocol}
+
+
+def _is_in(address: str, network: Network) -> bool:
+    with contextlib.suppress(ValueError):  # a range of addresses
+        return ipaddress.ip_address(address) in network
+    return False
+
+
+def _of_pods(node: Node, family: str, bridge: str, calls: t.Iterable[Call]) -> t.Iterator[dict[str, t.Any]]:
+    """Yield the packet of a pod on a bridge to an address that stands for another pod there, if the pods' addresses are known."""
+    with contextlib.suppress(Unobserved):
+        pods = {pod: link for pod, link in node.pods_of(family).items() if node.entrance(link) == bridge}
+        pairs = ((pod, packet) for target, packet in calls if target in pods for pod in pods if pod != target)
+        for pod, packet in itertools.islice(pairs, 1):
+            yield {**packet, "source": pod, "interface": pods[pod]}

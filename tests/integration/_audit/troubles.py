@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import check_rows
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from lab import Lab, Node, eni6, place
 from lab.eni import PRIMARY
@@ -80,6 +82,19 @@ def shared_enis_of_ipv6() -> Iterator[NamespaceNode]:
 def dual_stack() -> Iterator[NamespaceNode]:
     with Lab("checks", nodes=[Node("node1", pods=["pod1"])]) as lab:
         yield lab.node("node1")
+
+
+@contextmanager
+def bridged() -> Iterator[NamespaceNode]:
+    """A node whose pods are on a bridge, the second behind a Service."""
+    with Lab("checks", nodes=[Node("node1", pods=["pod1", "pod2"])]) as lab:
+        node: NamespaceNode = lab.node("node1")
+        node.ip(["link add b0 type bridge mcast_snooping 0", "address add 10.60.1.1/24 dev b0", "link set b0 up"])
+        for number, pod in enumerate(node.pods, 5):
+            node.ip([f"link set {pod.link} master b0"])
+            pod.ip([f"address add 10.60.1.{number}/24 dev eth0", "route add default via 10.60.1.1"])
+        node.run(shlex.split(f"iptables -t nat -A PREROUTING {check_rows.SERVICE} DNAT --to-destination 10.60.1.6:53"))
+        yield node
 
 
 @contextmanager
@@ -180,6 +195,13 @@ class Trouble(NamedTuple):
 
 
 TROUBLES = {
+    "bridge-netfilter-off": Trouble(
+        check_rows.BRIDGE,
+        [f"{check_rows.BRIDGE} = 0", "veth-pod2 master b0"],
+        [f"sysctl -w {check_rows.BRIDGE}=0"],
+        scene=bridged,
+        proof="twin",
+    ),
     "rp-strict-asymmetric": Trouble(
         "eth0",
         ["net.ipv4.conf.eth0.rp_filter = 1", f"2048: from {POD} lookup 1001"],
