@@ -99,6 +99,15 @@ def keys(path: Path) -> Iterator[str]:
             yield looked_up.value
 
 
+def plain_readings(path: Path) -> Iterator[str]:
+    """Yield the expressions by which a check of the audit reads a snapshot itself, and not the values of a node."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in ("snapshot", "demand"):
+            yield f"{path.name}: {ast.unparse(node)}"
+    yield from (f"{path.name}: {key}" for key in keys(path) if key not in OTHER_KEYS)
+
+
+OTHER_KEYS = ("aws_vpc_cni", "interface")  # of a table of CNIs and of a packet
 SENTENCES = ("reason", "sentence", "what", "clause", "text")  # fields that are for people
 _PARSING = (
     *("startswith", "endswith", "partition", "rpartition", "split", "find", "removeprefix", "removesuffix"),

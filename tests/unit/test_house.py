@@ -68,6 +68,11 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the cycle
 
 
+def test_a_check_reads_a_node_by_its_values() -> None:
+    checks = [path for path in house.files("_audit") if path.stem.endswith("_checks")]
+    assert [reading for path in checks for reading in house.plain_readings(path)] == []
+
+
 def test_the_rules_of_nfts_json_have_one_reader() -> None:
     readers = {str(path.relative_to(house.ROOT)) for path in FILES if {*house.NFT_KEYS} & {*house.keys(path)}}
     assert readers == {*house.NFT_READERS}

@@ -48,14 +48,13 @@ def _stale(node: Node) -> t.Iterator[Suspicion]:
 
 def _macs(node: Node) -> t.Iterator[str]:
     for link in node.all_links():
-        yield str(link.get("mac"))
-        yield str((link.get("peer") or {}).get("mac"))
-    yield from (str(entry.get("mac")) for entry in node.neighbors())
+        yield from (link.mac, link.peer.mac)
+    yield from (neighbour.mac for neighbour in node.neighbors())
 
 
 def _hides_macs(node: Node) -> bool:
     """Return whether the MAC address of a pod is unknown, as in a report, which shows the node's ends of links."""
-    return any(not (link.get("peer") or {}).get("mac") for link in node.pod_links())
+    return any(not link.peer.mac for link in node.pod_links())
 
 
 def _is_group(mac: str) -> bool:
@@ -70,9 +69,9 @@ def _long(mac: str) -> str:
 
 def _trial(node: Node, address: str) -> Trial | None:
     """Return a packet from outside to an address, by the first port of a bridge that leads to no pod."""
-    bridges = {link["name"] for link in node.all_links() if link.get("kind") == "bridge"}
+    bridges = {link.name for link in node.all_links() if link.kind == "bridge"}
     pods = set(node.pods.values())
-    ports = [str(link["name"]) for link in node.all_links() if link.get("master") in bridges and link["name"] not in pods]
+    ports = [link.name for link in node.all_links() if link.master in bridges and link.name not in pods]
     if not ports:
         return None
     return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit=is_of_bridge)

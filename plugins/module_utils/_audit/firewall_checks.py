@@ -11,9 +11,10 @@ import typing as t
 
 from .._ruleset.ruleset import DROP, NFT, Match
 from .._snapshot.firewalls import FIREWALLD, NFTABLES
+from .._snapshot.values import Firewall
 from .._trace.culprit import is_of_firewalld
 from .finding import check
-from .node import IPV6, Node, rule_line
+from .node import IPV6, Node
 from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
@@ -34,38 +35,35 @@ FULL = 0.9  # of the connections that the kernel tracks at most
     "Services fail after the firewall was reloaded or restarted",
 )
 def _flush(node: Node) -> t.Iterator[Suspicion]:
-    services = node.demand("firewalls")
-    others = _tables(node)
-    nftables = services.get(NFTABLES) or {}
+    nftables, firewalld, others = node.firewall(NFTABLES), node.firewall(FIREWALLD), _tables(node)
     if others and _may_flush(nftables):
-        state = "active" if nftables.get("is_active") else "enabled"
+        state = "active" if nftables.is_active else "enabled"
         what = (
             f"{NFTABLES} is {state}, and flushes all tables when it starts, stops or is restarted by an upgrade: those of"
             f" {', '.join(others)} go with it."
         )
         evidence = (f"{NFTABLES}: {state}", *_flushing(nftables))
         yield Suspicion(NFTABLES, what, evidence, Remedy("nftables_package", {"service": "masked"}))
-    firewalld = services.get(FIREWALLD) or {}
-    if others and firewalld.get("is_active") and _RELOADS.items() <= firewalld.items():
+    if others and firewalld.is_active and _RELOADS.items() <= firewalld.settings.items():
         what = f"firewalld's backend is iptables, and a reload flushes all rules of iptables: those of {', '.join(others)}."
         text = "Set FlushAllOnReload=no in /etc/firewalld/firewalld.conf, or disable firewalld on the node"
         evidence = tuple(f"{name}={value}" for name, value in _RELOADS.items())
         yield Suspicion(FIREWALLD, what, evidence, Remedy(operator=text))
 
 
-def _may_flush(service: t.Mapping[str, t.Any]) -> bool:
+def _may_flush(service: Firewall) -> bool:
     """Return whether a service may flush the ruleset. systemd no longer knows the commands of a masked one, which may be active
     until the next boot.
     """
-    if service.get("is_enabled") or not service.get("is_active"):
-        return bool(service.get("is_enabled"))
-    if service.get("is_masked") is None:
+    if service.is_enabled or not service.is_active:
+        return service.is_enabled
+    if service.is_masked is None:
         raise Unobserved(f"Whether {NFTABLES} is masked is open.", f"systemctl is-enabled {NFTABLES}")
-    return not service["is_masked"]
+    return not service.is_masked
 
 
-def _flushing(service: t.Mapping[str, t.Any]) -> list[str]:
-    return [f"{service.get('file')}: flush ruleset"] if service.get("flushes") else []
+def _flushing(service: Firewall) -> list[str]:
+    return [f"{service.file}: flush ruleset"] if service.flushes else []
 
 
 def _tables(node: Node) -> list[str]:
@@ -87,7 +85,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
     chain = _strict_chain(node)
     if not chain:
         return
-    for name, entry, request in requests(node, IPV6):
+    for name, rule, request in requests(node, IPV6):
         what = (
             f"firewalld filters reverse paths of IPv6 strictly, and the replies of pods behind {name} leave by {name}: requests"
             f" to them that come in by {request.packet['interface']} are dropped."
@@ -95,7 +93,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
         text = "Set IPv6_rpfilter=loose in /etc/firewalld/firewalld.conf, which firewalld reads when it reloads"
         loose = f"nft insert rule inet firewalld {chain} meta nfproto ipv6 fib saddr . mark oif exists accept"
         remedy = Remedy(operator=text, commands=(loose,) if chain == _PREROUTING else ())
-        evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", rule_line(entry))
+        evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", str(rule))
         trial = request._replace(culprit=is_of_firewalld)
         yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
         return
@@ -117,8 +115,7 @@ def _strict_chain(node: Node) -> str:
     'New connections fail under load, "nf_conntrack, table full"',
 )
 def _tracking(node: Node) -> t.Iterator[Suspicion]:
-    connections = node.demand("counters")["connections"]
-    count, most = (int(connections.get(name) or 0) for name in ("count", "max"))
+    count, most = (node.count("connections", name) or 0 for name in ("count", "max"))
     if most and count >= FULL * most:
         key = "net.netfilter.nf_conntrack_max"
         what = f"The kernel tracks {count} connections of at most {most}: packets of further ones are dropped."

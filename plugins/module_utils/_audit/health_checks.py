@@ -58,9 +58,9 @@ def _probed(node: Node, family: str) -> tuple[str, str]:
 
 def _is_served(node: Node, address: str) -> bool:
     served = (*EVERY[IPV6 if ":" in address else IPV4], address)
-    return any(int(entry.get("port") or 0) == PORT and entry.get("address") in served for entry in node.demand("listeners"))
+    return any(listener.port == str(PORT) and listener.address in served for listener in node.listeners())
 
 
 def _lines(node: Node) -> list[str]:
     """Return the sockets with the port at other addresses."""
-    return [f"LISTEN {entry['address']}:{PORT}" for entry in node.demand("listeners") if int(entry.get("port") or 0) == PORT]
+    return [f"LISTEN {listener.address}:{PORT}" for listener in node.listeners() if listener.port == str(PORT)]

@@ -13,9 +13,8 @@ import typing as t
 from .._core.fields import UINT32
 from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
 from .._trace.culprit import is_filter
-from .._twin.blueprint import Entry
 from .finding import check
-from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, rule_line, setting_line
+from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
@@ -38,10 +37,10 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
     if enis is None or node.filter_mode(enis.primary) != STRICT:
         return
     values = [node.setting(IPV4, name, "src_valid_mark") for name in ("all", enis.primary)]
-    marked = [entry for entry in node.rules(IPV4) if entry.get("fwmark") and str(entry.get("table")) == MAIN]
+    marked = [rule for rule in node.rules(IPV4) if rule.fwmark and rule.table == MAIN]
     if any(values) or not marked:
         return
-    for name, _entry, request in requests(node):
+    for name, _rule, request in requests(node):
         trial = request._replace(culprit=is_filter, is_shown_by_remedy=True)
         what = (
             f"The filter of {enis.primary} is strict and looks sources up without the mark, so that the rule that routes marked"
@@ -49,7 +48,7 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         )
         key = "net.ipv4.conf.all.src_valid_mark"
         text = f"Set {key} to 1, which nftables_connmark does with strict"
-        evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), rule_line(marked[0]))
+        evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), str(marked[0]))
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
         yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
 
@@ -66,18 +65,18 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
 def _late(node: Node) -> t.Iterator[Suspicion]:
     tables = node.tables_of_enis()
     rules = node.rules(IPV4)
-    from_pods = [entry for entry in rules if entry.get("from") and str(entry.get("table")) in tables]
-    marked = [entry for entry in rules if entry.get("fwmark") and str(entry.get("table")) == MAIN]
-    late = [entry for entry in marked if from_pods and int(entry["priority"]) > int(from_pods[0]["priority"])]
+    from_pods = [rule for rule in rules if rule.source and rule.table in tables]
+    marked = [rule for rule in rules if rule.fwmark and rule.table == MAIN]
+    late = [rule for rule in marked if from_pods and rule.priority > from_pods[0].priority]
     if not late or len(late) < len(marked):
         return
-    for _name, entry, request in requests(node):
+    for _name, of_pod, request in requests(node):
         trial = request._replace(is_shown_by_remedy=True)
         what = "The rule that routes marked replies comes behind the rules of pods, and so never counts for a pod."
-        rule = {"priority": int(from_pods[0]["priority"]) - 1, "fwmark": late[0]["fwmark"], "table": "main"}
-        evidence = (rule_line(entry), rule_line(late[0]))
+        rule = {"priority": from_pods[0].priority - 1, "fwmark": late[0].fwmark, "table": "main"}
+        evidence = (str(of_pod), str(late[0]))
         remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})
-        yield Suspicion(str(late[0]["fwmark"]), what, evidence, remedy, trial, severity_of_services(node))
+        yield Suspicion(late[0].fwmark, what, evidence, remedy, trial, severity_of_services(node))
 
 
 class Write(t.NamedTuple):
@@ -101,7 +100,7 @@ class Write(t.NamedTuple):
 )
 def _whole_mark(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules that keep no bit of a mark, on a node whose policy rules test bits that they clear."""
-    tested = {family: [str(entry["fwmark"]) for entry in node.rules(family) if entry.get("fwmark")] for family in FAMILIES}
+    tested = {family: [rule.fwmark for rule in node.rules(family) if rule.fwmark] for family in FAMILIES}
     tables, lacks = _tables(node)
     saved = _saved(tables) if not lacks else ALL
     for write in _writes(tables):
@@ -169,7 +168,7 @@ def _mask(fwmark: str) -> int:
     "Pods of one node do not reach each other, azure-vnet transparent-tunnel",
 )
 def _tunnel(node: Node) -> t.Iterator[Suspicion]:
-    rules = [entry for entry in node.rules(IPV4) if _is_of_tunnel(entry)]
+    rules = [rule for rule in node.rules(IPV4) if (rule.fwmark.partition("/")[0], rule.table) == TUNNEL]
     links = node.uplinks(IPV4)
     pods = [*node.pods_of(IPV4)]
     if not rules or not links or len(pods) < 2 or node.filter_mode(links[0]) != STRICT:
@@ -180,8 +179,4 @@ def _tunnel(node: Node) -> t.Iterator[Suspicion]:
     )
     trial = Trial({"source": pods[0], "destination": pods[1], "destination_port": 80, "interface": links[0]}, culprit=is_filter)
     remedy = Remedy("rp_filter", {"interfaces": [links[0]], "mode": "loose"})
-    yield Suspicion(links[0], what, tuple(map(rule_line, rules)), remedy, trial)
-
-
-def _is_of_tunnel(entry: Entry) -> bool:
-    return (str(entry.get("fwmark") or "").partition("/")[0], str(entry.get("table"))) == TUNNEL
+    yield Suspicion(links[0], what, tuple(map(str, rules)), remedy, trial)

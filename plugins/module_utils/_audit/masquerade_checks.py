@@ -65,8 +65,8 @@ def _networks(node: Node, family: str) -> list[Network]:
 
     The last address of a network is taken for one of a pod, unless a pod of the node has it.
     """
-    tunnels = {link["name"] for link in node.all_links() if link.get("kind") in TUNNELS}
-    prefixes = (str(entry.get("to")) for entry in node.routes(family) if entry.get("dev") in tunnels)
+    tunnels = {link.name for link in node.all_links() if link.kind in TUNNELS}
+    prefixes = (route.to for route in node.routes(family) if route.dev in tunnels)
     networks = node.context.pod_ranges or [network for prefix in prefixes if (network := _network(prefix))]
     version = 6 if family == IPV6 else 4
     return [each for each in networks if each.version == version and each.num_addresses > 2 and str(each[-2]) not in node.pods]

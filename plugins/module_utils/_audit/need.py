@@ -82,8 +82,7 @@ def _of_enis(node: Node) -> dict[str, t.Any] | None:
 
 
 def _of_migration(node: Node) -> dict[str, t.Any] | None:
-    configurations = node.demand("cni")
-    return {} if any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations) else None
+    return {} if cni.CILIUM_PLUGIN in node.plugins() else None
 
 
 def _of_uplinks(node: Node) -> dict[str, t.Any] | None:

@@ -12,23 +12,23 @@ import ipaddress
 import typing as t
 
 from .._cni import cni
-from .._routing import policy, rt_names, rule
+from .._routing import policy, rt_names
 from .._ruleset import observed
 from .._ruleset.ruleset import Chain, Table
-from .._snapshot import open_facts
+from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
-from .._trace import uplinks
+from .._snapshot.values import MAIN, Link, PolicyRule, Route, Value
+from .._trace import service_rules, uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
-from .._twin.blueprint import LOOPBACK, Entry, entries
+from .._twin.blueprint import Entry, entries
 from .._twin.pod_links import Network
 from .context import CILIUM, Context
 from .suspicion import Unobserved
 
 IPV4, IPV6 = FAMILIES = ("ipv4", "ipv6")
 TABLES_OF = {IPV4: "ip", IPV6: "ip6"}  # as iptables and nft name the families
-MAIN = str(rt_names.MAIN)
 # Of a snapshot, which checks read.
 SUBSETS = (
     *(*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "policies", "listeners", "pod_neighbors"),
@@ -94,35 +94,86 @@ class Node:
             if entry.family in ("", family) and entry.fact.kind in kinds and is_of_part:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
 
-    def links(self) -> list[Entry]:
+    def demand_whole(self, subset: str) -> None:
+        """Raise Unobserved if a part of a subset was not read."""
+        for entry in entries(self.snapshot, "unread"):
+            if entry.get("subset") == subset:
+                raise Unobserved(str(entry.get("reason")), ASK[subset])
+
+    def _values(self, kind: t.Callable[..., Value], subset: str) -> list[Value]:
+        return [values.of_texts(kind, entry) for entry in self.demand(subset)]
+
+    def links(self) -> list[Link]:
         """Return the links that have addresses or routes, with all of their addresses. The kinds of links may be open."""
         for family in FAMILIES:
             self.demand_fact(family, open_facts.ADDRESSES)
-        return list(self.demand("links"))
+        self.demand("links")
+        return self._links
 
-    def all_links(self) -> list[Entry]:
+    @functools.cached_property
+    def _links(self) -> list[Link]:
+        return [*map(Link.of, entries(self.snapshot, "links"))]
+
+    def all_links(self) -> list[Link]:
         """Return all links, with their kinds and the bridges whose ports they are, which outputs such as routes do not show."""
         for family in FAMILIES:
             self.demand_fact(family, open_facts.BRIDGE_PORTS)
         return self.links()
 
-    def pod_links(self) -> list[Entry]:
+    def pod_links(self) -> list[Link]:
         """Return the links at whose other end is a pod."""
-        inner = pod_links.pod_links({**self.snapshot, "links": self.all_links()})
-        return [link for link in self.all_links() if link["name"] in inner]
+        inner = pod_links.pod_links(self.snapshot)
+        return [link for link in self.all_links() if link.name in inner]
 
-    def link(self, name: str) -> Entry:
+    def link(self, name: str) -> Link:
         self.links()
-        return self._by_name.get(name, {})
+        return self._by_name.get(name, Link())
 
     @functools.cached_property
-    def _by_name(self) -> dict[str, Entry]:
-        return {str(link["name"]): link for link in reversed(self.demand("links"))}  # the first of a name counts
+    def _by_name(self) -> dict[str, Link]:
+        return {link.name: link for link in reversed(self._links)}  # the first of a name counts
 
-    def neighbors(self) -> list[Entry]:
+    def neighbors(self) -> list[values.Neighbour]:
         for family in FAMILIES:
             self.demand_fact(family, open_facts.NEIGHBORS)
-        return list(self.demand("neighbors"))
+        return self._values(values.Neighbour, "neighbors")
+
+    def pod_neighbors(self) -> list[values.PodNeighbour]:
+        return self._values(values.PodNeighbour, "pod_neighbors")
+
+    def programs(self) -> list[values.Program]:
+        return self._values(values.Program, "bpf")
+
+    def listeners(self) -> list[values.Listener]:
+        return self._values(values.Listener, "listeners")
+
+    def units(self) -> list[values.Unit]:
+        return self._values(values.Unit, "units")
+
+    def daemons(self) -> values.Daemons:
+        return values.Daemons.of(self.demand("network_daemons"))
+
+    def firewall(self, name: str) -> values.Firewall:
+        return values.Firewall.of(self.demand("firewalls").get(name) or {})
+
+    def count(self, kind: str, name: str) -> int | None:
+        """Return what the kernel counted; None if it does not count it."""
+        value = (self.demand("counters").get(kind) or {}).get(name)
+        return None if value is None else int(value)
+
+    def plugins(self) -> set[str]:
+        """Return the plugins in the configurations of CNIs."""
+        return {plugin for entry in self.demand("cni") for plugin in entry.get("plugins") or ()}
+
+    def services(self) -> list[tuple[str, str, int]]:
+        """Return the addresses, protocols and ports that kube-proxy translates."""
+        tuple(self.tables(FAMILIES, "nat"))
+        self.demand("ipvs")
+        return [entry for entry in service_rules.translated(self.snapshot) if entry[1] in ("tcp", "udp")]
+
+    def sets(self) -> str:
+        """Return the sets as ``ipset save`` prints them."""
+        return "\n".join(str(entry.get("save")) for entry in self.demand("ipsets"))
 
     def tables_of_nft(self) -> list[Table]:
         """Return the tables that nft lists, without those of iptables and ebtables."""
@@ -134,12 +185,17 @@ class Node:
     def _tables_of_nft(self) -> list[Table]:
         return observed.of_nft(self.snapshot)
 
-    def rules(self, family: str) -> list[Entry]:
+    def rules(self, family: str) -> list[PolicyRule]:
         """Return the rules of a family, in the kernel's order."""
         self.demand_fact(family, open_facts.RULES)
-        return [entry for entry in self.demand("rules") if _family(entry) == family]
+        self.demand("rules")
+        return [rule for rule in self._rules if rule.family == family]
 
-    def routes(self, family: str, table: str = MAIN) -> list[Entry]:
+    @functools.cached_property
+    def _rules(self) -> list[PolicyRule]:
+        return [*map(PolicyRule.of, entries(self.snapshot, "rules"))]
+
+    def routes(self, family: str, table: str = MAIN) -> list[Route]:
         """Return the routes of a family in a table. table: its number."""
         for entry in self._open:
             is_of_table = not entry.fact.subject or entry.table == table
@@ -147,13 +203,28 @@ class Node:
                 raise Unobserved(entry.fact.what, entry.fact.ask)
         return self._routes.get((family, table), [])
 
+    def every_route(self) -> list[Route]:
+        """Return the routes that the snapshot has; further ones may be open."""
+        return [*map(Route.of, self.demand("routes"))]
+
     @functools.cached_property
-    def _routes(self) -> dict[tuple[str, str], list[Entry]]:
+    def _routes(self) -> dict[tuple[str, str], list[Route]]:
         """Return the routes by family and table."""
-        routes: dict[tuple[str, str], list[Entry]] = {}
-        for entry in self.demand("routes"):
-            routes.setdefault((_family(entry), str(entry.get("table") or MAIN)), []).append(entry)
+        routes: dict[tuple[str, str], list[Route]] = {}
+        for route in self.every_route():
+            routes.setdefault((route.family, route.table), []).append(route)
         return routes
+
+    def links_with_settings(self, family: str) -> t.Collection[str]:
+        """Return the links whose settings were read, or the settings of the whole node. family: ipv4 or ipv6, or node."""
+        return self.demand("settings").get(family) or ()
+
+    def policies(self) -> list[tuple[str, t.Any, list[Entry], list[Entry]]]:
+        """Return the path, protocol, rules and routes of each record of policy_routes."""
+        records = self.demand("policies")
+        return [
+            (str(each.get("path")), each.get("protocol"), each.get("rules") or [], each.get("routes") or []) for each in records
+        ]
 
     def setting(self, family: str, link: str, key: str) -> int:
         """Return a setting of a link, of ``all`` or of ``default``."""
@@ -203,29 +274,24 @@ class Node:
             for text in chain.get("rules") or ()
         ]
 
-    def boot(self, part: str) -> t.Mapping[str, t.Mapping[str, t.Any]]:
+    def boot(self, part: str) -> dict[str, values.BootSetting]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""
         value = self.demand("boot").get(part)
         if value is None:
             raise Unobserved(f"What the next boot sets ({part}) was not read.", ASK["boot"])
-        return t.cast("t.Mapping[str, t.Mapping[str, t.Any]]", value)
+        return {key: values.BootSetting(entry.get("value"), str(entry.get("file") or "")) for key, entry in value.items()}
 
     @functools.cached_property
     def pods(self) -> dict[str, str]:
         """Return the links of pods by the addresses of the pods behind them, of both families."""
         links = self.all_links() if self._may_have_bridge() else self.links()
-        inner = pod_links.pod_links({**self.snapshot, "links": links})
+        inner = pod_links.pod_links(self.snapshot)
         routes = (route for family in FAMILIES for route in self.routes(family))
-        pods = {
-            str(route["to"]).partition("/")[0]: str(route["dev"])
-            for route in routes
-            if str(route.get("dev")) in inner and is_host(str(route.get("to"))) and not route.get("via")
-        }
-        for link in links:
-            peer = link.get("peer") or {}
-            pods.update((str(address), str(link["name"])) for address in peer.get("addresses") or () if link["name"] in inner)
-            if link["name"] in inner and link.get("master") and not peer:  # a report has no route to a pod behind a bridge
-                raise Unobserved(f"Which address the pod behind {link['name']} has is open.", "kubectl exec POD -- ip addr")
+        pods = {route.address: route.dev for route in routes if route.dev in inner and is_host(route.to) and not route.via}
+        for link in (link for link in links if link.name in inner):
+            pods.update((address, link.name) for address in link.peer.addresses)
+            if link.master and not any(link.peer):  # a report has no route to a pod behind a bridge
+                raise Unobserved(f"Which address the pod behind {link.name} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
 
     def pods_of(self, family: str) -> dict[str, str]:
@@ -234,16 +300,16 @@ class Node:
 
     def _may_have_bridge(self) -> bool:
         """Return whether table main has a network on a link that may be a bridge of pods, to which no routes lead."""
-        routes = (route for family in FAMILIES for route in self.routes(family) if route.get("dev") and not route.get("via"))
-        networks = (route for route in routes if not is_host(str(route.get("to"))) and not is_link_local(_address(route)))
-        return any(not pod_links.has_interface_name(str(route["dev"])) for route in networks)
+        routes = (route for family in FAMILIES for route in self.routes(family) if route.dev and not route.via)
+        networks = (route for route in routes if not is_host(route.to) and not is_link_local(route.address))
+        return any(not pod_links.has_interface_name(route.dev) for route in networks)
 
     @functools.cached_property
     def enis(self) -> Uplinks | None:
         """Return the interfaces that pods share by policy routing; None for a node without such routing."""
         self.links()
         self.rules(IPV4)
-        for table in {str(entry.get("table") or MAIN) for entry in entries(self.snapshot, "rules") if _family(entry) == IPV4}:
+        for table in {rule.table or MAIN for rule in self.rules(IPV4)}:
             self.routes(IPV4, table)
         return uplinks.of(self.snapshot)
 
@@ -259,22 +325,21 @@ class Node:
     def networks(self, link: str) -> list[Network]:
         """Return the networks of a link's addresses, which outputs such as routes do not show."""
         self.all_links()
-        return pod_links.networks(self.link(link))
+        return pod_links.networks(self.link(link).plain)
 
     def links_by_address(self, family: str) -> dict[str, str]:
         """Return the names of the links by their addresses, without link-local ones."""
-        return {address: str(link["name"]) for link in self.links() for address in _addresses(link, family)}
+        return {address: link.name for link in self.links() for address in _addresses(link, family)}
 
     def uplinks(self, family: str) -> list[str]:
         """Return the links by which the default routes of table main lead."""
-        defaults = (route for route in self.routes(family) if route.get("to") == "default" and route.get("dev"))
-        return list(dict.fromkeys(str(route["dev"]) for route in defaults))
+        return list(dict.fromkeys(route.dev for route in self.routes(family) if route.to == "default" and route.dev))
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
         self.all_links()
-        master = self.link(str(self.link(link).get("master")))
-        return str(master["name"]) if master.get("kind") == "bridge" else link
+        master = self.link(self.link(link).master)
+        return master.name if master.kind == "bridge" else link
 
     def probed_links(self) -> list[str]:
         """Return the links by which Azure's IPv6 probe comes in, which a node without a default route of IPv6 has too."""
@@ -286,36 +351,26 @@ class Node:
         if any(table.chains.get(NODE_PORTS_CHAIN, Chain()).rules or table.sets.get(NODE_PORTS) for table in tables):
             return True
         # In the mode ipvs, a node port is a virtual server of an address of the node, without those of the link of all Services.
-        of_node = {address for link in self.links() if link["name"] != IPVS_LINK for address in _all_addresses(link)}
+        of_node = {address for link in self.links() if link.name != IPVS_LINK for address in link.addresses}
         return any(str(server.get("address")) in of_node for server in entries(self.snapshot, "ipvs"))
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by the context, or by its configuration or its links."""
         if self.context.cni:
             return self.context.cni == CILIUM
-        configurations = self.snapshot.get("cni") or ()
-        is_configured = any(cni.CILIUM_PLUGIN in (entry.get("plugins") or ()) for entry in configurations)
+        is_configured = bool(self.snapshot.get("cni")) and cni.CILIUM_PLUGIN in self.plugins()
         return is_configured or _has_link_of_cilium(self.links()) or _has_link_of_cilium(self.all_links())
 
     def is_azure(self) -> bool:
         """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
         if self.context.cloud:
             return self.context.cloud == "azure"
-        routes = any(str(route.get("to")).startswith(AZURE_SERVER) for route in self.routes(IPV4))
-        return routes or any(entry.get("mac") == AZURE_PEER for entry in self.neighbors())
+        routes = any(route.to.startswith(AZURE_SERVER) for route in self.routes(IPV4))
+        return routes or any(entry.mac == AZURE_PEER for entry in self.neighbors())
 
 
-def _family(entry: Entry) -> str:
-    return str(entry.get("family") or IPV4)
-
-
-def _has_link_of_cilium(links: t.Iterable[Entry]) -> bool:
-    return any(str(link.get("name")).startswith(("cilium_", "lxc")) for link in links)
-
-
-def _address(route: Entry) -> str:
-    """Return the first address of a route's destination."""
-    return str(route.get("to")).partition("/")[0]
+def _has_link_of_cilium(links: t.Iterable[Link]) -> bool:
+    return any(link.name.startswith(("cilium_", "lxc")) for link in links)
 
 
 def is_host(prefix: str) -> bool:
@@ -333,30 +388,8 @@ def is_link_local(address: str) -> bool:
         return False
 
 
-def _all_addresses(link: Entry) -> list[str]:
-    return [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
-
-
-def _addresses(link: Entry, family: str) -> list[str]:
-    return [text for text in _all_addresses(link) if (":" in text) == (family == IPV6) and not is_link_local(text)]
-
-
-def rule_line(entry: Entry) -> str:
-    """Return a rule as ``ip rule`` prints it."""
-    options = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
-    # No option may have the priority 0, which the kernel gives to its rule for table local.
-    parsed = rule.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
-    words = str(parsed._replace(priority=int(entry["priority"]))).partition(" rule ")[2]
-    return " ".join([words, *map(str, entry.get("unread") or ())])
-
-
-def route_line(entry: Entry) -> str:
-    """Return a route as ``ip route`` prints it."""
-    words = [str(entry.get("to")), *(f"{name} {entry[name]}" for name in ("via", "dev") if entry.get(name))]
-    table = str(entry.get("table") or MAIN)
-    words += [f"table {table}"] if table != MAIN else []
-    words += [f"proto {entry['protocol']}"] if entry.get("protocol") not in (None, "", "boot") else []
-    return " ".join([*words, *([f"metric {entry['metric']}"] if entry.get("metric") else [])])
+def _addresses(link: Link, family: str) -> list[str]:
+    return [text for text in link.addresses if (":" in text) == (family == IPV6) and not is_link_local(text)]
 
 
 def protocol_for_rules(node: Node) -> dict[str, int]:
@@ -364,7 +397,7 @@ def protocol_for_rules(node: Node) -> dict[str, int]:
 
     policy_routes removes the rules of its protocol that it does not list, such as those of the role eni_policy_routing.
     """
-    used = {str(entry.get("protocol")) for family in FAMILIES for entry in node.rules(family)}
+    used = {rule.protocol for family in FAMILIES for rule in node.rules(family)}
     numbers = (number for number in range(policy.PROTOCOL, 256) if number not in rt_names.PROTOCOLS and str(number) not in used)
     number = next(numbers, policy.PROTOCOL)
     return {} if number == policy.PROTOCOL else {"protocol": number}
@@ -373,8 +406,3 @@ def protocol_for_rules(node: Node) -> dict[str, int]:
 def setting_line(family: str, link: str, key: str, value: object) -> str:
     """Return a setting as ``sysctl`` prints it."""
     return f"net.{family}.conf.{link.replace('.', '/')}.{key} = {value}"
-
-
-def inner_links(links: t.Iterable[Entry]) -> list[str]:
-    """Return the names of all links but the loopback."""
-    return [str(link["name"]) for link in links if link.get("name") != LOOPBACK]

@@ -18,10 +18,10 @@ from .._routing.live_policy import LivePolicy, ObservedPolicy
 from .._routing.policy import Policy
 from .._routing.routing_backend import Netlink, Owned
 from .._snapshot import entries as entries_of
-from .._twin.blueprint import Entry, entries
+from .._snapshot.values import Entry, PolicyRule, Route
 from .finding import check
-from .node import ASK, FAMILIES, IPV4, IPV6, Node, route_line, rule_line
-from .suspicion import RISK, Remedy, Suspicion, Unobserved
+from .node import FAMILIES, IPV4, IPV6, Node
+from .suspicion import RISK, Remedy, Suspicion
 
 SUBSET = "policies"
 SHOWN = 3  # lines of evidence
@@ -41,32 +41,29 @@ _OF_LINK = re.compile(r"net\.(ipv4|ipv6)\.conf\.(.+)\.(\w+)")
 )
 def _drift(node: Node) -> t.Iterator[Suspicion]:
     yield from _changed_settings(node)
-    for entry in node.demand(SUBSET):
-        kept = _policy(entry)
+    for path, protocol, listed_rules, listed_routes in node.policies():
+        kept = _policy(protocol, listed_rules, listed_routes)
         observed = _observed(node, kept)
         # What decides here that an object is there decides it for policy_routes.
         _desired, lacking = LivePolicy(Netlink(), _of_ready_links(node, kept)).changes(observed)
         rules, routes = lacking.rules.added, lacking.routes.added
         if rules or routes:
             what = (
-                f"The kernel lacks rules or routes that policy_routes keeps in {entry.get('path')}: another program removed or"
-                " changed them."
+                f"The kernel lacks rules or routes that policy_routes keeps in {path}: another program removed or changed them."
             )
-            lines = (*(rule_line(each.options()) for each in rules), *(route_line(each.options()) for each in routes))
+            lines = (*(str(PolicyRule.of(each.options())) for each in rules), *(str(Route.of(each.options())) for each in routes))
             keys = {each.key for each in routes}
             is_replaced = any(current.key in keys for current, _protocol in observed.routes)
             options = {"protocol": kept.protocol, **_lists(kept), "permanent": False}
             remedy = Remedy(operator=REPLACED) if is_replaced else Remedy("policy_routes", options)
             yield Suspicion(f"protocol {kept.protocol}", what, lines[:SHOWN], remedy)
-    for entry in entries(node.snapshot, "unread"):
-        if entry.get("subset") == SUBSET:
-            raise Unobserved(str(entry.get("reason")), ASK[SUBSET])
+    node.demand_whole(SUBSET)
 
 
-def _policy(entry: Entry) -> Policy:
+def _policy(protocol: object, listed_rules: t.Sequence[Entry], listed_routes: t.Sequence[Entry]) -> Policy:
     """Return the policy that policy_routes keeps in a file. Raises Invalid."""
     try:
-        return policy.from_options(entry.get("protocol"), entry.get("rules") or (), entry.get("routes") or (), rt_names.TABLES)
+        return policy.from_options(protocol, listed_rules, listed_routes, rt_names.TABLES)
     except Invalid as error:
         raise error.inside(f"snapshot.{SUBSET}") from None
 
@@ -77,7 +74,7 @@ def _lists(kept: Policy) -> dict[str, t.Any]:
 
 def _of_ready_links(node: Node, kept: Policy) -> Policy:
     """Return the policy without the routes that wait for a link that is missing or down."""
-    ready = {link["name"] for link in node.all_links() if "UP" in (link.get("flags") or ())}
+    ready = {link.name for link in node.all_links() if "UP" in link.flags}
     return kept._replace(routes=tuple(route for route in kept.routes or () if route.links - {""} <= ready))
 
 
@@ -85,11 +82,11 @@ def _observed(node: Node, kept: Policy) -> ObservedPolicy:
     """Return the rules and routes of the kernel. One that this version does not know is no object of the policy."""
     for route in kept.routes or ():
         node.routes(IPV6 if route.family == fields.IPV6 else IPV4, str(route.table))
-    rules = [entry for family in FAMILIES for entry in node.rules(family)]
+    rules = [rule.plain for family in FAMILIES for rule in node.rules(family)]
     return ObservedPolicy(
         [*_parsed(entries_of.parsed_rule, "rules", rules)],
-        [*_parsed(entries_of.parsed_route, "routes", node.demand("routes"))],
-        frozenset(link["name"] for link in node.links()),
+        [*_parsed(entries_of.parsed_route, "routes", [route.plain for route in node.every_route()])],
+        frozenset(link.name for link in node.links()),
     )
 
 
@@ -102,14 +99,12 @@ def _parsed(parse: t.Callable[[str, Entry], Owned], subset: str, listed: t.Itera
 def _changed_settings(node: Node) -> t.Iterator[Suspicion]:
     """Yield the settings that a file of this collection sets and that have another value now."""
     for key, entry in node.boot("settings").items():
-        current = _current(node, key) if _OWN_FILE.fullmatch(str(entry["file"])) and entry["value"] is not None else None
-        if current is not None and current != int(entry["value"]):
-            what = (
-                f"A module of this collection has set {key} to {entry['value']}, and another program has changed it to {current}."
-            )
-            command = f"sysctl -w {key}={entry['value']}"
+        current = _current(node, key) if _OWN_FILE.fullmatch(entry.file) and entry.value is not None else None
+        if current is not None and current != entry.value:
+            what = f"A module of this collection has set {key} to {entry.value}, and another program has changed it to {current}."
+            command = f"sysctl -w {key}={entry.value}"
             text = f"Find what changed it, and set it again: {command}"
-            evidence = (f"{key} = {current}", f"{entry['file']}: {key} = {entry['value']}")
+            evidence = (f"{key} = {current}", f"{entry.file}: {key} = {entry.value}")
             yield Suspicion(key, what, evidence, Remedy(operator=text, commands=(command,)))
 
 
@@ -117,8 +112,6 @@ def _current(node: Node, key: str) -> int | None:
     """Return the value of a setting; None for one of a link that the node does not have now, or for a pattern."""
     match = _OF_LINK.fullmatch(key)
     link = match[2].replace("/", ".") if match else ""
-    settings = node.demand("settings")
-    if not match:
-        value = (settings.get("node") or {}).get(key)
-        return None if value is None else int(value)
-    return node.setting(match[1], link, match[3]) if link in (settings.get(match[1]) or {}) else None
+    if match:
+        return node.setting(match[1], link, match[3]) if link in node.links_with_settings(match[1]) else None
+    return node.sysctl(key) if key in node.links_with_settings("node") else None

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._twin.blueprint import Entry, entries
+from .._snapshot.values import Link
 from .finding import check
-from .node import ASK, Node
-from .suspicion import CONFIGURATION, COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
-
-SUBSET = "pod_neighbors"
+from .node import Node
+from .suspicion import CONFIGURATION, COUNTER, ERROR, RISK, Remedy, Suspicion
 
 
 @check(
@@ -28,32 +26,28 @@ SUBSET = "pod_neighbors"
 )
 def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
     """Yield pods that send what they send to the node to a MAC address that the node's end of their link does not have."""
-    neighbours = node.demand(SUBSET)
-    dropped = node.demand("counters").get("otherhost") or {}
+    neighbours = node.pod_neighbors()
     for link in _routed_links(node):
-        name, mac = str(link["name"]), str(link.get("mac"))
-        former = next((entry for entry in neighbours if entry.get("link") == name and entry.get("mac") != mac), None)
+        name, mac = link.name, link.mac
+        former = next((entry for entry in neighbours if entry.link == name and entry.mac != mac), None)
         if former is None:
             continue
-        peer = link.get("peer") or {}
-        subject = str(next(iter(peer.get("addresses") or ()), name))
-        what = f"{subject} sends its packets for {former['address']} to {former['mac']}, and {name} has the MAC address {mac}."
+        subject = next(iter(link.peer.addresses), name)
+        what = f"{subject} sends its packets for {former.address} to {former.mac}, and {name} has the MAC address {mac}."
         text = (
             "Give the link the MAC address that the pod knows, or restart the pod. Set MACAddressPolicy=none for links of pods in"
             " a .link file of /etc/systemd/network, so that udev leaves their addresses alone"
         )
-        lines = (f"{former['address']} dev {peer.get('name')} lladdr {former['mac']} PERMANENT", f"{name}: link/ether {mac}")
-        remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former['mac']}",))
-        count = int(dropped.get(name) or 0)
+        lines = (f"{former.address} dev {link.peer.name} lladdr {former.mac} PERMANENT", f"{name}: link/ether {mac}")
+        remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former.mac}",))
+        count = node.count("otherhost", name) or 0
         counted = (f"{name}: rx_otherhost_dropped {count}",) if count else ()
         proof, severity = (COUNTER, ERROR) if count else (CONFIGURATION, RISK)
         yield Suspicion(subject, what, (*lines, *counted), remedy, severity=severity, proof=proof)
-    for entry in entries(node.snapshot, "unread"):
-        if entry.get("subset") == SUBSET:
-            raise Unobserved(str(entry.get("reason")), ASK[SUBSET])
+    node.demand_whole("pod_neighbors")
 
 
-def _routed_links(node: Node) -> list[Entry]:
+def _routed_links(node: Node) -> list[Link]:
     """Return the links of pods that no bridge joins and no BPF program takes packets from, whatever their MAC address."""
-    programmed = {entry.get("link") for entry in node.demand("bpf")}
-    return [link for link in node.pod_links() if link["name"] not in programmed and not link.get("master")]
+    programmed = {program.link for program in node.programs()}
+    return [link for link in node.pod_links() if link.name not in programmed and not link.master]

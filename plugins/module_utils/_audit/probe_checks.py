@@ -14,7 +14,7 @@ from .._probe_snat.probe_table import AZURE_SOURCE
 from .._systemd.boot_unit import UnitState, UnitVerdict
 from .context import SHARED
 from .finding import check
-from .node import IPV6, Node, route_line
+from .node import IPV6, Node
 from .reverse_path_checks import severity_of_services
 from .service import PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
@@ -56,7 +56,7 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
     tables = _translates(node)
     for link, _pod, _address, trial in _probes(node) if tables else ():
         what = f"The table {tables[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
-        routes = tuple(map(route_line, node.routes(IPV6)))
+        routes = tuple(map(str, node.routes(IPV6)))
         yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node))
 
 
@@ -89,17 +89,17 @@ def _translates(node: Node) -> list[str]:
     "The table for probes is there, and changes nothing under Cilium",
 )
 def _useless(node: Node) -> t.Iterator[Suspicion]:
-    programs = [entry for entry in node.demand("bpf") if str(entry.get("name")).startswith(OF_CILIUM)]
+    programs = [program for program in node.programs() if program.name.startswith(OF_CILIUM)]
     uplinks = node.probed_links()
-    entered = [entry for entry in programs if entry.get("link") in uplinks and entry.get("direction") == "ingress"]
+    entered = [program for program in programs if program.link in uplinks and program.direction == "ingress"]
     tables = _translates(node)
     if tables and entered:
-        link = str(entered[0]["link"])
+        link = entered[0].link
         what = (
             f"Cilium's programs take packets at {link} before nftables does, so that the table {tables[0]} translates no probe."
         )
         text = "Let the load balancer probe the health port of Cilium (shared probe mode), and undo the table"
-        yield Suspicion(link, what, (f"{link} {entered[0]['hook']} ingress {entered[0]['name']}",), Remedy(operator=text))
+        yield Suspicion(link, what, (f"{link} {entered[0].hook} ingress {entered[0].name}",), Remedy(operator=text))
 
 
 @check(
@@ -116,12 +116,12 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     """Yield the tables of enabled units that the kernel lacks, except those of units that their boot condition has skipped."""
     open_units = []
-    for unit in node.demand("units"):
-        name = str(unit.get("name"))
+    for unit in node.units():
+        name = unit.name
         match = _UNIT.fullmatch(name)
-        if not match or not unit.get("is_enabled") or f"{match[1]} {match[2]}" in map(str, node.tables_of_nft()):
+        if not match or not unit.is_enabled or f"{match[1]} {match[2]}" in map(str, node.tables_of_nft()):
             continue
-        state = UnitState(*(str(unit.get(key) or "") for key in ("active", "sub", "result", "job")))
+        state = UnitState(unit.active, unit.sub, unit.result, unit.job)
         if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):
             open_units.append(name)
         elif state.verdict is not UnitVerdict.SKIPPED:

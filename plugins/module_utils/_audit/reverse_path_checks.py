@@ -13,10 +13,10 @@ import typing as t
 
 from .._cni import marks
 from .._core.names import DOTTED
+from .._snapshot.values import BootSetting, PolicyRule
 from .._trace.culprit import is_filter
-from .._twin.blueprint import Entry
 from .finding import check
-from .node import IPV4, Node, protocol_for_rules, rule_line, setting_line
+from .node import IPV4, Node, protocol_for_rules, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
@@ -27,7 +27,7 @@ SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
 
-def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, Entry, Trial]]:
+def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, PolicyRule, Trial]]:
     """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
 
     One for each secondary interface.
@@ -37,15 +37,14 @@ def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, Entry, Tri
         return
     addresses = node.addresses(enis.primary, family)
     covered = set()
-    for entry in node.rules(family):
-        pod = str(entry.get("from") or "").partition("/")[0]
-        name = tables.get(str(entry.get("table")), "")
-        if name in covered or not name or pod not in node.pods or not addresses:
+    for rule in node.rules(family):
+        name = tables.get(rule.table, "")
+        if name in covered or not name or rule.pod not in node.pods or not addresses:
             continue
         covered.add(name)
         client = OUTSIDE[family]
         packet = {"source": client, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
-        yield name, entry, Trial(packet, pod)
+        yield name, rule, Trial(packet, rule.pod)
 
 
 @check(
@@ -64,12 +63,12 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
     if enis is None or node.filter_mode(enis.primary) != STRICT:
         return
     primary = enis.primary
-    for name, entry, trial in requests(node):
+    for name, rule, trial in requests(node):
         what = (
             f"The reverse-path filter of {primary} is strict, and the replies of pods behind {name} leave by {name}: requests to"
             f" them that come in by {primary} are dropped."
         )
-        evidence = (_filter_line(node, primary), rule_line(entry))
+        evidence = (_filter_line(node, primary), str(rule))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
         yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit=is_filter), severity_of_services(node))
 
@@ -104,13 +103,13 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     primary = enis.primary if enis else ""
     loose = ({"rp_filter": {"interfaces": [primary], "mode": "loose"}},)
-    for name, entry, request in requests(node):
+    for name, rule, request in requests(node):
         trial = request._replace(first=loose) if node.filter_mode(primary) == STRICT else request
         what = (
             f"The replies of pods behind {name} to requests that come in by {primary} leave by {name}, under an address of"
             f" {primary}. A cloud that checks the sources of an interface drops them."
         )
-        yield Suspicion(name, what, (rule_line(entry),), None, trial, severity_of_services(node))
+        yield Suspicion(name, what, (str(rule),), None, trial, severity_of_services(node))
 
 
 @check(
@@ -213,28 +212,22 @@ def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
     for name in dict.fromkeys(name for name in names if name not in rewritten):
         now = node.filter_mode(name)
         line = _at_boot(settings, name)
-        every = _number(settings.get(_key("all")))
-        later = max(every, _number(line[1]) if line else 0)
+        every = settings.get(_key("all"), BootSetting(0, "")).value or 0
+        later = max(every, line[1].value or 0 if line else 0)
         # A link that no line names gets the value of default when it appears; which one that is, no file tells.
         if now == STRICT or later != STRICT:
             continue
-        key, entry = line if line and _number(line[1]) == later else (_key("all"), settings[_key("all")])
-        what = (
-            f"The reverse-path filter of {name} is {_mode_name(now)} now, and {entry['file']} makes it strict at the next boot."
-        )
+        key, entry = line if line and (line[1].value or 0) == later else (_key("all"), settings[_key("all")])
+        what = f"The reverse-path filter of {name} is {_mode_name(now)} now, and {entry.file} makes it strict at the next boot."
         remedy = Remedy("rp_filter", {"interfaces": [name], "mode": _mode_name(now)})
-        yield Suspicion(name, what, (_filter_line(node, name), f"{entry['file']}: {key} = {entry['value']}"), remedy)
+        yield Suspicion(name, what, (_filter_line(node, name), f"{entry.file}: {key} = {entry.value}"), remedy)
 
 
 def _key(link: str) -> str:
     return f"net/ipv4/conf/{link}/rp_filter".translate(DOTTED)
 
 
-def _number(entry: t.Any) -> int:
-    return int((entry or {}).get("value") or 0)
-
-
-def _at_boot(settings: t.Mapping[str, t.Any], link: str) -> tuple[str, t.Any] | None:
+def _at_boot(settings: t.Mapping[str, BootSetting], link: str) -> tuple[str, BootSetting] | None:
     """Return the line that sets the filter of a link at boot: the one that names it, or the last pattern."""
     key = _key(link)
     if key in settings:
@@ -259,7 +252,7 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
     node.iptables(IPV4, "mangle")  # whose rules mark
     rules = node.rules(IPV4)
     for each in enis.marks:
-        if not any(_tests(entry, each.bits) for entry in rules):
+        if not any(_tests(rule, each.bits) for rule in rules):
             what = (
                 f"Rules of {each.owner} mark connections with {each.text}, and no policy rule leads the replies with this mark:"
                 " they leave by the interface of the pod."
@@ -269,8 +262,8 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
     node.tables_of_nft()  # whose rules may mark, too
 
 
-def _tests(entry: Entry, bits: tuple[int, int]) -> bool:
-    mark, _slash, mask = str(entry.get("fwmark") or "").partition("/")
+def _tests(rule: PolicyRule, bits: tuple[int, int]) -> bool:
+    mark, _slash, mask = rule.fwmark.partition("/")
     try:
         value = int(mark, 0)
         return value == bits[0] and (int(mask, 0) if mask else value) == bits[1]
@@ -293,8 +286,8 @@ def _rule_missing(node: Node) -> t.Iterator[Suspicion]:
     if enis is None:
         return
     networks = {name: node.networks(name) for name in (enis.primary, *enis.secondary)}
-    with_rule = {str(entry.get("from") or "").partition("/")[0] for entry in node.rules(IPV4)}
-    branches = {entry["iif"] for entry in node.rules(IPV4) if entry.get("iif")}  # as of pods with security groups of their own
+    with_rule = {rule.pod for rule in node.rules(IPV4)}
+    branches = {rule.iif for rule in node.rules(IPV4) if rule.iif}  # as of pods with security groups of their own
     for pod, link in node.pods.items():
         if ":" in pod or pod in with_rule or link in branches:
             continue
@@ -318,28 +311,28 @@ def _rule_within(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces whose pods have a rule for some destinations alone: replies to others leave by the primary interface."""
     tables = node.tables_of_enis()
     covered = set()
-    rules = [entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) in tables]
-    whole = {entry["from"] for entry in rules if not entry.get("to")}
-    for entry in rules:
-        pod, name = str(entry["from"]).partition("/")[0], tables[str(entry["table"])]
-        if not entry.get("to") or entry["from"] in whole or name in covered or pod not in node.pods:
+    rules = [rule for rule in node.rules(IPV4) if rule.source and rule.table in tables]
+    whole = {rule.source for rule in rules if not rule.to}
+    for rule in rules:
+        pod, name = rule.pod, tables[rule.table]
+        if not rule.to or rule.source in whole or name in covered or pod not in node.pods:
             continue
         covered.add(name)
         what = (
-            f"The rule of {pod} leads to {name} for packets to {entry['to']} alone: requests from elsewhere that come in by"
+            f"The rule of {pod} leads to {name} for packets to {rule.to} alone: requests from elsewhere that come in by"
             f" {name} are answered by the primary interface."
         )
         packet = {"source": CLIENT, "destination": pod, "destination_port": POD_PORT, "interface": name}
         text = (
             f"Let the CNI make rules for all destinations, or mark the connections by {name} (eni_policy_routing_interface_marks)"
         )
-        yield Suspicion(name, what, (rule_line(entry),), Remedy(operator=text), Trial(packet))
+        yield Suspicion(name, what, (str(rule),), Remedy(operator=text), Trial(packet))
 
 
 def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Suspicion:
     what = f"The pod with {pod} has an address of {name} and no rule to its table: its packets leave by the primary interface."
-    like = next((entry for entry in node.rules(IPV4) if entry.get("from") and str(entry.get("table")) == table), {})
-    command = f"ip rule add from {pod} lookup {table}" + (f" priority {like['priority']}" if like else "")
+    like = next((rule for rule in node.rules(IPV4) if rule.source and rule.table == table), None)
+    command = f"ip rule add from {pod} lookup {table}" + (f" priority {like.priority}" if like else "")
     text = "Restart the CNI's pod of the node, or the pod; network_daemons keeps network daemons from removing its rules"
-    evidence = tuple(rule_line(entry) for entry in node.rules(IPV4) if str(entry.get("table")) == table)[:2]
+    evidence = tuple(str(rule) for rule in node.rules(IPV4) if rule.table == table)[:2]
     return Suspicion(pod, what, (f"{pod} dev {link} scope link", *evidence), Remedy(operator=text, commands=(command,)))

@@ -13,10 +13,10 @@ import typing as t
 from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE, SWITCHES
 from .._network_daemons.networkd import Setting
-from .._twin.blueprint import Entry
+from .._snapshot.values import Link, Neighbour, PolicyRule
 from .context import AWS_VPC_CNI, TERWAY
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, MAIN, Node, route_line, rule_line
+from .node import FAMILIES, IPV4, IPV6, MAIN, Node
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 LOCAL = "255"
@@ -38,12 +38,11 @@ OF_KERNEL = 255  # a version that is said to remove rules that it spares by its 
     "Pods lose their network when systemd-networkd restarts or is upgraded",
 )
 def _networkd(node: Node) -> t.Iterator[Suspicion]:
-    daemons = node.demand("network_daemons")
-    if not daemons["daemons"].get("systemd-networkd") or not daemons["networkd_files"]:
+    daemons = node.daemons()
+    if "systemd-networkd" not in daemons.active or not daemons.managed:
         return
-    number = daemons.get("networkd_version")
-    version = int(number) if number else None
-    settings = {key: Setting(bool(each.get("value")), str(each["file"] or "")) for key, each in node.boot("networkd").items()}
+    version = daemons.version
+    settings = {key: Setting(bool(each.value), each.file) for key, each in node.boot("networkd").items()}
     for key, name, foreign in ((networkd.RULES, "rules", _foreign_rules), (networkd.ROUTES, "routes", _foreign_routes)):
         reason = networkd.why_removed(key, version, settings.get(key, Setting()))
         objects = foreign(node) if reason else []
@@ -55,23 +54,23 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(f"systemd-networkd {name}", what, (reason, *objects[:SHOWN]), remedy)
         elif reason and key == networkd.RULES and version == OF_KERNEL:
             what = f"systemd-networkd {version} was reported to remove the kernel's own rules when it restarts: {reason}."
-            evidence = (reason, *(rule_line(entry) for entry in node.rules(IPV4) if entry.get("protocol") == "kernel"))
+            evidence = (reason, *(str(rule) for rule in node.rules(IPV4) if rule.protocol == "kernel"))
             yield Suspicion("systemd-networkd rules of the kernel", what, evidence, remedy, severity=NOTE)
 
 
 def _foreign_rules(node: Node) -> list[str]:
-    rules = (entry for family in FAMILIES for entry in node.rules(family))
-    protocols = ("kernel", "static", None)  # networkd gives its own rules the protocol static
-    return [rule_line(entry) for entry in rules if entry.get("protocol") not in protocols]
+    rules = (rule for family in FAMILIES for rule in node.rules(family))
+    protocols = ("kernel", "static", "")  # networkd gives its own rules the protocol static
+    return [str(rule) for rule in rules if rule.protocol not in protocols]
 
 
 def _foreign_routes(node: Node) -> list[str]:
     """Return the routes of other programs by links that networkd manages."""
-    managed = node.demand("network_daemons")["networkd_files"]
-    tables = {str(entry.get("table") or MAIN) for entry in node.demand("routes")} - {LOCAL}
-    routes = (entry for family in FAMILIES for table in sorted(tables) for entry in node.routes(family, table))
-    protocols = ("kernel", "dhcp", "ra", "static", None)  # of networkd's own configuration, or of the kernel
-    return [route_line(entry) for entry in routes if entry.get("dev") in managed and entry.get("protocol") not in protocols]
+    managed = node.daemons().managed
+    tables = {route.table for route in node.every_route()} - {LOCAL}
+    routes = (route for family in FAMILIES for table in sorted(tables) for route in node.routes(family, table))
+    protocols = ("kernel", "dhcp", "ra", "static", "")  # of networkd's own configuration, or of the kernel
+    return [str(route) for route in routes if route.dev in managed and route.protocol not in protocols]
 
 
 @check(
@@ -85,7 +84,7 @@ def _foreign_routes(node: Node) -> list[str]:
 )
 def _base_rule(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
-        tables = {str(entry.get("table")) for entry in node.rules(family) if not _selects(entry)}
+        tables = {rule.table for rule in node.rules(family) if not (rule.source or rule.has_further)}
         for table, name in ((LOCAL, "local"), (MAIN, "main")):
             if table in tables or not node.routes(family, table):
                 continue
@@ -93,20 +92,10 @@ def _base_rule(node: Node) -> t.Iterator[Suspicion]:
             words = "ip -6" if family == IPV6 else "ip"
             priority = {"local": 0, "main": 32766}[name]
             command = f"{words} rule add priority {priority} lookup {name}"
-            evidence = tuple(rule_line(entry) for entry in node.rules(family))[:SHOWN]
+            evidence = tuple(map(str, node.rules(family)))[:SHOWN]
             trial = Trial({"destination": OUTSIDE[family], "destination_port": 443}) if name == "main" else None
             remedy = Remedy(operator=f"Add the kernel's own rule again, and find what removed it: {command}", commands=(command,))
             yield Suspicion(f"{family} {name}", what, evidence, remedy, trial, "" if trial else RISK)
-
-
-def _selects(entry: Entry) -> bool:
-    return bool(entry.get("from")) or _selects_further(entry)
-
-
-def _selects_further(entry: Entry) -> bool:
-    """Return whether a rule selects by more than the source, or uses only some routes of its table."""
-    further = ("to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos", "uidrange", "l3mdev", "unread")
-    return any(entry.get(key) for key in further) or entry.get("suppress_prefixlength") is not None
 
 
 @check(
@@ -121,14 +110,14 @@ def _selects_further(entry: Entry) -> bool:
 def _nowhere(node: Node) -> t.Iterator[Suspicion]:
     """Yield rules of sources whose table has no route: their packets fall through to table main."""
     for family in FAMILIES:
-        for entry in node.rules(family):
-            table = str(entry.get("table") or "")
-            if not entry.get("from") or not table or entry.get("action") or table == "253" or node.routes(family, table):
+        for rule in node.rules(family):
+            table = rule.table
+            if not rule.source or not table or rule.action or table == "253" or node.routes(family, table):
                 continue
-            what = f"The rule of {entry['from']} leads to table {table}, which has no route: its packets go on to the next rule."
-            command = f"ip {'-6 ' * (family == IPV6)}rule del {rule_line(entry).partition(':')[2].strip()}"
+            what = f"The rule of {rule.source} leads to table {table}, which has no route: its packets go on to the next rule."
+            command = f"ip {'-6 ' * (family == IPV6)}rule del {str(rule).partition(':')[2].strip()}"
             text = "Remove the rule, or fill the table by policy_routes"
-            yield Suspicion(str(entry["from"]), what, (rule_line(entry),), Remedy(operator=text, commands=(command,)))
+            yield Suspicion(rule.source, what, (str(rule),), Remedy(operator=text, commands=(command,)))
 
 
 @check(
@@ -142,38 +131,37 @@ def _nowhere(node: Node) -> t.Iterator[Suspicion]:
 )
 def _rules_of_one(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
-        of_source: dict[str, list[Entry]] = {}
-        for entry in node.rules(family):
-            if entry.get("from") and not (_selects_further(entry) or entry.get("action")):
-                of_source.setdefault(str(entry["from"]), []).append(entry)
+        of_source: dict[str, list[PolicyRule]] = {}
+        for rule in node.rules(family):
+            if rule.source and not (rule.has_further or rule.action):
+                of_source.setdefault(rule.source, []).append(rule)
         for source, rules in of_source.items():
             # A packet goes on from a table in which it finds no route.
-            rules = [entry for entry in rules if _ways(node, family, str(entry.get("table")))]
-            tables = list(dict.fromkeys(str(entry.get("table")) for entry in rules))
+            rules = [rule for rule in rules if _ways(node, family, rule.table)]
+            tables = list(dict.fromkeys(rule.table for rule in rules))
             if len({_ways(node, family, table) for table in tables}) > 1:
                 what = f"{source} has rules to the tables {' and '.join(tables)}, of which only the first counts."
-                lines = tuple(map(rule_line, rules))
+                lines = tuple(map(str, rules))
                 commands = tuple(
-                    f"ip {'-6 ' * (family == IPV6)}rule del priority {entry['priority']} from {source} lookup {entry['table']}"
-                    for entry in _left_over(node, source, rules)
+                    f"ip {'-6 ' * (family == IPV6)}rule del priority {rule.priority} from {source} lookup {rule.table}"
+                    for rule in _left_over(node, source, rules)
                 )
                 text = "Remove the rules that do not lead to the interface to which the cloud has given the address"
                 yield Suspicion(source, what, lines, Remedy(operator=text, commands=commands))
 
 
-def _left_over(node: Node, source: str, rules: t.Sequence[Entry]) -> list[Entry]:
+def _left_over(node: Node, source: str, rules: t.Sequence[PolicyRule]) -> list[PolicyRule]:
     """Return the rules to other interfaces than the only one in whose network the source is; none if that does not tell."""
     tables = node.tables_of_enis()
     address = ipaddress.ip_network(source).network_address
-    links = [tables.get(str(entry.get("table")), "") for entry in rules]
+    links = [tables.get(rule.table, "") for rule in rules]
     names = {name for name in links if any(address in prefix for prefix in node.networks(name))}
-    return [entry for entry, name in zip(rules, links) if name and name not in names] if len(names) == 1 else []
+    return [rule for rule, name in zip(rules, links) if name and name not in names] if len(names) == 1 else []
 
 
 def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:
     """Return the gateways and links of a table's default routes. Two programs may each have a table for one interface."""
-    defaults = (entry for entry in node.routes(family, table) if entry.get("to") == "default")
-    return tuple((str(entry.get("via")), str(entry.get("dev"))) for entry in defaults)
+    return tuple((route.via, route.dev) for route in node.routes(family, table) if route.to == "default")
 
 
 @check(
@@ -189,17 +177,17 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
     enis = node.enis
     if enis is None:
         return
-    defaults = [entry for entry in node.routes(IPV4) if entry.get("to") == "default" and entry.get("via")]
-    for entry in defaults:
-        name = str(entry.get("dev"))
+    defaults = [route for route in node.routes(IPV4) if route.to == "default" and route.via]
+    for route in defaults:
+        name = route.dev
         if name in enis.secondary:
             what = (
                 f"A network daemon gave {name}, which belongs to the CNI, a default route in table main: which default wins"
                 " depends on the metrics and on the order of hotplug."
             )
-            command = f"ip route del default via {entry['via']} dev {name}"
+            command = f"ip route del default via {route.via} dev {name}"
             text = f"Keep the daemon off {name} (unmanaged), and remove the route"
-            evidence = tuple(map(route_line, defaults))
+            evidence = tuple(map(str, defaults))
             yield Suspicion(name, what, evidence, Remedy(operator=text, commands=(command,)))
 
 
@@ -215,9 +203,9 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
 def _competing(node: Node) -> t.Iterator[Suspicion]:
     if node.enis is None and node.context.cni not in SHARING:
         return
-    for name, is_active in node.demand("network_daemons")["daemons"].items():
+    for name in node.daemons().active:
         agent = AGENTS.get(name)
-        if is_active and agent and agent.verdict in (COMPETING, HOSTILE):
+        if agent and agent.verdict in (COMPETING, HOSTILE):
             what = f"{name} is active on a node whose CNI routes by policy: {agent.reason}."
             remedy = Remedy("network_daemons") if name in SWITCHED else Remedy(operator=agent.remedy)
             yield Suspicion(name, what, (f"{name}: active",), remedy)
@@ -236,17 +224,16 @@ def _moved_neighbour(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
     for entry in node.neighbors():
-        address, link = str(entry.get("address")), node.pods.get(str(entry.get("address")))
-        if entry.get("state") == "PERMANENT" and link and not _leads_to(node.link(link), entry):
-            what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry['dev']}."
-            line = f"{address} dev {entry['dev']} lladdr {entry.get('mac')} PERMANENT"
+        address, link = entry.address, node.pods.get(entry.address)
+        if entry.state == "PERMANENT" and link and not _leads_to(node.link(link), entry):
+            what = f"{address} is a pod behind {link}, and a permanent neighbour entry says that it is on {entry.dev}."
+            line = f"{address} dev {entry.dev} lladdr {entry.mac} PERMANENT"
             text = "Remove the entry; ebtables_cleanup removes those of azure-vnet, with the rules that belong to them"
-            remedy = Remedy(operator=text, commands=(f"ip neighbour del {address} dev {entry['dev']}",))
+            remedy = Remedy(operator=text, commands=(f"ip neighbour del {address} dev {entry.dev}",))
             yield Suspicion(address, what, (line,), remedy)
 
 
-def _leads_to(link: Entry, neighbor: Entry) -> bool:
+def _leads_to(link: Link, neighbor: Neighbour) -> bool:
     """Return whether a neighbour entry leads to a pod. link: of the pod, which may be a port of the entry's bridge."""
-    mac = (link.get("peer") or {}).get("mac") or neighbor.get("mac")
-    is_behind = neighbor.get("dev") == link.get("master") and neighbor.get("mac") == mac
-    return is_behind or neighbor.get("dev") == link.get("name")
+    is_behind = neighbor.dev == link.master and neighbor.mac == (link.peer.mac or neighbor.mac)
+    return is_behind or neighbor.dev == link.name

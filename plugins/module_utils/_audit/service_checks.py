@@ -16,11 +16,9 @@ import typing as t
 
 from .._ruleset.ruleset import DNAT, PROTOCOL
 from .._snapshot import proc_net
-from .._trace import service_rules
-from .._twin import pod_links
 from .._twin.pod_links import Network
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
 from .reverse_path_checks import STRICT
 from .routing_checks import OUTSIDE
 from .service import PORT
@@ -45,7 +43,7 @@ def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces with the address of a Service in their network whose replies leave by another one, each once."""
     covered = set[str]()
     uplinks, networks = functools.cache(node.uplinks), functools.cache(_networks)  # a node may have thousands of Services
-    for address, protocol, port in _services(node):
+    for address, protocol, port in node.services():
         family = IPV6 if ":" in address else IPV4
         uplink, link = next(iter(uplinks(family)), ""), _entrance(networks(node), address)
         if not uplink or link in ("", uplink, *covered) or _is_of_cluster(node, address):
@@ -57,22 +55,15 @@ def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
         )
         packet = {"source": OUTSIDE[family], "destination": address, "destination_port": port, "interface": link}
         severity = ERROR if family == IPV4 and node.filter_mode(link) == STRICT else RISK
-        defaults = tuple(route_line(entry) for entry in node.routes(family) if entry.get("to") == "default")
+        defaults = tuple(str(route) for route in node.routes(family) if route.to == "default")
         evidence = (f"{protocol} {address}:{port}", *defaults)
         yield Suspicion(link, what, evidence, None, Trial({**packet, "protocol": protocol}), severity)
 
 
-def _services(node: Node) -> list[tuple[str, str, int]]:
-    """Return the addresses, protocols and ports that kube-proxy translates."""
-    tuple(node.tables(FAMILIES, "nat"))
-    node.demand("ipvs")
-    return [entry for entry in service_rules.translated(node.snapshot) if entry[1] in ("tcp", "udp")]
-
-
 def _networks(node: Node) -> list[tuple[Network, str]]:
     """Return the networks of links behind which there is something, each with the name of the link."""
-    links = (link for link in node.all_links() if link.get("kind") not in ENDLESS)
-    return [(network, str(link["name"])) for link in links for network in pod_links.networks(link)]
+    links = (link.name for link in node.all_links() if link.kind not in ENDLESS)
+    return [(network, name) for name in links for network in node.networks(name)]
 
 
 def _entrance(networks: t.Iterable[tuple[Network, str]], address: str) -> str:
@@ -98,8 +89,7 @@ def _is_of_cluster(node: Node, address: str) -> bool:
 )
 def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
     """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
-    sets = "\n".join(str(entry.get("save")) for entry in node.demand("ipsets"))
-    balancers = {*_BALANCER.findall(sets)}
+    balancers = {*_BALANCER.findall(node.sets())}
     local = {address: link for address, link in node.links_by_address(IPV4).items() if address in balancers}
     uplink = next(iter(node.uplinks(IPV4)), "")
     target = next(iter(node.addresses(uplink, IPV4)), "")
@@ -122,11 +112,10 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
 
 def _martians(node: Node) -> int:
     """Return how many packets were dropped because of their source, and not by a reverse-path filter."""
-    counted = node.demand("counters")
-    dropped = (counted.get("routing") or {}).get(proc_net.MARTIANS[0])
+    dropped = node.count("routing", proc_net.MARTIANS[0])
     if dropped is None:
         raise Unobserved("How many packets were dropped because of their source is open.", f"cat {proc_net.ROUTING}")
-    return max(0, int(dropped) - int((counted.get("packets") or {}).get("TcpExt.IPReversePathFilter") or 0))
+    return max(0, dropped - (node.count("packets", "TcpExt.IPReversePathFilter") or 0))
 
 
 @check(
@@ -144,12 +133,12 @@ def _unseen_on_bridge(node: Node) -> t.Iterator[Suspicion]:
         with contextlib.suppress(Unobserved):
             if node.sysctl(key):
                 continue
-        for bridge, port in {node.entrance(str(link["name"])): str(link["name"]) for link in node.pod_links()}.items():
+        for bridge, port in {node.entrance(link.name): link.name for link in node.pod_links()}.items():
             networks = [network for network in node.networks(bridge) if (network.version == 6) == (family == IPV6)]
             if bridge == port or not networks:
                 continue
             calls = list(_translated_to(node, family, networks))
-            if not (calls or any((":" in address) == (family == IPV6) for address, *_port in _services(node))):
+            if not (calls or any((":" in address) == (family == IPV6) for address, *_port in node.services())):
                 continue
             what = (
                 f"{key} is {node.sysctl(key)}: the rules that translate Services do not see frames between ports of {bridge}, and"
@@ -167,13 +156,12 @@ def _translated_to(node: Node, family: str, networks: t.Iterable[Network]) -> t.
     """Yield the calls that rules translate to addresses of networks."""
     for table in node.tables([family], "nat"):
         for rule in table.rules():
-            values = {match.field: match.values[0] for match in rule.matches if len(match.values) == 1 and not match.is_negated}
-            address, port = values.get(f"{TABLES_OF[family]} daddr", "").partition("/")[0], values.get("th dport", "")
+            address, port = rule.value(f"{TABLES_OF[family]} daddr").partition("/")[0], rule.value("th dport")
             behind = table.walk(rule.verdict.target) if rule.verdict else ()
             for each in (each for part in (rule, *behind) for each in part.statements if each.kind == DNAT and address):
                 target = each.target.strip("[").partition("]")[0] if family == IPV6 else each.target.partition(":")[0]
                 if port.isdecimal() and any(_is_in(target, network) for network in networks):
-                    protocol = values.get(PROTOCOL, "tcp")
+                    protocol = rule.value(PROTOCOL) or "tcp"
                     yield target, {"destination": address, "destination_port": int(port), "protocol": protocol}
 
 

@@ -17,15 +17,16 @@ import typing as t
 from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
 from .._snapshot import open_facts
 from .._snapshot.settings import ALL
+from .._snapshot.values import BootSetting
 from .._trace.culprit import is_forwarding
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, route_line, setting_line
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, setting_line
 from .routing_checks import OUTSIDE
 from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
-Lines = t.Mapping[str, t.Mapping[str, t.Any]]  # of sysctl.d, by key
+Lines = t.Mapping[str, BootSetting]  # of sysctl.d, by key
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
@@ -70,8 +71,7 @@ def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
 def _pods_of_enis(node: Node) -> dict[str, str]:
     """Return a pod behind each secondary interface."""
     tables = node.tables_of_enis()
-    sources = ((str(entry.get("from") or "").partition("/")[0], str(entry.get("table"))) for entry in node.rules(IPV4))
-    return {tables[table]: source for source, table in sources if table in tables and source in node.pods}
+    return {tables[rule.table]: rule.pod for rule in node.rules(IPV4) if rule.table in tables and rule.pod in node.pods}
 
 
 def _forwards(node: Node, family: str, link: str) -> bool:
@@ -81,8 +81,10 @@ def _forwards(node: Node, family: str, link: str) -> bool:
     of the link decides; to write that of all, or net.ipv4.ip_forward, sets those of the links.
     """
     if family == IPV6:
-        forced = ((node.demand("settings").get(IPV6) or {}).get(link) or {}).get("force_forwarding")
-        return bool(node.setting(IPV6, ALL, "forwarding") or forced)
+        forwards = bool(node.setting(IPV6, ALL, "forwarding"))
+        with contextlib.suppress(Unobserved):
+            forwards = forwards or bool(node.setting(IPV6, link, "force_forwarding"))
+        return forwards
     node.demand_fact(IPV4, FORWARD[IPV4])
     if link == ALL:
         with contextlib.suppress(Unobserved):
@@ -109,22 +111,22 @@ def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for link in _forwarded(node, family):
             key, entry = _forwarding_line(settings, family, link)
-            if entry and entry.get("value") == 0 and _forwards(node, family, link):
-                what = f"{entry['file']} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
-                text = f"Take the line out of {entry['file']}"
-                yield Suspicion(key, what, (f"{entry['file']}: {key} = 0",), Remedy(operator=text))
+            if entry and entry.value == 0 and _forwards(node, family, link):
+                what = f"{entry.file} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
+                text = f"Take the line out of {entry.file}"
+                yield Suspicion(key, what, (f"{entry.file}: {key} = 0",), Remedy(operator=text))
 
 
-def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, t.Mapping[str, t.Any]]:
+def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, BootSetting | None]:
     """Return the line that decides at boot about packets that come in by a link: the last one about it or about all links."""
     names = {FORWARD[family], _forward_key(family, ALL), *([_forward_key(family, link)] if family == IPV4 else [])}
-    exempt = {key for key, entry in settings.items() if key in names and entry.get("value") is None}
+    exempt = {key for key, entry in settings.items() if key in names and entry.value is None}
     decisive = [
         (key, entry)
         for key, entry in settings.items()
-        if entry.get("value") is not None and (key in names or any(fnmatch.fnmatchcase(name, key) for name in names - exempt))
+        if entry.value is not None and (key in names or any(fnmatch.fnmatchcase(name, key) for name in names - exempt))
     ]
-    return decisive[-1] if decisive else ("", {})
+    return decisive[-1] if decisive else ("", None)
 
 
 @check(
@@ -139,9 +141,9 @@ def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, t.Ma
 )
 def _route_expires(node: Node) -> t.Iterator[Suspicion]:
     """Yield links whose default route came by a router advertisement that the kernel would no longer accept."""
-    for entry in node.routes(IPV6):
-        name = str(entry.get("dev") or "")
-        if entry.get("to") != "default" or entry.get("protocol") != "ra" or not name:
+    for route in node.routes(IPV6):
+        name = route.dev
+        if route.to != "default" or route.protocol != "ra" or not name:
             continue
         values = {key: node.setting(IPV6, name, key) for key in ("accept_ra", "forwarding")}
         if values == {"accept_ra": 1, "forwarding": 1}:
@@ -153,7 +155,7 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
             text = f"Set {key} to 2, in a file of /etc/sysctl.d too"
             lines = [setting_line(IPV6, name, key, value) for key, value in values.items()]
             remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=2",))
-            yield Suspicion(name, what, (route_line(entry), *lines), remedy)
+            yield Suspicion(name, what, (str(route), *lines), remedy)
 
 
 @check(

@@ -82,9 +82,13 @@ class Rule(t.NamedTuple):
 
     @property
     def link(self) -> str:
-        """Return the name or the pattern of the link by which packets enter; empty for any, for several, and if negated."""
-        links = [match for match in self.matches if match.field in ("iifname", "iif")]
-        return links[0].values[0] if len(links) == 1 and len(links[0].values) == 1 and not links[0].is_negated else ""
+        """Return the name or the pattern of the link by which packets enter, as value()."""
+        return self.value("iifname", "iif")
+
+    def value(self, *fields: str) -> str:
+        """Return the value that one of the fields must have; empty for any, for several, and if negated."""
+        matches = [match for match in self.matches if match.field in fields]
+        return matches[0].values[0] if len(matches) == 1 and len(matches[0].values) == 1 and not matches[0].is_negated else ""
 
     def translates_source(self) -> bool:
         return any(each.kind in (MASQUERADE, SNAT) for each in self.statements)

@@ -74,8 +74,7 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
 def _ends(snapshot: Entry) -> t.Iterator[_End]:
     for table in observed.of_iptables(snapshot):
         for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
-            values = {match.field: match.values[0] for match in rule.matches if len(match.values) == 1 and not match.is_negated}
-            words = (values.get(f"{table.family} daddr", ""), values.get(PROTOCOL, ""), values.get("th dport", ""))
+            words = (rule.value(f"{table.family} daddr"), rule.value(PROTOCOL), rule.value("th dport"))
             yield from _end(words, _COMMENT.fullmatch(rule.comment))
     for table in observed.of_nft(snapshot):
         for element in (element for name in _MAPS for element in table.sets.get(name, ())):

@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The entries of a snapshot as values. A text that an entry lacks is empty."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._routing import rt_names
+from .._routing import rule as rules
+
+Entry = t.Mapping[str, t.Any]
+Value = t.TypeVar("Value")
+MAIN = str(rt_names.MAIN)
+# By which a rule may select, besides the source.
+_SELECTORS = ("to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos", "uidrange", "l3mdev", "unread")
+
+
+def of_texts(kind: t.Callable[..., Value], entry: Entry) -> Value:
+    """Return a value all of whose fields are texts that the entry has under the same names."""
+    return kind(*(str(entry.get(name) or "") for name in kind._fields))  # type: ignore[attr-defined]
+
+
+class Peer(t.NamedTuple):
+    """The other end of a veth, in the network namespace that the kernel names."""
+
+    namespace: str = ""
+    name: str = ""
+    mac: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+class Link(t.NamedTuple):
+    """addresses: without the lengths of their networks. plain: the entry."""
+
+    name: str = ""
+    kind: str = ""
+    mac: str = ""
+    master: str = ""
+    flags: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    peer: Peer = Peer()
+    plain: Entry = {}
+
+    @classmethod
+    def of(cls, plain: Entry) -> Link:
+        peer = plain.get("peer") or {}
+        other = of_texts(Peer, peer)._replace(addresses=tuple(map(str, peer.get("addresses") or ())))
+        addresses = tuple(str(entry.get("address")).partition("/")[0] for entry in plain.get("addresses") or ())
+        flags = tuple(plain.get("flags") or ())
+        return of_texts(cls, plain)._replace(flags=flags, addresses=addresses, peer=other, plain=plain)
+
+
+class PolicyRule(t.NamedTuple):
+    """source: a prefix, empty for any. has_further: whether it selects by more, or uses some routes of its table alone."""
+
+    family: str
+    priority: int
+    source: str
+    to: str
+    fwmark: str
+    iif: str
+    table: str
+    action: str
+    protocol: str
+    has_further: bool
+    plain: Entry
+
+    @classmethod
+    def of(cls, plain: Entry) -> PolicyRule:
+        has_further = any(map(plain.get, _SELECTORS)) or plain.get("suppress_prefixlength") is not None
+        texts = of_texts(cls, {**plain, "source": plain.get("from"), "family": plain.get("family") or "ipv4"})
+        return texts._replace(priority=int(plain["priority"]), has_further=has_further, plain=plain)
+
+    @property
+    def pod(self) -> str:
+        """Return the source address of a rule of a pod."""
+        return self.source.partition("/")[0]
+
+    def __str__(self) -> str:
+        """Show the rule as ``ip rule`` prints it. Raises Invalid."""
+        options = {name: value for name, value in self.plain.items() if name not in ("protocol", "unread")}
+        # No option may have the priority 0, which the kernel gives to its rule for table local.
+        parsed = rules.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
+        words = str(parsed._replace(priority=self.priority)).partition(" rule ")[2]
+        return " ".join([words, *map(str, self.plain.get("unread") or ())])
+
+
+class Route(t.NamedTuple):
+    family: str
+    to: str
+    via: str
+    dev: str
+    table: str
+    protocol: str
+    metric: str
+    plain: Entry
+
+    @classmethod
+    def of(cls, plain: Entry) -> Route:
+        named = {**plain, "family": plain.get("family") or "ipv4", "table": plain.get("table") or MAIN}
+        return of_texts(cls, named)._replace(plain=plain)
+
+    @property
+    def address(self) -> str:
+        """Return the first address of the destination."""
+        return self.to.partition("/")[0]
+
+    def __str__(self) -> str:
+        """Show the route as ``ip route`` prints it."""
+        table = "" if self.table == MAIN else self.table
+        protocol = "" if self.protocol == "boot" else self.protocol
+        words = {"via": self.via, "dev": self.dev, "table": table, "proto": protocol, "metric": self.metric}
+        return " ".join([self.to, *(f"{name} {value}" for name, value in words.items() if value)])
+
+
+class Neighbour(t.NamedTuple):
+    address: str
+    dev: str
+    mac: str
+    state: str
+
+
+class PodNeighbour(t.NamedTuple):
+    """A permanent neighbour of a pod. link: the node's end of the pod's link."""
+
+    link: str
+    address: str
+    mac: str
+
+
+class Program(t.NamedTuple):
+    """A BPF program of a link."""
+
+    link: str
+    hook: str
+    direction: str
+    name: str
+
+
+class Listener(t.NamedTuple):
+    address: str
+    port: str
+
+
+class Unit(t.NamedTuple):
+    """is_enabled: empty if it is not."""
+
+    name: str
+    is_enabled: str
+    active: str
+    sub: str
+    result: str
+    job: str
+
+
+class Daemons(t.NamedTuple):
+    """active: names of network daemons. managed: links that systemd-networkd configures. version: of it."""
+
+    active: tuple[str, ...]
+    managed: frozenset[str]
+    version: int | None
+
+    @classmethod
+    def of(cls, plain: Entry) -> Daemons:
+        active = tuple(name for name, is_active in plain["daemons"].items() if is_active)
+        return cls(active, frozenset(plain["networkd_files"]), int(plain.get("networkd_version") or 0) or None)
+
+
+class Firewall(t.NamedTuple):
+    """A service that loads a ruleset. is_masked: None if that was not read. flushes: whether its file flushes all tables."""
+
+    is_active: bool
+    is_enabled: bool
+    is_masked: bool | None
+    flushes: bool
+    file: str
+    settings: Entry
+
+    @classmethod
+    def of(cls, plain: Entry) -> Firewall:
+        is_active, is_enabled, flushes = (bool(plain.get(name)) for name in ("is_active", "is_enabled", "flushes"))
+        return cls(is_active, is_enabled, plain.get("is_masked"), flushes, str(plain.get("file")), plain)
+
+
+class BootSetting(t.NamedTuple):
+    """What the next boot sets. value: None for a key that a line exempts from patterns."""
+
+    value: int | None
+    file: str
