@@ -52,14 +52,13 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
-ROOMS["_answer"] = ("_core", "_snapshot", "_trace", "_audit")
-ROOMS["_report"] = ("_core", "_answer", "_trace")
+ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.
 NFT_KEYS = ("expr", "payload")
 NFT_READERS = ("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py")
-CONTROLLER = ("_pastes", "_answer", "_report")  # rooms that no module imports: only plugins on the controller use them
+CONTROLLER = ("_pastes", "_render")  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

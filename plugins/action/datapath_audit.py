@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library, _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import is_true
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_action import NodeAction
@@ -21,7 +21,7 @@ class ActionModule(NodeAction):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         result.update(_pastes.execute("datapath_audit", arguments, lambda options: _library.lend(self, options, variables)))
         if "findings" in result:
-            text = _stdout.written(findings_text.text, result)
+            text = _stdout.written(terminal.audit, result)
             if is_true(arguments.get("print")):
                 bundle = os.path.basename(str(arguments.get("dump") or ""))
                 _stdout.show(self, text, bundle or _stdout.heading(variables))

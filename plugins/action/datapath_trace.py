@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes, _stdout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import ChangesAction, is_true
 
@@ -18,5 +18,5 @@ class ActionModule(ChangesAction):
         run = super().execute
         result = _pastes.trace(arguments, lambda options: run(options, task_vars))
         if is_true(arguments.get("print")) and "verdict" in result:
-            _stdout.show(self, _stdout.written(terminal.text, result), _stdout.heading(task_vars))
+            _stdout.show(self, _stdout.written(terminal.trace, result), _stdout.heading(task_vars))
         return result

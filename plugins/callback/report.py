@@ -54,7 +54,7 @@ from ansible.plugins.callback import CallbackBase
 from ansible.release import __version__
 from ansible.template import Templar
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import rollout
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _stdout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 

@@ -65,12 +65,12 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, page, prometheus
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import audit_page, findings, junit, markdown, prometheus
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 FORMATS: dict[str, t.Callable[[object], str]] = {
-    "html": page.text,
-    "json": fleet.text,
+    "html": audit_page.text,
+    "json": findings.as_json,
     "junit": junit.text,
     "markdown": markdown.text,
     "prometheus": lambda results: prometheus.text(results, int(time.time())),
@@ -83,7 +83,7 @@ def audit_report(results: t.Any, format: str, earlier: t.Any = None) -> str:
     if earlier is not None and format != "html":
         raise AnsibleFilterError(f"audit_report: earlier must be left out for the format {format}: only html compares runs.")
     try:
-        return untrusted(page.text(results, earlier) if earlier is not None else FORMATS[format](results))
+        return untrusted(audit_page.text(results, earlier) if earlier is not None else FORMATS[format](results))
     except Refused as error:
         raise AnsibleFilterError(f"audit_report: {error}.") from None
 

@@ -46,14 +46,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def audit_text(result: t.Any, colors: bool = False) -> str:
     try:
-        return untrusted(findings_text.text(result, colours=colors))
+        return untrusted(terminal.audit(result, colours=colors))
     except Refused as error:
         raise AnsibleFilterError(f"audit_text: {error}.") from None
 

@@ -53,14 +53,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import trace_page
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def trace_html(answer: t.Any, about: t.Any = None) -> str:
     try:
-        return untrusted(page.html(answer, about))
+        return untrusted(trace_page.html(answer, about))
     except Refused as error:
         raise AnsibleFilterError(f"trace_html: {error}.") from None
 

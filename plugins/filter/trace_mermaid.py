@@ -46,8 +46,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 

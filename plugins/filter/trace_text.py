@@ -52,14 +52,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._untrusted import untrusted
 
 
 def trace_text(answer: t.Any, colors: bool = False) -> str:
     try:
-        return untrusted(terminal.text(answer, colours=colors))
+        return untrusted(terminal.trace(answer, colours=colors))
     except Refused as error:
         raise AnsibleFilterError(f"trace_text: {error}.") from None
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, mended_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, mended_text
 
 MODULE = "kubenode.datapath.datapath_audit"
 Result = dict[str, t.Any]
@@ -25,7 +24,7 @@ class Audits:
 
     def around(self, apply: t.Callable[[], Result], is_check_mode: bool) -> Result:
         """Apply the profile. Return its result with what the audits say. An audit that fails is a warning."""
-        before = fleet.answer(self._audit({"checks": mended_text.CHECKS}))
+        before = findings.answer(self._audit({"checks": mended_text.CHECKS}))
         result = apply()
         if result.get("failed"):
             return result
@@ -45,7 +44,7 @@ class Audits:
         present = mended_text.mended(self._profile, findings.of(before).present)
         if is_check_mode or not present:
             return None
-        return fleet.answer(self._audit({"checks": sorted({finding.id for finding in present})}))
+        return findings.answer(self._audit({"checks": sorted({finding.id for finding in present})}))
 
 
 def _warned(result: Result, warnings: list[str]) -> Result:

@@ -16,8 +16,7 @@ from typing import Any
 
 from PIL import Image, ImageChops
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text, page, terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import page as audit_page
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import audit_page, terminal, trace_page
 from generators import terminal_picture
 from lab import Eni, EniLab, host
 from lab.eni import CLIENT, PRIMARY
@@ -47,11 +46,11 @@ def main() -> None:
     shown = {name: versions[name] for name in ("collection", "nft", "iptables")}
     about = {"node": node.name, "source": "the running node", "versions": shown}
     FOLDER.mkdir(exist_ok=True)
-    take("trace-page", page.html(answer, about))
+    take("trace-page", trace_page.html(answer, about))
     line = f"tcp {CLIENT} > {PRIMARY.address}:{NODE_PORT} in eth0"
-    draw("trace", f"kubenode-datapath trace live '{line}'", terminal.text(answer, colours=True))
+    draw("trace", f"kubenode-datapath trace live '{line}'", terminal.trace(answer, colours=True))
     take("audit-page", audit_page.text({node.name: audit}).replace("<details", "<details open", 1))
-    findings = findings_text.text(audit, colours=True)
+    findings = terminal.audit(audit, colours=True)
     summary, first, *_others = findings.split("\n\n")
     draw("audit", "kubenode-datapath audit live", findings)
     draw("audit-first", "kubenode-datapath audit live", f"{summary}\n\n{first}\n\n{REST}")

@@ -16,8 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleFilterError
 
 from ansible_collections.kubenode.datapath.plugins.filter.audit_report import audit_report
 from ansible_collections.kubenode.datapath.plugins.filter.audit_text import audit_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, junit, markdown, terminal
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _stdout
 from unit.audits import audit, present
 
@@ -26,16 +25,16 @@ RESULT = audit(present())
 
 def test_a_filter_writes_what_its_room_writes() -> None:
     nodes = {"node1": RESULT}
-    assert audit_text(RESULT) == findings_text.text(RESULT)
-    assert audit_text(RESULT, True) == findings_text.text(RESULT, colours=True)
-    for format, room in (("json", fleet), ("junit", junit), ("markdown", markdown)):
-        assert audit_report(nodes, format) == room.text(nodes)
+    assert audit_text(RESULT) == terminal.audit(RESULT)
+    assert audit_text(RESULT, True) == terminal.audit(RESULT, colours=True)
+    for format, write in (("json", findings.as_json), ("junit", junit.text), ("markdown", markdown.text)):
+        assert audit_report(nodes, format) == write(nodes)
     assert re.search(r'timestamp_seconds{node="node1"} \d{10}\n', audit_report(nodes, "prometheus"))
 
 
 def test_an_answer_that_is_refused_is_an_error_of_its_task_and_not_printed() -> None:
     with pytest.raises(AnsibleActionFail, match=r"The answer of the node is refused: result.findings\[0\] is null; expected is"):
-        _stdout.written(findings_text.text, {"findings": [None]})
+        _stdout.written(terminal.audit, {"findings": [None]})
 
 
 @pytest.mark.parametrize(

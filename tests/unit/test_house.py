@@ -33,7 +33,7 @@ def test_the_documentation_has_the_same_rooms_and_imports() -> None:
             assert {*re.findall(r"`(_\w+)`", imports)} == others, room
 
 
-@pytest.mark.parametrize("room", ["_trace", "_audit", "_answer", "_report"])
+@pytest.mark.parametrize("room", ["_trace", "_audit", "_render"])
 def test_nothing_is_decided_by_the_words_of_a_sentence(room: str) -> None:
     assert [words for path in house.files(room) for words in house.decisions_by_words(path)] == []
 

@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import rollout
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 from lab import playbook
-from unit._report.test_rollout import RESULT, SCHEMA
+from unit._render.test_rollout import RESULT, SCHEMA
 from unit.lies import lies
 from unit.schemas import errors
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ansible")
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mended_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mended_text
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._audits import Audits
 from unit.audits import audit, present
 

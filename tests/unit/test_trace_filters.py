@@ -16,14 +16,14 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.datapath.plugins.filter.trace_html import trace_html
 from ansible_collections.kubenode.datapath.plugins.filter.trace_mermaid import trace_mermaid
 from ansible_collections.kubenode.datapath.plugins.filter.trace_text import trace_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid, page, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid, terminal, trace_page
 from unit.answers import ROUTE, arrived
 
 
 def test_a_filter_writes_what_its_room_writes() -> None:
     result = arrived(ROUTE)
-    assert trace_text(result) == terminal.text(result) and trace_text(result, True) == terminal.text(result, colours=True)
-    assert trace_html(result, {"node": "node7"}) == page.html(result, {"node": "node7"})
+    assert trace_text(result) == terminal.trace(result) and trace_text(result, True) == terminal.trace(result, colours=True)
+    assert trace_html(result, {"node": "node7"}) == trace_page.html(result, {"node": "node7"})
     assert trace_mermaid(result) == mermaid.diagram(result)
 
 

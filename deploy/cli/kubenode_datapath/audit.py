@@ -9,12 +9,12 @@ import argparse
 import json
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
 from . import installation, output, sources
@@ -39,8 +39,8 @@ def _shown(result: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
     if options.json:
         return json.dumps(result, indent=2) + "\n"
     if options.line:
-        return findings_text.line(findings.read(result), options.line) + "\n"
-    return findings_text.text(result, colours=output.has_colours())
+        return findings.read(result).line(options.line) + "\n"
+    return terminal.audit(result, colours=output.has_colours())
 
 
 def status(result: t.Mapping[str, t.Any], severity: str | None = None) -> int:
@@ -51,7 +51,7 @@ def status(result: t.Mapping[str, t.Any], severity: str | None = None) -> int:
     audit = findings.read(result)
     if severity:
         is_lost = any(finding.severity == severity for finding in audit.present)
-        is_open = bool(findings_text.open_checks(audit, severity))
+        is_open = bool(audit.open_checks(severity))
     else:
         is_lost, is_open = bool(audit.losses), bool(audit.unclear)
     return LOST if is_lost else CANNOT_TELL if is_open else ARRIVES

@@ -12,9 +12,9 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid, page, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid, terminal, trace_page
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     changes_backend,
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     traced = trace_backend.answer(question, process.run)
     answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
     if options.html:
-        Path(options.html).write_text(page.html(answer, _about(options, evidence)), encoding="utf-8")
+        Path(options.html).write_text(trace_page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))
     return status(traced)
 
@@ -64,7 +64,7 @@ def _shown(answer: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
         return json.dumps(answer, indent=2) + "\n"
     if options.mermaid:
         return mermaid.diagram(answer)
-    return terminal.text(answer, colours=output.has_colours())
+    return terminal.trace(answer, colours=output.has_colours())
 
 
 def status(answer: Answer) -> int:

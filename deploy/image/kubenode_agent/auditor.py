@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.findings import LOSSES, Finding, Findings
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import LOSSES, Finding, Findings
 
 from .loop import Loop
 from .metrics import AuditMetrics

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import prometheus
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import prometheus
 
 from .playbook import NODE, Audit, Outcome
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
 
 from . import reachability
 
@@ -117,7 +117,7 @@ def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Aud
     """Judge an audit. The parameters are those of outcome_of()."""
     result = (_node(report).get("stats") or {}).get("audit") or {}
     if "findings" in result:
-        return Audit(result, fleet.read({NODE: result}).failed.get(NODE, ""))
+        return Audit(result, findings.fleet({NODE: result}).failed.get(NODE, ""))
     return Audit({}, _node(report).get("trouble") or _ending(status, printed))
 
 

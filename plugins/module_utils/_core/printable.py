@@ -34,6 +34,11 @@ def all_printable(value: t.Any) -> t.Any:
     return value
 
 
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun. plural: without it, the noun takes an "s"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 def _shown(match: t.Match[str]) -> str:
     sign = match[0]
     return sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
 from unit import schemas
-from unit._report import test_schema
+from unit._render import test_reports
 
 from .._trace import test_cures as scenes
 
@@ -62,7 +62,7 @@ def test_a_strict_filter_of_the_primary_interface_is_found_and_its_remedy_mends_
         assert finding["packet"] == "tcp 198.51.100.7:40000 > 10.0.0.10:32765"
         assert (finding["trace"]["verdict"], finding["trace"]["reply"]) == ("dropped", None)
         assert finding["trace"]["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
-        assert [*schemas.errors(json.loads(fleet.text({"node1": result})), test_schema.SCHEMA)] == []
+        assert [*schemas.errors(json.loads(findings.as_json({"node1": result})), test_reports.SCHEMA)] == []
         assert result["profile"]["name"] == "eni_policy_routing"
         assert not arrives()
         scenes.apply(node, yaml.safe_load(finding["remedy"]["task"])[0])

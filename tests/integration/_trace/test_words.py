@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import result
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import trace_result
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.entries import with_kernels_rules
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import answer, entrance, trace_backend
 
@@ -108,7 +108,7 @@ def asked(snapshot: Entry, described: Entry) -> answer.Answer:
 
 def decided(found: answer.Answer) -> list[Any]:
     """All that is decided, as it is in the twin and as who prints it reads it."""
-    printed = result.read(found.plain())
+    printed = trace_result.read(found.plain())
     return [
         *((way.verdict, way.reply_verdict, way.interface) for way in found.every_way),
         *((culprit.kind, culprit.object, culprit.step) for culprit in [found.way.culprit] if culprit),

@@ -22,7 +22,6 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
 from kubenode_datapath import arguments, audit, cluster, completion, program, trace  # noqa: E402
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import option  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
@@ -32,6 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._parts import ( 
     policy_routes,
     rp_filter,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way  # noqa: E402
 from unit import audits  # noqa: E402
 
@@ -274,7 +274,7 @@ def test_node_problem_detector_starts_the_command_as_it_is() -> None:
     """The custom plugin of node-problem-detector: docs/custom_plugin_monitor.md there."""
     folder = Path(__file__).resolve().parents[3] / "deploy/node-problem-detector"
     monitor = json.loads((folder / "kubenode-datapath.json").read_text())
-    assert monitor["plugin"] == "custom" and monitor["pluginConfig"]["max_output_length"] == findings_text.LINE
+    assert monitor["plugin"] == "custom" and monitor["pluginConfig"]["max_output_length"] == findings.MOST_OF_LINE
     parser = arguments.parser(False, "0.1.0")
     severities = {rule["type"]: parser.parse_args(rule["args"]).line for rule in monitor["rules"]}
     assert severities == {"permanent": "error", "temporary": "risk"}

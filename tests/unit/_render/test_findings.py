@@ -9,13 +9,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, findings_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, terminal
 from unit.audits import OPERATOR, PROFILE, TASK, Result, audit, present, unclear
 
 
 def lines(result: Result) -> list[str]:
-    return findings_text.text(result).splitlines()
+    return terminal.audit(result).splitlines()
 
 
 def test_a_finding_has_its_evidence_packet_remedy_and_source() -> None:
@@ -37,7 +37,7 @@ def test_a_finding_has_its_evidence_packet_remedy_and_source() -> None:
 
 
 def test_the_rest_from_the_profile_on_is_yaml_of_its_variables() -> None:
-    shown = findings_text.text(audit(present(), profile=PROFILE))
+    shown = terminal.audit(audit(present(), profile=PROFILE))
     yaml = pytest.importorskip("yaml")
     assert yaml.safe_load(shown.partition("Profile: eni_policy_routing\n")[2]) == PROFILE["variables"]
 
@@ -78,14 +78,14 @@ def test_what_cannot_be_told_has_what_to_ask_for_and_lines_that_were_not_underst
     ],
 )
 def test_the_first_line_counts_and_has_the_colour_of_the_worst(result: Result, counted: str, colour: str) -> None:
-    assert lines(result)[0] == counted and "\x1b" not in findings_text.text(result)
-    assert findings_text.text(result, colours=True).startswith(f"\x1b[{colour}m{counted}\x1b[0m\n")
+    assert lines(result)[0] == counted and "\x1b" not in terminal.audit(result)
+    assert terminal.audit(result, colours=True).startswith(f"\x1b[{colour}m{counted}\x1b[0m\n")
 
 
 def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
     hostile = "eth0\x1b[2J\nerror fake\u202e"
     finding = present(**dict.fromkeys(("subject", "what", "packet", "source"), hostile), evidence=[hostile])
-    shown = findings_text.text(audit(finding, unclear(what=hostile, ask=hostile), passed=[hostile], ignored=[hostile]))
+    shown = terminal.audit(audit(finding, unclear(what=hostile, ask=hostile), passed=[hostile], ignored=[hostile]))
     assert "\x1b" not in shown and "\u202e" not in shown and "\nerror fake" not in shown
 
 
@@ -106,7 +106,7 @@ def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
 )
 def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:
     with pytest.raises(Refused, match=sentence):
-        findings_text.text(value)
+        terminal.audit(value)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_what_is_no_audit_is_an_error(value: t.Any, sentence: str) -> None:
     ],
 )
 def test_a_monitor_gets_a_line_about_one_severity(result: Result, severity: str, line: str) -> None:
-    assert findings_text.line(findings.read(result), severity) == line
+    assert findings.read(result).line(severity) == line
 
 
 def test_the_line_of_a_monitor_is_short() -> None:
     many = audit(*(present(subject=f"eth{number}\n") for number in range(9)))
-    line = findings_text.line(findings.read(many), "error")
+    line = findings.read(many).line("error")
     assert (
         len(line) == 80 and line.startswith("9 errors: rp-strict-asymmetric eth0") and line.endswith("...") and "\n" not in line
     )

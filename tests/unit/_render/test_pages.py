@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An answer as a page: nothing is cut, no text of a node becomes markup, and the boxes show places and not counters."""
+"""Pages: nothing is cut, and no text of a node becomes markup. The boxes of an answer show places and not counters;
+findings of many nodes are in groups, and two runs are compared."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer.stylesheet import CSS
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import audit_page, trace_page
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.stylesheet import CSS
 from unit.answers import DNAT, DROP, FILTER, FILTERED, IN, MASQUERADE, ROUTE, Result, arrived, cure, everywhere, lost, rule
+from unit.audits import PROFILE, TRACE, audit, present, unclear
 
 BOXES = ("place", "node", "link", "stage", "end")
 
@@ -31,7 +33,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append((tag, {*(dict(attrs).get("class") or "").split()}))
 
     def handle_endtag(self, tag: str) -> None:
@@ -39,6 +41,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append((set[str]().union(*(classes for _tag, classes in self.open)), data))
+
+    @property
+    def tags(self) -> list[str]:
+        return [tag for tag, _attributes in self.elements]
 
     @property
     def text(self) -> str:
@@ -54,7 +60,7 @@ class Page(HTMLParser):
 
 
 def shown(value: Result, **about: t.Any) -> Page:
-    return Page(page.html(value, about))
+    return Page(trace_page.html(value, about))
 
 
 def test_the_answer_comes_first_and_has_the_colour_of_its_verdict() -> None:
@@ -165,18 +171,106 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
-    about = dict.fromkeys(page.ABOUT, "name")
-    usual, hostile = shown(everywhere("name"), **about), shown(everywhere(name), **dict.fromkeys(page.ABOUT, name))
-    assert [tag for tag, _attributes in hostile.elements] == [tag for tag, _attributes in usual.elements]
+    about = dict.fromkeys(trace_page.ABOUT, "name")
+    usual, hostile = shown(everywhere("name"), **about), shown(everywhere(name), **dict.fromkeys(trace_page.ABOUT, name))
+    assert hostile.tags == usual.tags
     assert not any(key.startswith("on") for _tag, attributes in hostile.elements for key in attributes)
     assert name in hostile.text
 
 
 def test_the_page_runs_and_loads_nothing() -> None:
-    html = page.html(arrived(rule(), reply=lost(FILTER)))
+    html = trace_page.html(arrived(rule(), reply=lost(FILTER)))
     assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in html
     loading = {"href", "src", "srcset", "data", "action", "xlink:href", "style"}
     for tag, attributes in Page(html).elements:
         assert tag not in ("script", "link", "img", "iframe", "object") and not loading.intersection(attributes)
     assert not re.search(r"@import|url\(", html)
     html.encode()
+
+
+MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[2J"
+MOST_BYTES = 3_000_000
+
+
+def groups(text: str) -> list[tuple[str | None, ...]]:
+    found = [attributes for _tag, attributes in Page(text).elements if attributes.get("class") == "card group"]
+    return [tuple(group[f"data-{name}"] for name in ("severity", "check", "subject", "nodes")) for group in found]
+
+
+def test_findings_are_grouped_by_check_and_kind_of_subject_errors_first() -> None:
+    risk = [present("risk", "pod-rule-missing", f"10.0.0.{number}") for number in range(3)]
+    text = audit_page.text({"node1": audit(*risk, present()), "node2": audit(risk[0]), "node3": audit()})
+    assert groups(text) == [("error", "rp-strict-asymmetric", "eth0", "1"), ("risk", "pod-rule-missing", "addresses", "2")]
+    assert "<h1>1 error, 1 risk on 2 of 3 nodes</h1>" in text
+
+
+def test_two_runs_are_compared_and_what_cannot_be_told_is_not_gone() -> None:
+    gone = [present("risk", check) for check in ("waste", "b", "a", "c")]
+    earlier = {"node1": audit(present(), *gone), "node2": audit(present()), "node3": audit(present())}
+    now: dict[str, Result] = {
+        "node1": audit(present()),
+        "node2": audit(unclear("rp-strict-asymmetric")),
+        "node3": {"msg": "root is needed"},
+        "node4": audit(present(), present("risk", "fresh")),
+    }
+    text = audit_page.text(now, earlier)
+    assert re.findall(r'<span class="tag open">(new|still)</span>', text) == ["still", "new"]
+    assert "node4 (new)" in text and "node1 (new)" not in text
+    assert re.findall(r"gone</span> <code>([\w-]+)</code> eth0: ([\w, ]+)", text) == [
+        (check, "node1") for check in ("waste", "b", "a", "c")
+    ]
+    assert 'tag open">still' not in audit_page.text(now)
+
+
+@pytest.mark.parametrize("place", ["id", "subject", "what", "packet", "ask", "source"])
+def test_no_text_of_a_node_becomes_an_element(place: str) -> None:
+    usual = Page(audit_page.text({"node1": audit(present(), profile=PROFILE)})).tags
+    text = audit_page.text({"node1": audit(present(**{place: MARKUP}), profile=PROFILE)})
+    assert [name for name in Page(text).tags if name != "a"] == [name for name in usual if name != "a"]
+    assert "\x1b" not in text and text.count("<script>") == 1
+
+
+def of_rules(count: int, text: str) -> Result:
+    """Return a trace with this many rules."""
+    rule = {"kind": "rule", "where": "ip nat KUBE-SERVICES", "text": text, "verdict": "continue", "packet": ""}
+    return {**TRACE, "steps": [TRACE["steps"][0], *[rule] * count]}
+
+
+def test_the_way_of_a_packet_is_drawn_once() -> None:
+    text = audit_page.text(
+        {"node1": audit(present(), present("risk", "waste"), present(id="other", trace=of_rules(1, "-j DROP")))}
+    )
+    assert text.count('<div class="ways">') == 2
+    (link,) = re.findall(r'<a href="#(\w+)">([^<]*)</a>', text)
+    assert link == ("way0", "The same way as that of rp-strict-asymmetric eth0") and text.count('id="way0"') == 1
+    assert "<p>Strict reverse-path filtering drops it.</p>" in text and "IPReversePathFilter" in text
+
+
+def test_an_audit_of_before_has_no_trace() -> None:
+    finding = present()
+    del finding["trace"]
+    assert '<div class="ways">' not in audit_page.text({"node1": audit(finding)}, {"node1": audit(finding)})
+
+
+def test_what_is_no_trace_is_refused_by_its_place() -> None:
+    text = audit_page.text({"node1": audit(present(trace={"verdict": "lost"}))})
+    assert "<b>node1</b>: The answer is refused: result.findings[0].trace.verdict is &#x27;lost&#x27;; expected is one of" in text
+
+
+def test_no_text_of_a_trace_becomes_an_element() -> None:
+    usual = Page(audit_page.text({"node1": audit(present(trace=of_rules(1, "-j DROP")))})).tags
+    text = audit_page.text({"node1": audit(present(trace=of_rules(1, MARKUP)))})
+    assert Page(text).tags == usual and "\x1b" not in text
+
+
+def test_a_thousand_nodes_fit_a_page() -> None:
+    nodes = {}
+    for number in range(1000):
+        address = f"10.0.{number // 250}.{number % 250}"
+        packet = f"tcp 198.51.100.7:40000 > {address}:80"
+        traces = [of_rules(60, f"-A KUBE-SERVICES -d {address} --dport {each} -j MARK --set-mark {each}") for each in range(5)]
+        findings = [present(id=f"check-{each}", packet=packet, trace=trace) for each, trace in enumerate(traces)]
+        nodes[f"ip-{address.replace('.', '-')}.eu-west-1.compute.internal"] = audit(*findings, unclear(), profile=PROFILE)
+    text = audit_page.text(nodes)
+    assert len(text.encode()) < MOST_BYTES and Page(text).count("group") == 5
+    assert text.count('<div class="ways">') > 50

@@ -13,12 +13,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings_text, mermaid, terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import page as trace_page
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, page, prometheus
-from unit._report.test_schema import SCHEMA
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import (
+    audit_page,
+    findings,
+    junit,
+    markdown,
+    mermaid,
+    prometheus,
+    terminal,
+    trace_page,
+)
+from unit._render.test_reports import SCHEMA
 from unit.answers import everywhere
 from unit.audits import OPERATOR, PROFILE, TRACE, Result, audit, present, unclear
 from unit.lies import lies
@@ -33,7 +40,7 @@ LAST = audit(
     ignored=["a line"],
 )
 WRITERS: tuple[t.Callable[[t.Any], str], ...] = (
-    *(fleet.text, junit.text, markdown.text, page.text),
+    *(findings.as_json, junit.text, markdown.text, audit_page.text),
     lambda results: prometheus.text(results, 0),
 )
 
@@ -82,7 +89,7 @@ def test_whatever_a_node_answers_the_reports_say_the_same_of_the_others() -> Non
     ],
 )
 def test_an_answer_that_is_refused_is_named_with_its_key_and_what_was_expected(lie: t.Any, sentence: str) -> None:
-    text = fleet.text({"node1": audit(), "node2": lie})
+    text = findings.as_json({"node1": audit(), "node2": lie})
     error = json.loads(text)["nodes"]["node2"]["error"]
     assert error.startswith(f"The answer is refused: {sentence}") and error.endswith(
         "as kubenode.datapath.datapath_audit returns it."
@@ -91,20 +98,20 @@ def test_an_answer_that_is_refused_is_named_with_its_key_and_what_was_expected(l
 
 def test_an_answer_has_a_bound_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(form, "MOST", 1000)
-    failed = fleet.read({"node1": audit(), "node2": audit(*[present()] * 9)}).failed
+    failed = findings.fleet({"node1": audit(), "node2": audit(*[present()] * 9)}).failed
     assert [*failed] == ["node2"] and "result is too large; expected is a result of at most 1000 characters" in failed["node2"]
 
 
 def test_an_earlier_answer_that_is_refused_is_named() -> None:
-    text = page.text(HONEST, {**HONEST, "node1": {"findings": [None]}})
+    text = audit_page.text(HONEST, {**HONEST, "node1": {"findings": [None]}})
     assert "<h2>Not audited in the earlier run</h2><p><b>node1</b>: The answer is refused: result.findings[0] is null" in text
 
 
 @pytest.mark.parametrize(
     ("result", "write"),
     [
-        *((everywhere("eth0"), write) for write in (terminal.text, trace_page.html, mermaid.diagram)),
-        (LAST, findings_text.text),
+        *((everywhere("eth0"), write) for write in (terminal.trace, trace_page.html, mermaid.diagram)),
+        (LAST, terminal.audit),
     ],
 )
 def test_whatever_an_answer_is_it_is_text_or_refused_by_its_place(result: Result, write: t.Callable[[t.Any], str]) -> None:

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid
 from unit.answers import DNAT, DROP, FILTER, FILTERED, MASQUERADE, ROUTE, SERVICE, Result, arrived, everywhere, lost, rule
 
 BOX = re.compile(r' {2,4}(\w+)\["((?:[\w .,/=()+-]|#\d+;|<br/>)*)"\](?::::(good|bad|open))?')
@@ -41,6 +41,8 @@ def test_the_boxes_of_a_packet_that_arrives() -> None:
 
 def test_the_culprit_is_a_box_or_a_line_of_one() -> None:
     assert boxes(lost(FILTER, ROUTE, FILTERED))[-1] == (["dropped", f"sysctl: {FILTER['text']}"], "bad")
+    received = boxes({**lost(None, ROUTE), "verdict": "delivered"})
+    assert received[-1] == (["the node itself receives the packet"], "good")
     guilty = boxes(
         lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop"), culprit_step=2)
     )

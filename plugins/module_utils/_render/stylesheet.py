@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+GOOD, BAD, OPEN = "good", "bad", "open"  # classes, of what arrives, what is lost, and what is not certain
+
 CSS = """
 :root {
   --page: #f4f6f9; --panel: #fff; --ink: #18202c; --dim: #5a6678; --edge: #d5dbe4; --code: #eef1f6;

@@ -13,15 +13,14 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
-from .._answer.markup import Markup, document, element, section
-from .._answer.stylesheet import CSS
 from .._core.printable import all_printable, in_one_line
 from . import junit, markdown
+from .markup import Markup, document, element, filled, folded, headline, section, tag
+from .stylesheet import BAD, GOOD, OPEN
 
 Data = t.Mapping[str, t.Any]
-LOST = ("failed", "unreachable", "no result", "stopped")
-OPEN = ("not reached", "no task ran", "running")
-GOOD_TONE, OPEN_TONE, BAD_TONE = "good", "open", "bad"  # classes of the stylesheet
+FAILED = ("failed", "unreachable", "no result", "stopped")
+UNDONE = ("not reached", "no task ran", "running")
 
 
 def title(data: Data) -> str:
@@ -43,9 +42,9 @@ def as_junit(data: Data) -> str:
 
 
 def _add_state(case: Element, node: Data) -> None:
-    if node["state"] in LOST:
+    if node["state"] in FAILED:
         junit.add(case, junit.FAILURE, node["trouble"] or node["state"], node["warnings"], node["state"])
-    elif node["state"] in OPEN:
+    elif node["state"] in UNDONE:
         junit.add(case, junit.SKIPPED, node["state"])
 
 
@@ -61,35 +60,35 @@ def as_markdown(data: Data) -> str:
     """Return the summary, and a table of states with their nodes."""
     rows = (((markdown.escaped(node["state"]), markdown.escaped(_sentence(node))), name) for name, node in _nodes(data))
     warnings = (((markdown.escaped(text),), name) for name, node in _nodes(data) for text in node["warnings"])
-    lines = [f"# {markdown.escaped(title(data))}", *markdown.table(("state", "what"), markdown.grouped(rows))]
-    return "\n".join([*lines, *markdown.table(("warning",), markdown.grouped(warnings)), ""])
+    lines = [f"# {markdown.escaped(title(data))}", *markdown.table(("state", "what"), rows)]
+    return "\n".join([*lines, *markdown.table(("warning",), warnings), ""])
 
 
 def as_page(data: Data) -> str:
     """Return the page."""
-    states = {node["state"] for _name, node in _nodes(data)}
-    tone = BAD_TONE if states.intersection(LOST) else OPEN_TONE if states.intersection(OPEN) else GOOD_TONE
     versions = (
         f"kubenode.datapath {data['collection']}, ansible-core {data['ansible']}, from {data['started']} to {data['ended']}"
     )
-    head = element("div", element("h1", title(data)), element("p", versions), classes=f"answer {tone}")
+    tone = _tone(*(node["state"] for _name, node in _nodes(data)))
     nodes = section("Nodes", *(_node(name, node) for name, node in _nodes(data)))
-    return document(title(data), CSS, element("header", head), element("main", nodes))
+    return document(title(data), [headline(title(data), tone, element("p", versions))], [nodes])
+
+
+def _tone(*states: str) -> str:
+    return BAD if {*states}.intersection(FAILED) else OPEN if {*states}.intersection(UNDONE) else GOOD
 
 
 def _node(name: str, node: Data) -> Markup:
-    tone = BAD_TONE if node["state"] in LOST else OPEN_TONE if node["state"] in OPEN else GOOD_TONE
     facts = [f"{key} {node[key]}" for key in ("kernel", "nft", "profile") if node[key]]
     variables = "\n".join(f"{key}: {value}" for key, value in (node["variables"] or {}).items())
     parts = [
         element("p", _sentence(node)),
-        element("p", ", ".join(facts), classes="dim") if facts else "",
+        filled("p", ", ".join(facts), classes="dim"),
         *(element("p", f"Proved: {text}") for text in node["proof"]),
         *(element("p", f"Warning: {text}") for text in node["warnings"]),
-        element("pre", variables) if variables else "",
+        filled("pre", variables),
     ]
-    summary = element("summary", element("span", node["state"], classes=f"tag {tone}"), " ", element("b", name))
-    return element("details", summary, *parts, classes="card", is_open=node["state"] in LOST)
+    return folded([tag(node["state"], _tone(node["state"])), " ", element("b", name)], *parts, is_open=node["state"] in FAILED)
 
 
 def _sentence(node: Data) -> str:

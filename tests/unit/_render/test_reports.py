@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import typing as t
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import fleet, junit, markdown, prometheus
-from unit.audits import audit, present, unclear
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, junit, markdown, prometheus
+from unit.audits import OPERATOR, PROFILE, TRACE, audit, present, unclear
+from unit.schemas import errors
 
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/schema/audit.json").read_text())
 RISK = present("risk", id="reply-by-other-interface", subject="eth1")
 NODES = {
     "node1": audit(present(), RISK, unclear(), passed=["both-backends"]),
@@ -116,7 +120,7 @@ def test_no_text_of_a_node_leaves_its_place() -> None:
     for line in markdown.text(nodes).splitlines():
         assert not re.search(r"[`*_{}@]|<(?!/?code>)|\\", line)
         assert line.count("|") in (0, 3, 4, 5) and (shown in html.unescape(line) or not line.startswith("| <code>"))
-    assert fleet.text(nodes).replace("\n", "").isprintable()
+    assert findings.as_json(nodes).replace("\n", "").isprintable()
 
 
 def test_an_address_of_the_web_in_a_text_of_a_node_is_no_link() -> None:
@@ -135,7 +139,46 @@ def test_a_source_is_a_link_of_the_web_or_none(source: str) -> None:
     assert line == f"| error | {link} | <code>eth0</code> | <code>node1</code> |"
 
 
-@pytest.mark.parametrize("write", [fleet.text, junit.text, markdown.text, lambda results: prometheus.text(results, 0)])
+@pytest.mark.parametrize("write", [findings.as_json, junit.text, markdown.text, lambda results: prometheus.text(results, 0)])
 def test_what_is_no_dictionary_of_nodes_is_an_error(write: t.Callable[[t.Any], str]) -> None:
     with pytest.raises(Refused, match="the value is list; expected is a dictionary of results by node"):
         write([])
+
+
+OF_ALL_FORMS = {
+    "node1": {**audit(present(), present(remedy=OPERATOR), unclear(), profile=PROFILE), "changed": False},
+    "node2": audit(),
+    "node3": {"failed": True, "msg": "no root"},
+}
+
+
+def test_results_fit_the_schema_without_what_ansible_adds() -> None:
+    written = json.loads(findings.as_json(OF_ALL_FORMS))
+    assert [*errors(written, SCHEMA)] == []
+    assert written["nodes"]["node1"]["findings"][0].pop("trace") == TRACE
+    assert [*errors(written, SCHEMA)] == [], "as an earlier run wrote it"
+    assert written["nodes"]["node2"] == audit() and written["nodes"]["node3"] == {"error": "no root"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": 2, "nodes": {}},
+        {"format": 1},
+        {"format": 1, "nodes": {"node1": {}}},
+        {"format": 1, "nodes": {"node1": audit(present("fatal"))}},
+        {"format": 1, "nodes": {"node1": audit(present(remedy={"operator": "x"}))}},
+        {"format": 1, "nodes": {"node1": audit(present(evidence=[1]))}},
+        {"format": 1, "nodes": {"node1": audit(present(trace={**TRACE, "verdict": "lost"}))}},
+        {"format": 1, "nodes": {"node1": audit(present(trace={**TRACE, "reply": TRACE}))}},
+    ],
+)
+def test_another_form_does_not_fit_the_schema(wrong: dict[str, t.Any]) -> None:
+    assert [*errors(wrong, SCHEMA)]
+
+
+def test_the_schema_has_what_the_module_documents() -> None:
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
+    documented = pytest.importorskip("yaml").safe_load(module.RETURN)
+    assert {*SCHEMA["$defs"]["result"]["properties"]} == {*documented}
+    assert {*SCHEMA["$defs"]["finding"]["properties"]} == {*documented["findings"]["contains"]}

@@ -13,7 +13,7 @@ from .._core import form
 from .._core.form import LINE, LINES
 from .._snapshot.assumption import Assumption
 from .._trace.answer import IN, OUT, VERDICTS, Answer, Branch, Change, Culprit, Cure, Dependency, Outcome, Step, Way
-from .stages import NODE, ends
+from .passage import NODE, ends
 
 Data = t.Mapping[str, t.Any]
 

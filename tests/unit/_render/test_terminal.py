@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import stages, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import passage, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import VERDICTS
 from unit.answers import DNAT, FILTER, FILTERED, MASQUERADE, ROUTE, SERVICE, Result, arrived, cure, everywhere, lost, rule
 
@@ -18,7 +18,7 @@ COLOURS = {"good": "32", "bad": "31", "open": "33"}
 
 
 def lines(value: Result) -> list[str]:
-    return terminal.text(value).splitlines()
+    return terminal.trace(value).splitlines()
 
 
 def before_steps(value: Result) -> list[str]:
@@ -30,9 +30,9 @@ def before_steps(value: Result) -> list[str]:
 def test_the_first_line_has_the_verdict_and_the_deciding_sentence(verdict: str) -> None:
     value = lost(None, verdict=verdict)
     assert lines(value)[0] == f"{verdict}: The packet is lost."
-    coloured = terminal.text(value, colours=True)
-    assert coloured.startswith(f"\x1b[{COLOURS[stages.quality(verdict)]}m{verdict}:\x1b[0m The packet")
-    assert "\x1b" not in terminal.text(value)
+    coloured = terminal.trace(value, colours=True)
+    assert coloured.startswith(f"\x1b[{COLOURS[passage.quality(verdict)]}m{verdict}:\x1b[0m The packet")
+    assert "\x1b" not in terminal.trace(value)
 
 
 def test_a_verdict_that_depends_on_missing_outputs_is_not_certain() -> None:
@@ -45,7 +45,7 @@ def test_the_first_line_has_each_outcome_that_chance_may_bring() -> None:
     assert (
         lines(arrived(branches=branches))[0] == "delivered or dropped, by chance: The packet leaves by veth1, to the pod there."
     )
-    assert terminal.text(arrived(branches=branches), colours=True).startswith(f"\x1b[{COLOURS['bad']}m")
+    assert terminal.trace(arrived(branches=branches), colours=True).startswith(f"\x1b[{COLOURS['bad']}m")
     same = [{**arrived(interface=f"veth{number}"), "share": 0.5} for number in (1, 2)]
     assert lines(arrived(branches=same))[0].startswith("delivered by veth1: ")
 
@@ -165,6 +165,6 @@ def test_before_and_remarks_are_there_only_with_content() -> None:
 def test_a_hostile_name_cannot_change_the_terminal(name: str) -> None:
     shown: t.Any = in_one_line(name)
     assert shown.isprintable() and shown.isascii()
-    text = terminal.text(everywhere(name))
+    text = terminal.trace(everywhere(name))
     assert text.replace("\n", "").isprintable() and shown in text
-    assert text.count("\n") == terminal.text(everywhere("name")).count("\n")
+    assert text.count("\n") == terminal.trace(everywhere("name")).count("\n")

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core.printable import counted
 from .._trace.answer import Change, Step, Way
-from . import result, stages
-from .stages import Passage, Place, Stage, quality
+from . import passage, trace_result
+from .passage import Passage, Place, Stage, quality
+from .stylesheet import BAD
 
 STYLES = (  # legible on GitHub's light and dark page
     "  classDef good fill:#dcf3e5,stroke:#14693a,color:#0d4727",
@@ -29,18 +31,18 @@ class Box(t.NamedTuple):
     tone: str = ""
 
 
-def diagram(answer: result.Data) -> str:
+def diagram(answer: trace_result.Data) -> str:
     """Return the answer as a flowchart. Raises Refused."""
-    way = result.read(answer).way
+    way = trace_result.read(answer).way
     lines = ["flowchart TB", *_chart("packet", way, way.reply)]
     lines += _chart("reply", way.reply, way) if way.reply and way.reply.steps else []
     return "".join(f"{line}\n" for line in [*lines, *STYLES])
 
 
 def _chart(name: str, way: Way, opposite: Way | None) -> list[str]:
-    passage = stages.passage(way, opposite)
-    start, target = _place(passage.start), _place(passage.target, quality(way.verdict))
-    on_node = {f"{name}{number}": box for number, box in enumerate(_on_node(way, passage))}
+    parts = passage.passage(way, opposite)
+    start, target = _place(parts.start), _place(parts.target, quality(way.verdict))
+    on_node = {f"{name}{number}": box for number, box in enumerate(_on_node(parts, quality(way.verdict)))}
     outside = {f"{name}Start": start, f"{name}End": target}
     names = [f"{name}Start"] * bool(start) + [*on_node] + [f"{name}End"] * bool(target)
     return [
@@ -56,24 +58,22 @@ def _place(place: Place | None, tone: str = "") -> Box | None:
     return Box([place.title, place.address], tone) if place else None
 
 
-def _on_node(way: Way, passage: Passage) -> t.Iterator[Box]:
-    if passage.start:
-        yield Box([passage.start.link])
-    yield from map(_stage, passage.stages)
-    if passage.changes:
-        yield Box(["connection tracking", *map(_change, passage.changes)])
-    if way.missed_culprit or not passage.target:
-        culprit = way.missed_culprit
-        yield Box([way.verdict, *([f"{culprit.kind}: {culprit.text}"] if culprit else [])], quality(way.verdict))
-    if passage.target:
-        yield Box([passage.target.link])
+def _on_node(parts: Passage, tone: str) -> t.Iterator[Box]:
+    if parts.start:
+        yield Box([parts.start.link])
+    yield from map(_stage, parts.stages)
+    if parts.end:
+        culprit = parts.end.culprit
+        yield Box([parts.end.words, *([f"{culprit.kind}: {culprit.text}"] if culprit else [])], tone)
+    if parts.target:
+        yield Box([parts.target.link])
 
 
 def _stage(stage: Stage) -> Box:
     lines = [line for step in stage.steps for line in _step(step)]
     count = sum(step.kind == "rule" for step in stage.steps)
-    title = f"{stage.kind}, {count} rule{'s' if count != 1 else ''}" if count else stage.kind
-    return Box([title, *lines], "bad" if stage.is_culprit else "")
+    title = f"{stage.kind}, {counted(count, 'rule')}" if count else stage.kind
+    return Box([title, *lines], BAD if stage.is_culprit else "")
 
 
 def _step(step: Step) -> list[str]:
@@ -81,7 +81,8 @@ def _step(step: Step) -> list[str]:
     if step.kind in ("rule", "policy") and not step.changes and not step.is_culprit:
         return []
     text = step.text or step.where
-    return [f"{text}, {step.verdict}" if step.verdict and step.kind != "rule" else text, *map(_change, step.changes)]
+    words = f"{text}, {step.verdict}" if step.verdict and step.kind != "rule" else text
+    return [*[words] * bool(words), *map(_change, step.changes)]
 
 
 def _change(change: Change) -> str:

@@ -11,8 +11,8 @@ import typing as t
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from .._answer.findings import Finding, Findings
-from . import fleet
+from . import findings
+from .findings import Finding, Findings, grouped
 
 FAILURE, SKIPPED, ERROR = "failure", "skipped", "error"  # elements of a test case
 COUNTS = {"failures": FAILURE, "skipped": SKIPPED, "errors": ERROR}  # attributes of a test suite
@@ -20,7 +20,7 @@ COUNTS = {"failures": FAILURE, "skipped": SKIPPED, "errors": ERROR}  # attribute
 
 def text(results: object) -> str:
     """Return the document. Raises Refused."""
-    audits = fleet.read(results)
+    audits = findings.fleet(results)
     root = Element("testsuites", name="kubenode.datapath audit")
     for node, audit in audits.audited.items():
         _add_audit(suite(root, node), audit)
@@ -50,7 +50,7 @@ def case(suite: Element, check: str) -> Element:
 
 
 def _add_audit(suite: Element, audit: Findings) -> None:
-    present, unclear = _by_check(audit.present), _by_check(audit.unclear)
+    present, unclear = (grouped((each.id, each) for each in entries) for entries in (audit.present, audit.unclear))
     for check, entries in present.items():
         details = [line for finding in (*entries, *unclear.get(check, ())) for line in _lines(finding)]
         add(case(suite, check), FAILURE, entries[0].what, details, entries[0].severity)
@@ -59,13 +59,6 @@ def _add_audit(suite: Element, audit: Findings) -> None:
             add(case(suite, check), SKIPPED, " ".join(finding.what for finding in entries))
     for check in audit.passed:
         case(suite, check)
-
-
-def _by_check(entries: t.Iterable[Finding]) -> dict[str, list[Finding]]:
-    checks: dict[str, list[Finding]] = {}
-    for finding in entries:
-        checks.setdefault(finding.id, []).append(finding)
-    return checks
 
 
 def add(case: Element, name: str, message: str, lines: t.Sequence[str] = (), type: str = "") -> None:

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import findings, mended_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue, need
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, mended_text
 from unit.audits import PROFILE, audit, present, unclear
 
 ROLE = "eni_policy_routing"

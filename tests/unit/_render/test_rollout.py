@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._report import rollout
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 from unit.audits import audit
 from unit.schemas import errors

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import result, stages
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import passage, trace_result
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import VERDICTS, Change, Culprit
 from unit.answers import DNAT, DROP, FILTER, FILTERED, IN, LEFT, MASQUERADE, ROUTE, SERVICE, Result, arrived, lost, rule
 
@@ -25,24 +25,24 @@ from unit.answers import DNAT, DROP, FILTER, FILTERED, IN, LEFT, MASQUERADE, ROU
     ],
 )
 def test_a_packet_is_written_as_tcpdump_does(packet: Result, shown: str) -> None:
-    assert stages.packet(result.read(arrived(packet=packet)).way.packet or {}) == shown
+    assert passage.packet(trace_result.read(arrived(packet=packet)).way.packet or {}) == shown
 
 
 def test_each_translation_is_a_change_of_the_step_that_made_it() -> None:
-    steps = result.read(arrived(rule(), DNAT, ROUTE, MASQUERADE)).way.steps
+    steps = trace_result.read(arrived(rule(), DNAT, ROUTE, MASQUERADE)).way.steps
     destination = Change("destination", "10.96.0.10:80", "10.244.1.2:8080")
     source = Change("source", "192.0.2.7:40000", "10.0.0.10:40000")
     assert [step.changes for step in steps] == [(), (), (destination,), (), (source,), ()]
 
 
 def test_what_no_rule_translated_is_a_change_of_the_departure() -> None:
-    *_steps, out = result.read(arrived(rule(), ROUTE)).way.steps
+    *_steps, out = trace_result.read(arrived(rule(), ROUTE)).way.steps
     assert [change.end for change in out.changes] == ["source", "destination"]
 
 
 def test_the_source_that_the_node_chooses_is_not_translated() -> None:
     sent = {**IN, "where": "the node", "text": "tcp the node > 10.244.1.2:8080"}
-    steps = result.read({**arrived(ROUTE), "steps": [sent, ROUTE, arrived()["steps"][-1]]}).way.steps
+    steps = trace_result.read({**arrived(ROUTE), "steps": [sent, ROUTE, arrived()["steps"][-1]]}).way.steps
     assert [step.changes for step in steps] == [(), (), ()]
 
 
@@ -53,19 +53,19 @@ ACCEPTED = {**POLICY, "where": "ip mangle PREROUTING", "verdict": "policy accept
 
 @pytest.mark.parametrize("guilty", [rule("ip filter FORWARD", DROP, "drop"), POLICY, NEIGHBOR, ROUTE])
 def test_the_step_that_stopped_the_packet_is_marked(guilty: Result) -> None:
-    way = result.read(lost({"kind": "rule", "text": "in other words"}, ACCEPTED, rule(), guilty, culprit_step=3)).way
+    way = trace_result.read(lost({"kind": "rule", "text": "in other words"}, ACCEPTED, rule(), guilty, culprit_step=3)).way
     assert [step.is_culprit for step in way.steps] == [False, False, False, True] and way.missed_culprit is None
 
 
 @pytest.mark.parametrize("number", [None, 17, -1])
 def test_a_culprit_that_is_no_step_is_kept(number: int | None) -> None:
     culprit = Culprit("a kind of a later version", SERVICE, number)
-    way = result.read(lost(culprit.plain(), rule(), ROUTE, culprit_step=number)).way
+    way = trace_result.read(lost(culprit.plain(), rule(), ROUTE, culprit_step=number)).way
     assert way.missed_culprit == culprit and not any(step.is_culprit for step in way.steps)
 
 
 def test_the_culprit_of_a_reply_is_not_marked_on_the_packets_path() -> None:
-    way = result.read(
+    way = trace_result.read(
         arrived(rule(), ROUTE, reply=lost(FILTER, ROUTE, FILTERED, culprit_step=1), culprit=FILTER, culprit_step=1)
     ).way
     assert way.missed_culprit is None and not any(step.is_culprit for step in way.steps)
@@ -74,7 +74,7 @@ def test_the_culprit_of_a_reply_is_not_marked_on_the_packets_path() -> None:
 
 @pytest.mark.parametrize("tells_reply", [False, True])
 def test_the_reason_of_the_reply_is_not_repeated(tells_reply: bool) -> None:
-    way = result.read(arrived(reason="It leaves.", tells_reply=tells_reply, reply=lost(FILTER, reason="Filtered."))).way
+    way = trace_result.read(arrived(reason="It leaves.", tells_reply=tells_reply, reply=lost(FILTER, reason="Filtered."))).way
     assert way.reasons == ["It leaves.", "Reply: Filtered."][: 1 if tells_reply else 2]
 
 
@@ -85,20 +85,20 @@ def test_what_one_output_would_show_is_asked_for_once() -> None:
         ("nft", "nft list ruleset"),
         ("line:1", ""),
     )
-    value = result.read(
+    value = trace_result.read(
         lost(None, depends_on=[{"fact": fact, "what": f"{fact}.", "ask": ask, "outcomes": []} for fact, ask in facts])
     )
-    assert [fact.fact for fact in stages.doubts(value)] == ["line:1"] and stages.questions(value) == []
-    assert stages.missing(value) == {"iptables-save": ["table:ip raw", "cut:ip nat"], "nft list ruleset": ["nft"]}
+    assert [fact.fact for fact in passage.doubts(value)] == ["line:1"] and passage.questions(value) == []
+    assert passage.missing(value) == {"iptables-save": ["table:ip raw", "cut:ip nat"], "nft list ruleset": ["nft"]}
 
 
 @pytest.mark.parametrize(("verdict", "quality"), list(zip(VERDICTS, ["good", "good", "bad", "bad", "open"])))
 def test_each_verdict_has_a_quality(verdict: str, quality: str) -> None:
-    assert stages.quality(verdict) == quality
+    assert passage.quality(verdict) == quality
 
 
 def test_letters_of_all_languages_are_printable() -> None:
-    assert result.read(arrived(reason="größe 网络 …")).way.reason == "größe 网络 …"
+    assert trace_result.read(arrived(reason="größe 网络 …")).way.reason == "größe 网络 …"
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_letters_of_all_languages_are_printable() -> None:
 )
 def test_what_is_no_trace_is_refused(value: t.Any, message: str) -> None:
     with pytest.raises(Refused) as error:
-        result.read(value)
+        trace_result.read(value)
     assert message in str(error.value) and "kubenode.datapath.datapath_trace" in str(error.value)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._answer import drawing
-from .._answer.findings import ERROR, RISK, SEVERITIES, Finding, Findings
-from .._answer.markup import Markup, document, element, joined, section
-from .._answer.stylesheet import CSS
+from .._core.printable import counted
 from .._trace.answer import Way
-from . import fleet
+from . import findings, trace_page
+from .findings import ERROR, RISK, SEVERITIES, Finding, Findings, Fleet, grouped
+from .markup import Markup, document, element, filled, folded, headline, joined, section, tag
+from .stylesheet import BAD, GOOD, OPEN
 
 MOST = 1_000_000  # characters of the pictures of a page
-BAD, OPEN, GOOD = "bad", "open", "good"  # classes of the stylesheet
 TONES = {ERROR: BAD, RISK: OPEN}
 NEW, GONE, STILL = "new", "gone", "still"  # since an earlier run
 MOST_WHOLE = 20  # findings of a group with remedy and picture; those of further nodes are in the JSON
@@ -92,50 +91,45 @@ class Group(t.NamedTuple):
 
 def text(results: object, earlier: object = None) -> str:
     """Return the page. earlier: the results of a run before, to compare with; None for none. Raises Refused."""
-    now = fleet.read(results)
-    before = None if earlier is None else fleet.read(earlier)
-    groups = _groups(now.audited, before.audited if before else None)
+    now = findings.fleet(results)
+    before = None if earlier is None else findings.fleet(earlier)
+    groups = _groups(now, before)
     title = _title(groups, now)
-    head = element("div", element("h1", title), element("p", _counted(now)), classes=f"answer {_tone(groups, now)}")
-    parts = [element("header", head), element("main", *_sections(groups, now, before))]
-    script = Markup(f"<script>{SCRIPT}</script>")
-    return document(title, CSS + STYLE, *parts, script, policy="; script-src 'unsafe-inline'")
+    head = headline(title, _tone(groups, now), element("p", _counted(now)))
+    return document(title, [head], _sections(groups, now, before), STYLE, SCRIPT)
 
 
-def _title(groups: t.Sequence[Group], now: fleet.Fleet) -> str:
+def _title(groups: t.Sequence[Group], now: Fleet) -> str:
     numbers = {severity: sum(group.severity == severity for group in groups) for severity in SEVERITIES}
-    counts = [fleet.count(number, severity, f"{severity}s") for severity, number in numbers.items() if number]
+    counts = [counted(number, severity) for severity, number in numbers.items() if number]
     affected = len({node for group in groups for node, _finding in group.findings})
     every = _nodes(len(now.audited))
     return f"{', '.join(counts)} on {affected} of {every}" if counts else f"No findings on {every}"
 
 
-def _tone(groups: t.Sequence[Group], now: fleet.Fleet) -> str:
+def _tone(groups: t.Sequence[Group], now: Fleet) -> str:
     if groups:
         return TONES.get(groups[0].severity, GOOD)
     return OPEN if now.failed or any(audit.unclear for audit in now.audited.values()) else GOOD
 
 
 def _nodes(number: int) -> str:
-    return fleet.count(number, "node", "nodes")
+    return counted(number, "node")
 
 
-def _counted(now: fleet.Fleet) -> str:
+def _counted(now: Fleet) -> str:
     unclear = sum(bool(audit.unclear) for audit in now.audited.values())
-    failed = fleet.count(len(now.failed), "node was", "nodes were")
+    failed = counted(len(now.failed), "node was", "nodes were")
     return f"On {_nodes(unclear)} some checks cannot tell; {failed} not audited."
 
 
-def _groups(audited: t.Mapping[str, Findings], before: t.Mapping[str, Findings] | None) -> list[Group]:
-    by_kind: dict[Key, list[tuple[str, Finding]]] = {}
-    for node, audit in audited.items():
-        for finding in audit.present:
-            by_kind.setdefault((finding.id, _kind(finding.subject)), []).append((node, finding))
+def _groups(now: Fleet, before: Fleet | None) -> list[Group]:
     groups = []
-    for (check, kind), findings in by_kind.items():
-        severity = min((finding.severity for _node, finding in findings), key=SEVERITIES.index)
-        fresh = [] if before is None else [(node, each) for node, each in findings if _key(each) not in _keys(before.get(node))]
-        groups.append(Group(severity, check, kind, findings, fresh))
+    for (check, kind), entries in grouped(((each.id, _kind(each.subject)), (node, each)) for node, each in now.present).items():
+        severity = min((finding.severity for _node, finding in entries), key=SEVERITIES.index)
+        former = before.audited if before else {}
+        fresh = [(node, each) for node, each in entries if before and _key(each) not in _keys(former.get(node))]
+        groups.append(Group(severity, check, kind, entries, fresh))
     return sorted(groups, key=lambda group: (SEVERITIES.index(group.severity), -len(group.findings)))
 
 
@@ -152,22 +146,22 @@ def _key(finding: Finding) -> Key:
     return finding.id, finding.subject
 
 
-def _keys(audit: Findings | None) -> set[Key]:
-    return set(map(_key, audit.present)) if audit else set()
+def _keys(audit: Findings | None) -> dict[Key, None]:
+    return dict.fromkeys(map(_key, audit.present)) if audit else {}
 
 
-def _sections(groups: t.Sequence[Group], now: fleet.Fleet, before: fleet.Fleet | None) -> t.Iterator[Markup]:
+def _sections(groups: t.Sequence[Group], now: Fleet, before: Fleet | None) -> t.Iterator[Markup]:
     yield _controls() if groups else Markup()
     pictures = Pictures()
     yield element("div", *(_group(group, before is not None, pictures) for group in groups), attributes={"id": "groups"})
     yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
-    yield section("What cannot be told", *_unclear(now.audited))
-    yield section("Which profile the nodes need", *_profiles(now.audited))
+    yield section("What cannot be told", *_unclear(now))
+    yield section("Which profile the nodes need", *_profiles(now))
     yield section("Not audited", *_failed(now))
     yield section("Not audited in the earlier run", *_failed(before)) if before else Markup()
 
 
-def _failed(run: fleet.Fleet) -> t.Iterator[Markup]:
+def _failed(run: Fleet) -> t.Iterator[Markup]:
     yield from (element("p", element("b", node), f": {error}") for node, error in run.failed.items())
 
 
@@ -185,10 +179,10 @@ def _group(group: Group, is_compared: bool, pictures: Pictures) -> Markup:
     nodes = len({node for node, _finding in group.findings})
     change = (NEW if len(group.fresh) == len(group.findings) else STILL) if is_compared else ""
     summary = [
-        element("span", group.severity, classes=f"tag {TONES.get(group.severity, GOOD)}"),
+        tag(group.severity, TONES.get(group.severity, GOOD)),
         element("code", group.id),
         element("b", group.kind),
-        element("span", change, classes="tag open") if change else "",
+        tag(change, OPEN) if change else "",
         element("span", _nodes(nodes), classes="count"),
     ]
     first = group.findings[0][1]
@@ -197,10 +191,10 @@ def _group(group: Group, is_compared: bool, pictures: Pictures) -> Markup:
         _finding(finding, names, not sentence, pictures if number < MOST_WHOLE else None)
         for number, (finding, names) in enumerate(_alike(group))
     ]
-    body = [element("p", sentence) if sentence else "", *entries, element("p", _source(first.source), classes="dim")]
+    body = [filled("p", sentence), *entries, element("p", _source(first.source), classes="dim")]
     data = {"severity": group.severity, "nodes": str(nodes), "check": group.id, "subject": group.kind}
     attributes = {f"data-{name}": value for name, value in data.items()}
-    return element("details", element("summary", *summary), *body, classes="card group", attributes=attributes)
+    return folded(summary, *body, classes="card group", attributes=attributes)
 
 
 def _alike(group: Group) -> t.Collection[tuple[Finding, list[str]]]:
@@ -215,16 +209,15 @@ def _alike(group: Group) -> t.Collection[tuple[Finding, list[str]]]:
 
 def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, pictures: Pictures | None) -> Markup:
     """Return a finding of nodes. has_sentence: whether it says what is wrong. pictures: None leaves out picture and remedy."""
-    names = ", ".join(nodes)
     parts = [element("p", finding.what) if has_sentence else ""]
-    parts += [element("pre", "\n".join(finding.evidence))] if finding.evidence else []
+    parts.append(filled("pre", "\n".join(finding.evidence)))
     parts += [element("p", "Packet: ", element("code", finding.packet))] if finding.packet else []
     if finding.way and pictures:
         parts += [*(element("p", reason) for reason in finding.way.reasons), pictures.drawn(finding.way, finding.title)]
     if finding.remedy and pictures:
         parts.append(element("p", "Remedy: ", element("b", finding.remedy.change)))
-        parts.append(element("pre", "\n".join(finding.remedy.lines)) if finding.remedy.lines else "")
-    return element("details", element("summary", names), *parts, classes="node-finding", is_open=len(nodes) > 1)
+        parts.append(filled("pre", "\n".join(finding.remedy.lines)))
+    return folded([", ".join(nodes)], *parts, classes="node-finding", is_open=len(nodes) > 1)
 
 
 def _source(url: str) -> Markup:
@@ -234,39 +227,33 @@ def _source(url: str) -> Markup:
     return element("a", url, attributes={"href": url, "rel": "noreferrer"})
 
 
-def _gone(now: fleet.Fleet, before: fleet.Fleet) -> t.Iterator[Markup]:
+def _gone(now: Fleet, before: Fleet) -> t.Iterator[Markup]:
     """Yield the findings that nodes had in the earlier run, and have no more, although they were audited."""
-    nodes_by: dict[Key, list[str]] = {}
-    for node, audit in before.audited.items():
-        if node in now.audited:
-            unclear = {finding.id for finding in now.audited[node].unclear}
-            for check, subject in _keys(audit) - _keys(now.audited[node]):
-                if check not in unclear:
-                    nodes_by.setdefault((check, subject), []).append(node)
-    for (check, subject), nodes in nodes_by.items():
-        tag = element("span", GONE, classes="tag good")
-        yield element("p", tag, " ", element("code", check), f" {subject}: ", ", ".join(nodes))
+    unclear = {(node, finding.id) for node, finding in now.unclear}
+    gone = (
+        (key, node)
+        for node, audit in before.audited.items()
+        for key in _keys(audit)
+        if node in now.audited and key not in _keys(now.audited[node]) and (node, key[0]) not in unclear
+    )
+    for (check, subject), nodes in grouped(gone).items():
+        yield element("p", tag(GONE, GOOD), " ", element("code", check), f" {subject}: ", ", ".join(nodes))
 
 
-def _unclear(audited: t.Mapping[str, Findings]) -> t.Iterator[Markup]:
-    nodes_by: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for node, audit in audited.items():
-        for finding in audit.unclear:
-            nodes_by.setdefault((finding.ask, finding.what), {}).setdefault(finding.id, []).append(node)
-    for (ask, what), nodes_of in nodes_by.items():
-        nodes = sorted({node for nodes in nodes_of.values() for node in nodes})
-        summary = element("summary", what, element("span", f" {_nodes(len(nodes))}: {', '.join(nodes_of)}", classes="dim"))
-        yield element("details", summary, element("pre", ask), element("p", ", ".join(nodes)), classes="card")
+def _unclear(now: Fleet) -> t.Iterator[Markup]:
+    entries = (((finding.ask, finding.what), (finding.id, node)) for node, finding in now.unclear)
+    for (ask, what), checks in grouped(entries).items():
+        nodes = sorted({node for _check, node in checks})
+        names = dict.fromkeys(check for check, _node in checks)
+        count = element("span", f" {_nodes(len(nodes))}: {', '.join(names)}", classes="dim")
+        yield folded([what, count], element("pre", ask), element("p", ", ".join(nodes)))
 
 
-def _profiles(audited: t.Mapping[str, Findings]) -> t.Iterator[Markup]:
-    nodes_by: dict[tuple[str, str], list[str]] = {}
-    for node, audit in audited.items():
-        if audit.profile.name:
-            nodes_by.setdefault((audit.profile.name, "\n".join(audit.profile.variables)), []).append(node)
-    for (name, variables), nodes in nodes_by.items():
-        summary = element("summary", element("code", name), element("span", f" {_nodes(len(nodes))}", classes="dim"))
-        yield element("details", summary, element("pre", variables), element("p", ", ".join(nodes)), classes="card")
+def _profiles(now: Fleet) -> t.Iterator[Markup]:
+    needs = (((audit.profile.name, "\n".join(audit.profile.variables)), node) for node, audit in now.audited.items())
+    for (name, variables), nodes in grouped(need for need in needs if need[0][0]).items():
+        summary = element("code", name), element("span", f" {_nodes(len(nodes))}", classes="dim")
+        yield folded(summary, element("pre", variables), element("p", ", ".join(nodes)))
 
 
 class Pictures:
@@ -281,7 +268,7 @@ class Pictures:
 
         title: of the finding.
         """
-        picture = drawing.ways(way, "")
+        picture = trace_page.ways(way, "")
         if picture in self._places:
             place, first = self._places[picture]
             return element("p", element("a", f"The same way as that of {first}", attributes={"href": f"#{place}"}))

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The way of a packet as a diagram shows it: where it comes from, the stages on the node, and where it goes."""
+"""An answer in the parts that its text, page and pictures have. The way of a packet is where it comes from, the stages on the
+node, and where it goes or ends."""
 
 from __future__ import annotations
 
@@ -12,17 +13,35 @@ import typing as t
 
 from .._core.form import said
 from .._core.printable import in_one_line
-from .._trace.answer import ARRIVED, COUNTER, DELIVERED, FORWARDED, IN, LOST, OUT, Answer, Branch, Change, Dependency, Step, Way
+from .._trace.answer import (
+    ARRIVED,
+    COUNTER,
+    DELIVERED,
+    FORWARDED,
+    IN,
+    LOST,
+    OUT,
+    Answer,
+    Branch,
+    Culprit,
+    Cure,
+    Dependency,
+    Outcome,
+    Step,
+    Way,
+)
+from .stylesheet import BAD, GOOD, OPEN
 
 NODE = "the node"  # in place of a source address that the node has yet to choose
 TITLES = {"rule": "netfilter", "policy": "netfilter", "route": "routing", "neighbor": "neighbour"}
+DECISIVE, DOUBTFUL, CURES = "Ask for, because it decides", "Not certain, because", "What helps"  # titles of what an answer has
+BEFORE, CHANCE = "Before the changes", "Chance decides"
 SOURCE, DESTINATION = 0, -1  # of the ends of a packet
 BEHIND = {DELIVERED: "pod", FORWARDED: "other machine"}  # a link by which a packet left
 
 
 def quality(verdict: str) -> str:
-    """Return good, bad or open."""
-    return "good" if verdict in ARRIVED else "bad" if verdict in LOST else "open"
+    return GOOD if verdict in ARRIVED else BAD if verdict in LOST else OPEN
 
 
 def ends(packet: str) -> list[str]:
@@ -81,8 +100,24 @@ def missing(answer: Answer) -> dict[str, list[str]]:
     return outputs
 
 
+def clues(outcome: Outcome) -> list[str]:
+    """Return what is known for and against the outcome of an open fact."""
+    return [*(f"fits: {line}" for line in outcome.evidence), *(f"does not fit: {line}" for line in outcome.contradicted_by)]
+
+
+def task(cure: Cure) -> list[str]:
+    """Return the lines to paste into a playbook."""
+    return [in_one_line(line) for line in cure.task.split("\n") if line]
+
+
+def remarks(answer: Answer) -> dict[str, t.Sequence[str]]:
+    """Return what the answer lacks, by the titles of the lists."""
+    assumed = [assumption.sentence for assumption in answer.assumed]
+    return {"Unknown": answer.unknown, "Assumed": assumed, "Not understood": answer.ignored}
+
+
 class Stage(t.NamedTuple):
-    """Steps of one kind that follow each other. kind: netfilter, routing or neighbour."""
+    """Steps of one kind that follow each other. kind: netfilter, routing, neighbour or connection tracking."""
 
     kind: str
     steps: list[Step]
@@ -100,17 +135,21 @@ class Place(t.NamedTuple):
     link: str
 
 
-class Passage(t.NamedTuple):
-    """A way in stages. start: None if the node itself sends. target: None if the packet does not leave.
+class End(t.NamedTuple):
+    """Where a packet stays on the node. counters: of the kernel that show it."""
 
-    changes: that no rule made, but connection tracking. counters: of the kernel that show where the packet ended.
-    """
+    words: str
+    culprit: Culprit | None
+    counters: list[Step]
+
+
+class Passage(t.NamedTuple):
+    """A way in stages. start: None if the node itself sends. target: None if the packet does not leave. end: None if it does."""
 
     start: Place | None
     stages: list[Stage]
-    changes: tuple[Change, ...]
     target: Place | None
-    counters: list[Step]
+    end: End | None
 
 
 def passage(way: Way, opposite: Way | None) -> Passage:
@@ -122,14 +161,16 @@ def passage(way: Way, opposite: Way | None) -> Passage:
         for kind, steps in itertools.groupby(way.steps, key=lambda step: TITLES.get(step.kind) or step.kind)
         if kind not in (IN, OUT, COUNTER)
     ]
-    target = _behind(way) or ("not reached" if way.verdict in LOST else "receiver")
-    return Passage(
-        _place(_behind(opposite) or "sender", entrance, SOURCE),
-        stages,
-        departure.changes if departure else (),
-        _place(target, departure, DESTINATION),
-        [step for step in way.steps if step.kind == COUNTER],
-    )
+    if departure and departure.changes:  # which no rule made
+        stages.append(Stage("connection tracking", [Step("", "", "", changes=departure.changes)]))
+    target = _place(_behind(way) or ("not reached" if way.verdict in LOST else "receiver"), departure, DESTINATION)
+    is_end = way.missed_culprit or not target
+    return Passage(_place(_behind(opposite) or "sender", entrance, SOURCE), stages, target, _stay(way) if is_end else None)
+
+
+def _stay(way: Way) -> End:
+    words = "the node itself receives the packet" if way.verdict == DELIVERED else way.verdict
+    return End(words, way.missed_culprit, [step for step in way.steps if step.kind == COUNTER])
 
 
 def _place(title: str, step: Step | None, end: int) -> Place | None:

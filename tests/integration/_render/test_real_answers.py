@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._answer import mermaid, page, result, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid, terminal, trace_page, trace_result
 from lab import Eni, EniLab
 from lab.eni import CLIENT, PRIMARY
 from lab.steps import Steps
@@ -40,25 +40,25 @@ def answers() -> Iterator[dict[str, dict[str, Any]]]:
 
 def test_a_lost_packet(answers: dict[str, dict[str, Any]]) -> None:
     answer = answers["lost"]
-    text = terminal.text(answer)
+    text = terminal.trace(answer)
     first, *others = text.splitlines()
     assert first.startswith("dropped: ") and "strict reverse-path filtering drops it" in first
     assert others.index("Packet: dropped") <= terminal.MOST_LINES
     task = answer["cures"][0]["task"].splitlines()
     assert all(f"    {line}" in others for line in task)
-    assert answer["culprit"]["text"] in page.html(answer) and answer["culprit"]["text"] in mermaid.diagram(answer)
+    assert answer["culprit"]["text"] in trace_page.html(answer) and answer["culprit"]["text"] in mermaid.diagram(answer)
 
 
 @pytest.mark.parametrize("backend", ["iptables", "nftables"])
 def test_what_rules_and_connection_tracking_translate(answers: dict[str, dict[str, Any]], backend: str) -> None:
     answer = answers[backend]
-    way = result.read(answer).way
+    way = trace_result.read(answer).way
     assert way.reply
     request, reply = ([(step.kind, change) for step in each.steps for change in step.changes] for each in (way, way.reply))
     node_port, pod, client = f"{PRIMARY.address}:{NODE_PORT}", f"{POD}:{POD_PORT}", f"{CLIENT}:40000"
     masqueraded = f"{PRIMARY.address}:{answer['packet']['source_port']}"
     assert request == [("rule", ("destination", node_port, pod)), ("rule", ("source", client, masqueraded))]
     assert reply == [("out", ("source", pod, node_port)), ("out", ("destination", masqueraded, client))]
-    shown, chart = page.html(answer), mermaid.diagram(answer)
+    shown, chart = trace_page.html(answer), mermaid.diagram(answer)
     for change in (*request, *reply):
         assert change[1].after in shown and change[1].after.replace(":", "#58;") in chart

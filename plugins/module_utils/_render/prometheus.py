@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import fleet
+from . import findings
 
 METRICS = {
     "kubenode_datapath_finding": "Findings of datapath_audit that are present.",
@@ -31,16 +31,15 @@ class Metric(t.NamedTuple):
 
 def metrics(results: object, time: int) -> list[Metric]:
     """Return the metrics. time: of the audit, in seconds. Raises Refused."""
-    audits, failed = fleet.read(results)
-    findings = [
+    fleet = findings.fleet(results)
+    present = [
         {"id": finding.id, "severity": finding.severity, "subject": finding.subject, "node": node}
-        for node, audit in audits.items()
-        for finding in audit.present
+        for node, finding in fleet.present
     ]
-    unclear = [{"id": finding.id, "node": node} for node, audit in audits.items() for finding in audit.unclear]
+    unclear = [{"id": finding.id, "node": node} for node, finding in fleet.unclear]
     series: list[tuple[list[dict[str, str]], int]] = [
-        *((findings, 1), (unclear, 1)),
-        *(([{"node": node} for node in audits], time), ([{"node": node} for node in failed], 1)),
+        *((present, 1), (unclear, 1)),
+        *(([{"node": node} for node in fleet.audited], time), ([{"node": node} for node in fleet.failed], 1)),
     ]
     return [
         Metric(name, about, [*{tuple(labels.items()): labels for labels in samples}.values()], value)

@@ -1,0 +1,202 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The answer of a trace, and the findings of an audit, as text for a terminal. Lines are not wrapped, so that a rule, a task and
+variables can be copied."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from .._audit.suspicion import ERROR, NOTE, RISK
+from .._core.printable import counted
+from .._trace.answer import Answer, Branch, Cure, Dependency, Step, Way
+from . import findings, passage, trace_result
+from .findings import Finding, Findings, Profile
+from .passage import quality
+from .stylesheet import BAD, GOOD, OPEN
+
+GREEN, RED, YELLOW, BOLD, FAINT = "32", "31", "33", "1", "2"  # of ECMA-48, Select Graphic Rendition
+TONES = {GOOD: GREEN, BAD: RED, OPEN: YELLOW}
+SEVERITIES = {ERROR: RED, RISK: YELLOW, NOTE: FAINT}
+MOST_LINES = 25  # before the steps, which a terminal shows at once
+FRAME = 2  # lines of a section besides its entries: an empty one and the title
+BELOW = ("", "Below the steps: {}")
+Paint = t.Callable[[str, str], str]  # gives words a colour
+
+
+class Section(t.NamedTuple):
+    """entries: lines that belong together."""
+
+    title: str
+    entries: list[list[str]]
+
+
+def trace(answer: trace_result.Data, *, colours: bool = False) -> str:
+    """Return an answer as text. Raises Refused."""
+    return _text(_Writer(_painter(colours)).lines(trace_result.read(answer)))
+
+
+def audit(result: findings.Data, *, colours: bool = False) -> str:
+    """Return findings as text. Raises Refused."""
+    return _text(_lines(findings.read(result), _painter(colours)))
+
+
+def _text(lines: t.Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _painter(colours: bool) -> Paint:
+    return (lambda words, colour: f"\x1b[{colour}m{words}\x1b[0m" if words else "") if colours else (lambda words, _colour: words)
+
+
+def _sections(sections: t.Iterable[Section], paint: Paint) -> t.Iterator[str]:
+    """Yield the lines of each section that has entries: an empty line, its title, and its entries."""
+    for section in sections:
+        if section.entries:
+            yield from ("", paint(section.title, BOLD))
+            yield from (f"  {line}" for entry in section.entries for line in entry)
+
+
+def _labelled(label: str, lines: t.Iterable[str]) -> t.Iterator[str]:
+    for number, line in enumerate(lines):
+        yield f"{'' if number else label:<9}{line}"
+
+
+class _Writer:
+    """Writes an answer. paint: gives a colour to words."""
+
+    def __init__(self, paint: Paint) -> None:
+        self._paint = paint
+
+    def lines(self, answer: Answer) -> list[str]:
+        head = self._head(answer)
+        above, below = _fit(self._sections(answer), MOST_LINES - len(head) - len(BELOW))
+        rest = ", ".join(f"{section.title} ({_count(section)})" for section in below)
+        note = [self._paint(line.format(rest), FAINT) for line in BELOW if rest]
+        steps = [line for title, way in zip(("Packet", "Reply"), answer.way.both) for line in self._path(title, way)]
+        remarks = [Section(title, [[line] for line in lines]) for title, lines in passage.remarks(answer).items()]
+        return [*head, *_sections(above, self._paint), *note, *steps, *_sections([*below, *remarks], self._paint)]
+
+    def _head(self, answer: Answer) -> list[str]:
+        way = answer.way
+        outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
+        first, *others = way.reasons or [""]
+        lines = [f"{outcome} {first}".rstrip(), *others]
+        return [*lines, *_labelled("Packet", filter(None, [passage.sent(answer)])), *_labelled("Culprit", self._decider(way))]
+
+    def _decider(self, way: Way) -> list[str]:
+        return [self._paint(f"{way.decider.kind}: {way.decider.text}", RED)] if way.decider else []
+
+    def _sections(self, answer: Answer) -> list[Section]:
+        return [
+            Section(passage.DECISIVE, [self._fact(fact) for fact in passage.questions(answer)]),
+            Section(passage.DOUBTFUL, [self._fact(fact) for fact in passage.doubts(answer)]),
+            Section("Ask for, to be certain", [_output(*output) for output in passage.missing(answer).items()]),
+            Section(passage.CURES, [self._cure(cure) for cure in answer.cures]),
+            Section(passage.BEFORE, [self._way(answer.before)] if answer.before else []),
+            Section(passage.CHANCE, [self._branch(branch) for branch in answer.branches]),
+        ]
+
+    def _fact(self, fact: Dependency) -> list[str]:
+        lines = [f"{fact.ask}  # {fact.fact}" if fact.ask else fact.what]
+        for outcome in fact.outcomes:
+            lines.append(f"  if {outcome.clause}: {self._verdicts(outcome.verdicts)}")
+            lines += [f"    {clue}" for clue in passage.clues(outcome)]
+        return lines
+
+    def _cure(self, cure: Cure) -> list[str]:
+        details = filter(None, [cure.takes_along, *passage.task(cure)])
+        return [f"{cure.change} -> {self._verdicts(cure.verdicts)}{cure.doubt}", *(f"  {line}" for line in details)]
+
+    def _branch(self, branch: Branch) -> list[str]:
+        first, *others = self._way(branch.way)
+        return [f"{passage.share(branch)} {first}", *(f"  {line}" for line in others)]
+
+    def _way(self, way: Way) -> list[str]:
+        summary = self._paint(way.summary, _colour(way.worst))
+        return [summary, *way.reasons, *_labelled("Culprit", self._decider(way))]
+
+    def _verdicts(self, verdicts: t.Sequence[str]) -> str:
+        return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""
+
+    def _path(self, title: str, way: Way) -> t.Iterator[str]:
+        yield ""
+        yield f"{self._paint(title, BOLD)}: {self._paint(way.outcome, _colour(way.verdict))}"
+        for step in way.steps:
+            yield from self._step(step)
+        if way.missed_culprit:
+            yield " ".join([self._paint("!", RED), *self._decider(way)])
+        if way.packet:
+            yield f"  Left as {passage.packet(way.packet)}"
+
+    def _step(self, step: Step) -> t.Iterator[str]:
+        words = "  ".join(filter(None, [step.text, f"-> {step.verdict}" if step.verdict else ""]))
+        mark = self._paint("!", RED) if step.is_culprit else " "
+        yield f"{mark} {step.kind:<8} {step.where:<28} {self._paint(words, RED) if step.is_culprit else words}"
+        for change in step.changes:
+            yield " " * 11 + self._paint(f"{change.end} {change.before} -> {change.after}", YELLOW)
+
+
+def _output(command: str, facts: t.Iterable[str]) -> list[str]:
+    return [f"{command}  # {', '.join(facts)}"]
+
+
+def _fit(sections: list[Section], room: int) -> tuple[list[Section], list[Section]]:
+    """Split the sections into what has room before the steps, and the rest. An entry is not torn apart."""
+    above, below = [], []
+    for section in sections:
+        sizes = itertools.accumulate(map(len, section.entries), initial=FRAME)
+        count = max(sum(size <= room for size in sizes) - 1, 0)
+        fitting, rest = section.entries[:count], section.entries[count:]
+        if fitting:
+            above.append(section._replace(entries=fitting))
+            room -= FRAME + sum(map(len, fitting))
+        if rest:
+            below.append(Section(f"{section.title}, continued" if fitting else section.title, rest))
+    return above, below
+
+
+def _count(section: Section) -> str:
+    return counted(sum(map(len, section.entries)), "line")
+
+
+def _colour(verdict: str) -> str:
+    return TONES[quality(verdict)]
+
+
+def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
+    worst = next((finding.severity for finding in audit.present), "")
+    yield paint(audit.counts, SEVERITIES[worst] if worst else YELLOW if audit.unclear else GREEN)
+    for finding in audit.present:
+        yield ""
+        yield f"{paint(finding.severity, SEVERITIES[finding.severity])} {paint(finding.title, BOLD)}"
+        yield from (f"  {line}" for line in _details(finding))
+    questions = Section("Cannot tell", [_question(finding) for finding in audit.unclear])
+    yield from _sections([questions, Section("Not understood", [[line] for line in audit.ignored])], paint)
+    yield from _profile(audit.profile, paint)
+
+
+def _details(finding: Finding) -> t.Iterator[str]:
+    yield finding.what
+    yield from _labelled("Evidence", finding.evidence)
+    yield from _labelled("Packet", [finding.packet] * bool(finding.packet))
+    remedy = finding.remedy
+    yield from _labelled("Remedy", [remedy.change if remedy else "none of those that were tried helps"])
+    yield from (f"  {line}" for line in remedy.lines) if remedy else ()
+    yield from _labelled("Source", [finding.source])
+
+
+def _question(finding: Finding) -> list[str]:
+    return [f"{finding.title}: {finding.what}", *[f"  ask for: {finding.ask}"] * bool(finding.ask)]
+
+
+def _profile(profile: Profile, paint: Paint) -> t.Iterator[str]:
+    """Yield the profile. Its variables are not indented, so that they are YAML."""
+    yield ""
+    yield f"{paint('Profile', BOLD)}: {profile.name or 'none'}"
+    yield from (f"# {reason}" for reason in profile.reasons)
+    yield from profile.variables
