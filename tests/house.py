@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent / "plugins/module_utils"
 # A room may import itself and the rooms named here. Each room is below all rooms that name it: there are no cycles.
 ROOMS: dict[str, tuple[str, ...]] = {
     "_core": (),
+    "_program": (),
     "_files": ("_core",),
-    "_platform": ("_core", "_files"),
+    "_platform": ("_core", "_program", "_files"),
     "_netlink": ("_core",),
     "_systemd": ("_core", "_files", "_platform"),
     "_boot": ("_core", "_files", "_platform", "_systemd"),
@@ -53,12 +54,14 @@ ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
 ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
+ROOMS["_queries"] = tuple(ROOMS)
+ENTRANCES = {"_queries": "_module"}  # files above the rooms, by the room that may import them
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.
 NFT_KEYS = ("expr", "payload")
 NFT_READERS = ("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py")
-CONTROLLER = ("_pastes", "_render")  # rooms that no module imports: only plugins on the controller use them
+CONTROLLER = ("_pastes", "_render")  # rooms that no module imports: as plugin_utils/_program.py
 MOST_FILES = 24  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

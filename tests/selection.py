@@ -19,6 +19,8 @@ SECONDS = 540  # after which no further test on a kernel begins, by default
 LEAST_SECONDS = 5  # for each file
 COLLECTION = "ansible_collections.kubenode.datapath."
 MODULE_UTILS = Path("plugins/module_utils")
+# Files that load files of a room by a name that is known at run time only, and that room.
+BY_NAME = {"_trace/changes_backend.py": "_parts", "_parts/assembly.py": "_parts", "_parts/profile.py": "_profiles"}
 
 
 class Unusable(Exception):
@@ -77,9 +79,16 @@ def integration_tests(paths: set[Path]) -> tuple[list[str], list[str]]:
         if test.parent.name in rooms or test.relative_to(ROOT) in paths or test.stem[len("test_") :] in subjects
     }
     absolute = {ROOT / path for path in paths}
-    modules = {f'"{path.stem}"' for path in (ROOT / "plugins/modules").glob("*.py") if absolute & needs(path)}
+    modules = {f'"{path.stem}"' for path in (ROOT / "plugins/modules").glob("*.py") if absolute & _of_module(path)}
     further = {test for test in every if absolute & _of_integration(test) or any(map(_text(test).__contains__, modules))}
     return _names(test for test in every if test in near), _names(test for test in every if test in further - near)
+
+
+def _of_module(path: Path) -> frozenset[Path]:
+    """A module and what it imports. Its own file starts the file of its name in a room, by ``_module.py``."""
+    utils = ROOT / MODULE_UTILS
+    mains = [main for room in ("_queries", "_parts") if (main := utils / room / path.name).exists()]
+    return frozenset[Path]().union(*map(needs, [path, *mains, *([utils / "_module.py"] if mains else [])]))
 
 
 def _of_integration(test: Path) -> frozenset[Path]:
@@ -137,7 +146,9 @@ def _imports(path: Path) -> tuple[Path, ...]:
             folder = path.parents[node.level - 1] if node.level else None
             module = f"{node.module}." if node.module else ""
             names += [(folder, module.rstrip("."))] * bool(module) + [(folder, module + alias.name) for alias in node.names]
-    return tuple(file for folder, name in names for file in _files(folder, name))
+    by_name = next((room for name, room in BY_NAME.items() if path == ROOT / MODULE_UTILS / name), None)
+    loaded = (ROOT / MODULE_UTILS / by_name).glob("*.py") if by_name else ()
+    return (*(file for folder, name in names for file in _files(folder, name)), *loaded)
 
 
 def _files(folder: Path | None, name: str) -> Iterator[Path]:

@@ -31,6 +31,7 @@ from kubenode_datapath import archive  # noqa: E402
 
 PACKAGE = archive.PACKAGE
 LIBRARY = "pyroute2"
+BY_NAME = ("_parts", "_profiles")
 LICENSE = HERE.parents[1] / "LICENSE"
 # How the command imports the rooms where it lies in the repository. In the package they are beside it.
 _ROOMS = re.compile(r"^( *from )ansible_collections\.kubenode\.datapath\.plugins\.module_utils(\.)", re.MULTILINE)
@@ -78,10 +79,11 @@ def package() -> Files:
 
 
 def _reached(sources: dict[str, str]) -> Iterator[str]:
-    """Yield the files of rooms that the command itself imports, such as ``_trace.packet``."""
+    """Yield the files of rooms that the command imports, such as ``_trace.packet``, and those that it loads by name."""
     programs = importlib.import_module("module_utils._boot.program_archive")
     for text in sources.values():
         yield from (name for name in programs.imported("", text) if name.startswith("_"))
+    yield from (f"{room}.{path.stem}" for room in BY_NAME for path in sorted((PLUGINS / "module_utils" / room).glob("*.py")))
 
 
 def _library() -> Files:

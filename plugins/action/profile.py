@@ -4,7 +4,7 @@
 
 """profile on the controller: checks a profile's options, recognises an image, rehearses, audits, and confirms the checkpoint.
 
-The node gets the module of the profile, which ships the code of this profile only. It also gets pyroute2 if it lacks that.
+The node also gets pyroute2 if it lacks that.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ class ActionModule(NodeAction):
         options = {option: value for option, value in values.items() if option not in _profiles.CONTROLLER and value is not None}
         options["mode"] = verdict.mode if verdict else "auto"
         change = {"name": name, "options": options}
-        module_arguments: dict[str, t.Any] = {"options": options, **self._identity(variables)}
+        module_arguments: dict[str, t.Any] = {**change, **self._identity(variables)}
         seconds, command = _profiles.PROFILES[name].checkpoint_of(values)
         if seconds:
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
         audited = name if values["audit"] and values["state"] != _profiles.PROFILES[name].UNDO else ""
         profile = {"profile": name, "variables": _profiles.reported(name, values, variables)}
-        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict, audited, profile), []
+        return Call("kubenode.datapath.profile", module_arguments, change, packets, verdict, audited, profile), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
         """Return the module for a list of modules."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
+import types
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-# First: it makes the imports below faster.
-from ._core import zip_imports  # noqa: F401  # pylint: disable=unused-import
 from ._core.converge import converge
-from ._core.errors import DatapathError, MissingLibrary, Refusal, WrongVariables
+from ._core.errors import DatapathError, Failure, MissingLibrary, Refusal, WrongVariables
 from ._core.option import Options, spec
 from ._core.parts import Parts, Request, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
@@ -35,25 +35,36 @@ class OpenChange(Checkpoint, t.Protocol):
     waits: dict[str, t.Any] | None
 
 
-def run(
-    options: Options,
-    parts: t.Callable[[Request], Parts],
-    under: t.Callable[[int, str], OpenChange] | None = None,
-    long_lists: t.Collection[str] = (),
-    name: str = "",
-    naming: t.Callable[[], t.ContextManager[None]] = contextlib.nullcontext,
-) -> None:
-    """Run the main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT.
+Naming = t.Callable[[t.Mapping[str, t.Any]], t.ContextManager[None]]  # turns errors into those of the options in the parameters
 
-    name: of the module that the operator called, if it is another one. naming: turns errors into those of its options.
-    """
+
+def start(name: str) -> None:
+    """Run the main of a module: its own, or that of all modules which change the node."""
+    query = f"{__package__}._queries.{name}"
+    if importlib.util.find_spec(query):
+        importlib.import_module(query).main()
+    else:
+        run(name)
+
+
+def run(name: str) -> None:
+    """Run a module that changes the node, from its file of ``_parts``."""
     gc.disable()  # there are no reference cycles, and the collector would scan thousands of rules again and again
-    module = Module(options, long_lists, name)
-    with module.reporting() as result, naming():
+    part: types.ModuleType = importlib.import_module(f"._parts.{name}", __package__)
+    module = Module(part.OPTIONS, getattr(part, "LONG_LISTS", ()))
+    naming: Naming = getattr(part, "naming", lambda _params: contextlib.nullcontext())
+    with module.reporting() as result, naming(module.params):
         request = module.request()
-        assembled = parts(request)
-        outcome = module.converge(assembled, request.planes(), under)
-        result.update(module.report(outcome, assembled), **assembled.report(outcome))
+        parts: Parts = part.parts(request)
+        outcome = module.converge(parts, request.planes(), _under_checkpoint if "checkpoint" in part.OPTIONS else None)
+        result.update(module.report(outcome, parts), **parts.report(outcome))
+        result["changed"] |= module.settle()
+
+
+def _under_checkpoint(seconds: int, who: str) -> OpenChange:
+    from ._checkpoint.checkpoint_resource import Checkpoint  # most runs set no checkpoint
+
+    return Checkpoint(seconds, who)
 
 
 class Module(AnsibleModule):
@@ -63,10 +74,9 @@ class Module(AnsibleModule):
         each entry, and repeats all of them in the result.
     """
 
-    def __init__(self, options: Options, long_lists: t.Collection[str] = (), called: str = "") -> None:
+    def __init__(self, options: Options, long_lists: t.Collection[str] = ()) -> None:
         self._options = options
         self._long_lists = long_lists
-        self._called = called
         self._checkpoint: OpenChange | None = None
         self._lacking: list[str] = []
         self._data: t.Collection[str] = ()
@@ -139,10 +149,20 @@ class Module(AnsibleModule):
             self._lacking = _lacking(outcome)
         return outcome
 
+    def settle(self) -> bool:
+        """Keep the program on the node, or remove it. Return whether that changes the node. What fails is a warning."""
+        from ._platform import placed_program  # modules that change nothing do not need it
+
+        try:
+            return placed_program.settle(self.check_mode)
+        except Failure as failure:
+            self.warn(f"{self.name}: the program of the collection could not be placed or removed: {failure}")
+            return False
+
     @property
     def name(self) -> str:
         """Return the module's name as the operator knows it."""
-        return self._called or str(self._name.rpartition(".")[2])
+        return str(self._name.rpartition(".")[2])
 
     @contextlib.contextmanager
     def reporting(self, data: t.Collection[str] = ()) -> t.Iterator[dict[str, t.Any]]:

@@ -419,24 +419,11 @@ snapshot:
         ipset: null
 """
 
-import gc
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
-
-OPTIONS: Options = {
-    "gather": Option("list", [*snapshot.SUBSETS], choices=snapshot.SUBSETS, elements="str"),
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    gc.disable()  # there are no reference cycles, and the collector would scan thousands of objects again and again
-    module = Module(OPTIONS)
-    with module.reporting(data=("snapshot",)) as result:
-        require_root()
-        subsets = snapshot.subsets(module.params["gather"])
-        result.update(changed=False, snapshot=snapshot_backend.read(module.run, subsets))
+    start("datapath_info")
 
 
 if __name__ == "__main__":

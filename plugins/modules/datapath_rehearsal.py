@@ -110,47 +110,11 @@ changes:
   sample: [policy_routes]
 """
 
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import processes
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, rehearsal_backend
-
-OPTIONS: Options = {
-    "changes": Option("list", elements="dict", is_required=True),
-    "packets": Option("list", [], elements="dict", entries=packet.OPTIONS),
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        packets = packet.from_list("packets", module.params["packets"])
-        trials = [rehearsal_backend.Trial(f"packets[{number}]", sent) for number, sent in enumerate(packets)]
-        calls = changes_backend.module_calls(module.params["changes"])
-        require_root()
-        calls = [*changes_backend.without_profiles(calls, module.request())]
-        rehearsed = _rehearsed(module, calls, trials) if calls else []
-        for sentence in rehearsal_backend.warnings(rehearsed):
-            module.warn(sentence)
-        rehearsal_backend.refuse_losses(rehearsed)
-        result.update(
-            changed=False, rehearsed=[trial.report() for trial in rehearsed], changes=[name for name, _options in calls]
-        )
-
-
-def _rehearsed(
-    module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
-) -> list[rehearsal_backend.Rehearsal]:
-    observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
-    connection = processes.ssh_connection()
-    connected = rehearsal_backend.of_connection(connection, observed) if connection else None
-    if connected:
-        trials = [connected, *trials]
-    elif not trials:
-        module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    return rehearsal_backend.rehearse(observed, calls, trials, module.run)
+    start("datapath_rehearsal")
 
 
 if __name__ == "__main__":

@@ -402,53 +402,11 @@ unknown:
   elements: str
 """
 
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, entrance, names, trace_backend
-
-OPTIONS: Options = {
-    "packet": Option("dict", entries=names.OPTIONS, is_required=True),
-    "snapshot": Option("dict"),
-    "dump": Option("raw"),
-    "node": Option("str"),
-    "assume": Option("dict", {}),
-    "changes": Option("list", [], elements="dict"),
-    "commands": Option("list", [], elements="str"),
-    "reply": Option("bool", True),
-    "print": Option("bool", False),  # by the action plugin
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        options = module.params
-        names.check(options["packet"])
-        calls = changes_backend.module_calls(options["changes"])
-        snapshot.refuse_dump(options)
-        is_own = options["snapshot"] is None
-        if is_own:
-            require_root()
-            calls = [*changes_backend.without_profiles(calls, module.request())]
-        else:
-            changes_backend.refuse_profiles(calls)
-        lines = changes_backend.commands(options["commands"])
-        observed = _of_this_node(module) if is_own else options["snapshot"]
-        sent = entrance.packet(options["packet"], observed)
-        question = trace_backend.Question(
-            observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
-        )
-        result.update(changed=False, **trace_backend.answer(question, module.run).plain(), ignored=[])
-
-
-def _of_this_node(module: Module) -> dict[str, t.Any]:
-    # Imported where needed: a trace of another node's snapshot does not read this one.
-    from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
-
-    return snapshot_backend.read(module.run, snapshot.PACKET_PATH)
+    start("datapath_trace")
 
 
 if __name__ == "__main__":

@@ -182,47 +182,11 @@ has_ipv6:
   sample: true
 """
 
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import CHOICES, address_of
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option, Options
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-
-LONGEST_TIMEOUT = 3600
-
-OPTIONS: Options = {
-    "cloud": Option("str", "auto", choices=CHOICES),
-    "endpoint": Option("str"),
-    "timeout": Option("float", 5),
-    "retries": Option("int", 5),
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        _check(module.params)
-        limits = {name: module.params[name] for name in ("timeout", "retries")}
-        cloud, interfaces = enis_backend.read(module.params["cloud"], module.params["endpoint"], **limits)
-        result.update(
-            changed=False,
-            cloud=cloud,
-            interfaces=interfaces,
-            has_ipv6=any(interface["ipv6"] for interface in interfaces if interface["primary"]),
-        )
-
-
-def _check(options: t.Mapping[str, t.Any]) -> None:
-    """Check the options. Raises Invalid."""
-    endpoint, timeout, retries = options["endpoint"], options["timeout"], options["retries"]
-    if endpoint is not None:
-        address_of(endpoint)
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise Invalid("timeout", timeout, f"more than 0 and at most {LONGEST_TIMEOUT} seconds")
-    if retries < 0:
-        raise Invalid("retries", retries, "0 or more")
+    start("imds_info")
 
 
 if __name__ == "__main__":

@@ -132,13 +132,11 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.link_addresses import LONG_LISTS, OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    run(OPTIONS, parts, under_checkpoint, LONG_LISTS)
+    start("link_addresses")
 
 
 if __name__ == "__main__":

@@ -131,12 +131,11 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.network_daemons import OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    run(OPTIONS, parts)
+    start("network_daemons")
 
 
 if __name__ == "__main__":

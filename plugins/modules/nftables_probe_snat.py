@@ -255,12 +255,11 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.nftables_probe_snat import OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    run(OPTIONS, parts)
+    start("nftables_probe_snat")
 
 
 if __name__ == "__main__":

@@ -464,13 +464,11 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.policy_routes import LONG_LISTS, OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    run(OPTIONS, parts, under_checkpoint, LONG_LISTS)
+    start("policy_routes")
 
 
 if __name__ == "__main__":

@@ -178,13 +178,11 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.rp_filter import OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._program.program import start
 
 
 def main() -> None:
-    run(OPTIONS, parts, under_checkpoint)
+    start("rp_filter")
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._node_answer import MODULES, PART
 
 Result = dict[str, t.Any]
-# Those of the roles, which each have a module, and of the playbooks. Without _profiles, whose import takes a tenth of a second.
-OWNERS = (*sorted(name[len(PART) :] for name in MODULES if name.startswith(PART)), "audit", "kubenode", "trace")
+ROLES = sorted(path.name for path in Path(__file__).parents[2].glob("roles/*"))
+OWNERS = (*ROLES, "audit", "kubenode", "trace")
 PREFIXES = tuple(f"{marks}{owner}_" for owner in OWNERS for marks in ("", "__"))
 # Variables that Ansible sets itself, and that facts replace nevertheless: a task is delegated to a host of this name.
 MAGIC = ("group_names", "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short", "playbook_dir")

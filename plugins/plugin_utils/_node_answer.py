@@ -25,6 +25,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _program
 
 Result = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]  # of a value, as in RETURN
@@ -32,7 +33,6 @@ Documents = t.Mapping[str, Document]  # by key
 
 FOLDER = Path(__file__).parents[1] / "modules"
 MODULES = frozenset(path.stem for path in FOLDER.glob("*.py"))
-PART = "profile_"  # of the module profile, with the name of a role
 LITERAL = re.compile(r'^RETURN = r"""(.*?)^"""', re.MULTILINE | re.DOTALL)
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
@@ -105,7 +105,9 @@ def run(action: ActionBase, task_vars: Result, arguments: Result | None = None, 
     name = module or str(action._task.action)
     node = str(action._task.delegate_to or task_vars.get("inventory_hostname"))
     try:
-        answer = action._execute_module(module, arguments, task_vars=task_vars)
+        answer = _program.carrying(
+            action, lambda: action._execute_module(module, arguments, task_vars=task_vars), module not in BUILTIN
+        )
     except (AttributeError, RecursionError, TypeError, ValueError):  # Ansible could not handle the answer
         return _refused(name, node, "answered what Ansible cannot read", {})
     interpreter = {action._discovered_interpreter_key: action._discovered_interpreter}
@@ -145,15 +147,14 @@ def _short(module: str) -> str:
 
 
 def _documents(module: str) -> Documents:
-    """Return the documentation of a module's results. That of profile holds for its parts, one for each role, as well."""
+    """Return the documentation of a module's results."""
     if module in BUILTIN:
         return BUILTIN[module]
     name = _short(module)
     literal = LITERAL.search((FOLDER / f"{name}.py").read_text())
     if literal is None:
         raise AssertionError(f"{name} has no RETURN")
-    documents: Documents = yaml.load(literal[1], Loader=_Loader)
-    return {**_documents("profile"), **documents} if name.startswith(PART) else documents
+    return t.cast(Documents, yaml.load(literal[1], Loader=_Loader))
 
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # takes a millisecond for a large RETURN, and the other one ten

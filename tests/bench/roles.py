@@ -41,7 +41,7 @@ ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
     "aks_dual_stack": (
         {"mode": "runtime", "ipv6": "always"},
         [task("node_mode", mode="runtime"), task("nftables_package"), task("nftables_probe_snat")],
-        2.0,
+        1.5,
     ),
     "eni_policy_routing": (
         {"mode": "runtime", "layout": "aws_vpc_cni", "enis": ENIS, "connmark": "always"},
@@ -52,7 +52,7 @@ ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
             task("policy_routes", rules=RULES, routes=ROUTES),
             task("nftables_connmark", primary_interface="eth0", pod_interfaces=["eni*", "vlan*"]),
         ],
-        2.5,
+        1.9,
     ),
     "symmetric_routing": (
         {"mode": "runtime", "uplinks": UPLINKS},
@@ -63,7 +63,7 @@ ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
             task("policy_routes", uplinks=UPLINKS),
             task("nftables_connmark", interfaces=[{"name": "eth0", "mark": "0x2"}, {"name": "eth1", "mark": "0x4"}]),
         ],
-        2.5,
+        1.9,
     ),
 }
 
@@ -97,7 +97,7 @@ def _measure_beside_services(lab: Lab, role: str, mode: str) -> None:
 
 
 def _applied(node: NamespaceNode, role: str, is_changed: bool = True) -> None:
-    result = node.module(f"profile_{role}", {"options": ROLES[role][0]})
+    result = node.module("profile", {"name": role, "options": ROLES[role][0]})
     assert not result["failed"] and result["changed"] == is_changed, result
 
 

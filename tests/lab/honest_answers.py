@@ -14,6 +14,7 @@ import yaml
 from lab.collection import CHECKOUT
 
 MODULES = CHECKOUT / "plugins/modules"
+PARTS = CHECKOUT / "plugins/module_utils/_parts"
 SAMPLES = {"str": "text", "bool": True, "int": 1, "list": [], "dict": {}, "raw": "", None: ""}
 LATER = ("diff", "msg")  # keys that are not in each result
 # Values that the documentation describes in words.
@@ -55,13 +56,13 @@ def of_module(module: str) -> dict[str, Any]:
         result["findings"] = [{**finding, **FINDING} for finding in result["findings"]]
     if module == "datapath_trace":
         result |= TRACE
-    return _of_profile(module) if module.startswith("profile") else result
+    return _of_profile() if module == "profile" else result
 
 
-def _of_profile(module: str) -> dict[str, Any]:
-    """Return the result of a role's profile: that of the module profile, with the results of its modules under their names."""
+def _of_profile() -> dict[str, Any]:
+    """Return a result of the module profile for any role: it has the results of all modules under their names."""
     profile = documented("profile")
-    parts = [name for name in _imports(module) if (MODULES / f"{name}.py").exists()] or ["rp_filter"]
+    parts = [path.stem for path in sorted(PARTS.glob("*.py")) if path.stem != "profile" and (MODULES / path.name).exists()]
     results = {part: {"changed": True, **of_module(part)} for part in parts}
     if "ebtables_cleanup" in results:  # nothing comes back after the change
         nothing: dict[str, list[str]] = {"removed": [], "kept": []}
@@ -69,13 +70,6 @@ def _of_profile(module: str) -> dict[str, Any]:
     facts = {key: _sample(entry) for key, entry in profile["node"]["contains"].items()}
     plan = [{part: {"state": "present"}} for part in parts]
     return {"changed": True, "node": facts, "plan": plan, "summary": [f"{part} (present): changed" for part in parts], **results}
-
-
-def _imports(module: str) -> list[str]:
-    """Return the parts that a module of a profile ships."""
-    tree = ast.parse((MODULES / f"{module}.py").read_text())
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and str(node.module).endswith("._parts")]
-    return [alias.name for node in imports for alias in node.names if alias.name != "assembly"]
 
 
 def _sample(entry: dict[str, Any]) -> Any:

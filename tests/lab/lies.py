@@ -54,7 +54,8 @@ HUGE = {"text": 5_000_000, "list": 100_000, "nesting": 500}  # characters, entri
 HANDLED = (
     *("ansible_facts", "ansible_stats", "add_host", "add_group", "ansible_notify", "results", "ansible_loop_var", "exception"),
     *("warnings", "deprecations", "diff", "invocation", "skipped", "unreachable", "failed", "rc", "msg", "stdout", "stderr"),
-    *("attempts", "retries", "failed_when_result", "changed", "censored", "missing_library", "checkpoint_armed", "summary"),
+    *("attempts", "retries", "failed_when_result", "changed", "censored", "missing_library", "missing_program"),
+    *("checkpoint_armed", "summary"),
     *("report", "is_kept_back", "answers", "moment", "connection", "audits", "differences", "profile", "variables", "rehearsed"),
     *("_ansible_delegated_vars", "_ansible_no_log", "_ansible_ignore_errors", "_ansible_item_label", "_ansible_notify"),
 )

@@ -30,7 +30,7 @@ def test_a_checkpoint_is_confirmed_by_an_action(module: str) -> None:
 
 def test_the_modules_are_all() -> None:
     confirmed = {name for name, entry in ROUTED.items() if entry["action_plugin"].endswith((".rp_filter", ".policy_routes"))}
-    assert {name for name in confirmed if not name.startswith("profile_")} < {*MODULES}
+    assert confirmed < {*MODULES}
     assert {"policy_routes", "rp_filter"} < {*MODULES}
 
 
@@ -52,5 +52,5 @@ def test_the_answer_of_a_failed_profile_may_lack_what_another_one_has(node: dict
     profile = importlib.import_module("ansible_collections.kubenode.datapath.plugins.action.profile")
     action, answer = profile.ActionModule.__new__(profile.ActionModule), {"failed": True, "msg": "m", "node": node}
     action._applied = lambda call, variables: answer
-    call = profile.Call("kubenode.datapath.profile_symmetric_routing", {}, {}, None, None)
+    call = profile.Call("kubenode.datapath.profile", {}, {}, None, None)
     assert action._executed(call, {}) == answer

@@ -57,7 +57,7 @@ def profile(node: EniNamespaceNode, check: bool = False, **options: Any) -> dict
         {"name": "eth1", "table": 1001, "gateway": {"ipv4": "10.0.1.1"}},
     ]
     options = {"mode": "runtime", "layout": "custom", "pod_interfaces": ["veth-*"], "enis": enis, **options}
-    done = node.module("profile_eni_policy_routing", {"options": options}, check=check)
+    done = node.module("profile", {"name": "eni_policy_routing", "options": options}, check=check)
     assert not done["failed"], done
     return done
 

@@ -37,7 +37,7 @@ def uplinks(binary: Path, mode: Mode) -> Iterator[UplinkLab]:
 
 
 def profile(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    done = node.module("profile_symmetric_routing", {"options": {"mode": "runtime", **options}})
+    done = node.module("profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}})
     assert not done["failed"], done
     return done
 

@@ -20,9 +20,6 @@ from .._platform import kernel, library, processes
 from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, JournalEntry, vocabulary
 
-if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
-    from . import rollback_program  # noqa: F401  # pylint: disable=unused-import
-
 
 class Checkpoint:
     """Makes a change by the module ``who`` that is rolled back after ``seconds`` unless it is confirmed.

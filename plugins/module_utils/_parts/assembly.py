@@ -16,20 +16,16 @@ from functools import partial
 
 from .._core import option
 from .._core.errors import DatapathError, Invalid, WrongVariables
-from .._core.option import Option, Options, Values
-from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
+from .._core.option import Values
+from .._core.parts import Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource, is_desired
 from .._files.files import Files
-from .._platform import machine_guards
 from .._platform.machine_guards import require_own_root
 from .._platform.node_mode import ModeVerdict
 from .._platform.process import Runner
 from .._profiles import composition, mode_backend
 from .._profiles.composition import Facts, Model, Step
 from .._profiles.owned_objects_resource import OwnedObjects
-
-OPTIONS: Options = {"options": Option("dict", is_required=True), **machine_guards.OPTION}
-WITH_CHECKPOINT: Options = {**OPTIONS, **CHECKPOINT}
 
 
 class Transaction(t.NamedTuple):
@@ -74,10 +70,6 @@ class Profile(t.NamedTuple):
         if errors or unknown:
             raise WrongVariables("\n".join(f"{self.name}_{error}" for error in (*unknown, *errors)))
         return values
-
-    def parts(self, request: Request) -> Parts:
-        machine_guards.require_node(request.params["identity"])
-        return parts(request, self.transaction(request, request.params["options"]))
 
     @contextlib.contextmanager
     def naming(self) -> t.Iterator[None]:
@@ -213,8 +205,5 @@ def _line(module: str, called: Request, done: Outcome) -> str:
 
 
 def _part(module: str) -> types.ModuleType:
-    """Return the file of the module's parts. Imported here, because a run needs few of them.
-
-    What ships them is the module of a profile, whose imports Ansible follows.
-    """
+    """Return the file of the module's parts. Imported here, because a run needs few of them."""
     return importlib.import_module(f".{module}", __package__)

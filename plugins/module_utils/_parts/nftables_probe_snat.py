@@ -7,11 +7,7 @@
 
 from __future__ import annotations
 
-import typing as t
 from functools import partial
-
-if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
-    from .._probe_snat import ipv6_program  # noqa: F401
 
 from .._core import names
 from .._core.option import Option, Options

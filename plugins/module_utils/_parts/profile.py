@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import typing as t
 
 from .._core.option import STATE, Option, Options
@@ -14,24 +16,17 @@ from .._core.parts import CHECKPOINT, Parts, Request
 from .._platform import machine_guards, node_mode
 from .._profiles import composition, mode_backend
 from . import assembly
-from .assembly import Transaction
+from .assembly import Profile, Transaction
 
-if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for assembly
-    from . import (  # noqa: F401
-        azure_vnet_bridge,
-        ebtables_cleanup,
-        link_addresses,
-        network_daemons,
-        nftables_connmark,
-        nftables_package,
-        nftables_probe_snat,
-        policy_routes,
-        rp_filter,
-    )
-
+# By role, the file of _profiles that observes the node for the role's profile.
+OBSERVING = {
+    "aks_dual_stack": "aks_dual_stack_backend",
+    "cilium_migration": "cilium_migration",
+    "eni_policy_routing": "eni_policy_routing_backend",
+    "symmetric_routing": "symmetric_routing_backend",
+}
 OPTIONS: Options = {
-    # With a name, the controller executes the module of that profile.
-    "name": Option("str", choices=("aks_dual_stack", "cilium_migration", "eni_policy_routing", "symmetric_routing")),
+    "name": Option("str", choices=tuple(OBSERVING)),
     "options": Option("dict"),
     "modules": Option("list", elements="raw"),
     "state": STATE,
@@ -51,9 +46,21 @@ def parts(request: Request) -> Parts:
 
 
 def transaction(request: Request) -> Transaction:
-    """Raise Invalid."""
+    """Return the modules of a role's profile, or those of the list. Raises DatapathError."""
     options = request.params
+    if options["name"]:
+        return _of_role(options["name"]).transaction(request, options["options"] or {})
     steps = composition.steps(options["modules"] or ())
     verdict = mode_backend.verdict(options["mode"], request.run)
     steps = composition.ordered(steps if request.is_present else composition.undoing(steps))
     return Transaction(steps, verdict, {}, options["later_interfaces"])
+
+
+def naming(params: t.Mapping[str, t.Any]) -> t.ContextManager[None]:
+    """Turn errors in the block into those of the role's variables, if the options name a role."""
+    return _of_role(params["name"]).naming() if params["name"] else contextlib.nullcontext()
+
+
+def _of_role(name: str) -> Profile:
+    model, observing = (importlib.import_module(f".._profiles.{file}", __package__) for file in (name, OBSERVING[name]))
+    return Profile(name, t.cast(composition.Model, model), observing.observe)

@@ -17,7 +17,6 @@ import importlib.util
 import os
 import re
 import shutil
-import stat
 import sys
 import typing as t
 from pathlib import Path
@@ -25,8 +24,8 @@ from pathlib import Path
 from .._core.errors import Failure, MissingLibrary
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
+from .._program.program import FOLDER, is_roots
 
-FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"
 # 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older cannot delete on Linux 5.19 and newer.
 MINIMUM = {PYROUTE2: (0, 7, 2)}
@@ -146,15 +145,9 @@ def carried(name: str) -> list[str]:
     versions = {}
     for path in Path(FOLDER).glob(f"{name}-*"):
         version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
-        if version and _is_roots(path) and (path / name).is_dir():
+        if version and is_roots(str(path)) and (path / name).is_dir():
             versions[str(path)] = _numbers(version[1])
     return sorted(versions, key=lambda path: (versions[path], path))
-
-
-def _is_roots(path: Path) -> bool:
-    """Return whether only root can write the folder: root runs what is in it."""
-    status = path.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _own_version(name: str) -> tuple[int, ...]:

@@ -25,25 +25,9 @@ from .._platform import library, process, sysctl_files
 from .._twin import bounds, isolation_backend
 from .._twin.wall_backend import Root
 
-if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
+if t.TYPE_CHECKING:
     from .._commands.command import Command
-    from .._parts import (  # noqa: F401
-        azure_vnet_bridge,
-        ebtables_cleanup,
-        link_addresses,
-        nftables_connmark,
-        nftables_probe_snat,
-        policy_routes,
-        rp_filter,
-    )
     from .._parts.assembly import Transaction
-    from .._profiles import (  # noqa: F401
-        aks_dual_stack_backend,
-        cilium_migration,
-        eni_policy_routing_backend,
-        symmetric_routing_backend,
-    )
-    from .._profiles.composition import Model
 
 MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
@@ -72,7 +56,6 @@ MOST_COPIED = 32 << 20  # bytes
 # Modules that translate no packet and add no address. Which rules a packet can reach does not depend on its mark or its route.
 _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
-OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing", "symmetric_routing")}
 
 Change = tuple[str, dict[str, t.Any]]
 
@@ -147,15 +130,9 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
 
 def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transaction:
     """Return the transaction of a profile's call on this node. Raises DatapathError."""
-    from .._parts import assembly, profile  # most traces have no profile
+    from .._parts import profile  # most traces have no profile
 
-    request = requested(profile, dict(options), request)
-    name = request.params["name"]
-    if not name:
-        return profile.transaction(request)
-    model, observing = (importlib.import_module(f".._profiles.{file}", __package__) for file in (name, OBSERVING.get(name, name)))
-    named = assembly.Profile(name, t.cast("Model", model), observing.observe)
-    return named.transaction(request, request.params["options"] or {})
+    return profile.transaction(requested(profile, dict(options), request))
 
 
 def refuse_profiles(calls: t.Iterable[Change]) -> None:

@@ -86,8 +86,9 @@ def root(writable: t.Iterable[str] = (), files: t.Mapping[str, bytes] | None = N
     if not python.startswith(tuple(f"{path}/" for path in bound)):
         bound.append(python)
     archive = getattr(globals()["__loader__"], "archive", "")
-    if not archive:
-        bound.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.isdir(folder):  # or else it is an archive, or in memory
+        bound.append(folder)
     code = {archive: Path(archive).read_bytes()} if archive else {}
     extensions = {
         path: [name for name in os.listdir(path) if is_permitted(name)]

@@ -41,11 +41,11 @@ def node(lab: Lab) -> NamespaceNode:
 
 class Profile:
     def __init__(self, node: NamespaceNode, name: str) -> None:
-        self._steps = Steps(node, f"profile_{name}")
-        self._options = OPTIONS[name]
+        self._steps = Steps(node, "profile")
+        self._name, self._options = name, OPTIONS[name]
 
     def options(self, **more: Any) -> dict[str, Any]:
-        return {"options": {"mode": "runtime", **self._options, **more}}
+        return {"name": self._name, "options": {"mode": "runtime", **self._options, **more}}
 
     def run(self, check: bool = False, **more: Any) -> dict[str, Any]:
         return self._steps.run(check, **self.options(**more))

@@ -157,17 +157,17 @@ def test_the_plan_of_a_profile_may_be_given_as_modules(node: NamespaceNode) -> N
     """The plan is what a profile does: given as a list of modules, it finds nothing to change."""
     node.ip(["address add 2001:db8::4/64 dev eth0 nodad"])
     options = {"mode": "runtime", "ipv6": "address"}
-    done = Steps(node, "profile_aks_dual_stack", {"options": options}).run()
+    done = Steps(node, "profile", {"name": "aks_dual_stack", "options": options}).run()
     assert done["changed"] and done["node"]["has_ipv6"]
     again = Steps(node, "profile", {"modules": done["plan"], "mode": "runtime"}).run()
     assert (again["changed"], again["plan"]) == (False, done["plan"])
-    undone = Steps(node, "profile_aks_dual_stack", {"options": {**options, "state": "absent"}}).run()
+    undone = Steps(node, "profile", {"name": "aks_dual_stack", "options": {**options, "state": "absent"}}).run()
     assert [next(iter(one)) for one in undone["plan"]] == ["nftables_probe_snat", "nftables_package"]
 
 
 def test_an_error_on_the_node_begins_with_the_variable_of_the_role(node: NamespaceNode) -> None:
     def refused(profile: str, **options: Any) -> str:
-        return Steps(node, f"profile_{profile}", {"options": {"mode": "runtime", **options}}).refused()
+        return Steps(node, "profile", {"name": profile, "options": {"mode": "runtime", **options}}).refused()
 
     dual_stack = {"ipv6": "always"}
     assert refused("aks_dual_stack", **dual_stack, interface="eth9").startswith("aks_dual_stack_interface must be an interface")

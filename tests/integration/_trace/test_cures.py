@@ -264,7 +264,7 @@ def apply(node: NamespaceNode, task: dict[str, Any], **options: Any) -> bool:
     role = task[action]["name"].rpartition(".")[2]
     given = {key.removeprefix(f"{role}_"): value for key, value in task.get("vars", {}).items()}
     # The namespace node has no systemd of its own, and would be taken for an image.
-    done = Steps(node, f"profile_{role}", {"options": {**given, "mode": "runtime", **options}}).run()
+    done = Steps(node, "profile", {"name": role, "options": {**given, "mode": "runtime", **options}}).run()
     return bool(done["changed"])
 
 

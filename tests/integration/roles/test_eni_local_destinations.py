@@ -40,7 +40,7 @@ def lab() -> Iterator[UplinkLab]:
 
 
 def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    return node.module("profile_eni_policy_routing", {"options": {**OPTIONS, **options}}, check=check)
+    return node.module("profile", {"name": "eni_policy_routing", "options": {**OPTIONS, **options}}, check=check)
 
 
 @FAMILIES

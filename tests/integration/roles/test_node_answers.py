@@ -86,7 +86,7 @@ def liar(tmp_path: Path) -> Liar:
 @pytest.mark.each_core
 def test_no_answer_of_a_node_chooses_a_command_or_another_node(liar: Liar) -> None:
     lie = {"ansible_facts": liar.facts, "ansible_stats": {"data": 7}, "add_host": {"host_name": "victim"}}
-    honest: dict[str, dict[str, Any]] = {"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile_cilium_migration": PROFILE}
+    honest: dict[str, dict[str, Any]] = {"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile": PROFILE}
     done = liar.migrate({name: {**answer, **lie} for name, answer in honest.items()}).well()
     assert not liar.ran.exists()
     release = "annotate node node1 kubenode.datapath/cordoned"
@@ -98,7 +98,7 @@ def test_no_answer_of_a_node_chooses_a_command_or_another_node(liar: Liar) -> No
 def test_a_host_whose_facts_set_a_variable_of_a_role_is_refused_before_its_first_task(liar: Liar) -> None:
     own = liar.folder / "own.yml"
     own.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True, "roles": [ROLE]}]))
-    failed = liar.migrate({"setup": {"ansible_facts": liar.facts}, "cni_info": CNI, "profile_cilium_migration": PROFILE}, own)
+    failed = liar.migrate({"setup": {"ansible_facts": liar.facts}, "cni_info": CNI, "profile": PROFILE}, own)
     assert failed.failed and not liar.ran.exists() and liar.calls() == []
     assert "facts of node1 have set cilium_migration_kubectl, cilium_migration_node_name, " in failed.output
 
@@ -130,6 +130,6 @@ LIES = [{"node": None}, {"ebtables_cleanup": {}}]
 @pytest.mark.thorough
 @pytest.mark.parametrize("lie", LIES, ids=str)
 def test_a_lie_is_an_error_that_names_the_node_and_the_key(liar: Liar, lie: dict[str, Any]) -> None:
-    failed = liar.migrate({"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile_cilium_migration": {**PROFILE, **lie}})
-    assert failed.failed and "profile_cilium_migration: node1 answered with " in failed.output
+    failed = liar.migrate({"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile": {**PROFILE, **lie}})
+    assert failed.failed and "profile: node1 answered with " in failed.output
     assert f" as {next(iter(lie))}" in failed.output and "object has no attribute" not in failed.output

@@ -146,8 +146,8 @@ def test_an_audit_costs_one_module_and_does_not_keep_the_role_from_its_work(pool
     assert "Before: the audit finds no need of cilium_migration, which is applied as asked. " in done.output
     assert done.changed == 1 and len(pool.report()["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
     plain, audited = (pool.play("-vvv", audit=is_audited).well().modules for is_audited in (False, True))
-    assert plain == ["cni_info", "profile_cilium_migration"]
-    assert audited == ["cni_info", "datapath_audit", "profile_cilium_migration"]
+    assert plain == ["cni_info", "profile"]
+    assert audited == ["cni_info", "datapath_audit", "profile"]
 
 
 ANNOTATE = "annotate node --overwrite -- node1 kubenode.datapath/cordoned=true"

@@ -113,7 +113,7 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
     clean = aws.node.snapshot()
     assert not aws.is_node_port_answered()
     converged = four_steps(aws, changed=1, remedy=remedy, **AWS)
-    assert converged.modules == ["profile_eni_policy_routing"]
+    assert converged.modules == ["profile"]
     assert f"Remedy {remedy}: eth0" in converged.output
     assert "There, by the role: 2 rules" in converged.output
     assert f"There: reverse-path filtering {2 if remedy == 'loose' else 1} of eth0" in converged.output
@@ -130,8 +130,8 @@ def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
     """Before, the request to the node port arrives and its reply is lost; both arrive in the twin, and then on the node."""
     request = {"source": LOAD_BALANCER, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
     rehearsed = aws.play(remedy="strict", rehearse=True, rehearse_packets=[request], **AWS).well()
-    # Twice each: this node lacks pyroute2.
-    assert rehearsed.modules == ["datapath_rehearsal"] * 2 + ["profile_eni_policy_routing"] * 2
+    # This node lacks the program, whose archive then serves the whole task, and pyroute2, which is lent and then carried.
+    assert rehearsed.modules == ["datapath_rehearsal"] * 3 + ["profile"] * 2
     assert "It arrives with them" in rehearsed.output
     assert aws.is_node_port_answered()
     undone = aws.play(remedy="strict", state="absent", rehearse=True, rehearse_packets=[request], **AWS)
@@ -146,7 +146,7 @@ def test_audits_say_what_the_profile_mends_and_cost_a_converged_node_one_module(
     )
     assert "is still there" not in done.output and aws.is_node_port_answered()
     converged = aws.play(audit=True, **AWS).well()
-    assert (converged.changed, converged.modules) == (0, ["datapath_audit", "profile_eni_policy_routing"])
+    assert (converged.changed, converged.modules) == (0, ["datapath_audit", "profile"])
     assert "The audit finds nothing that eni_policy_routing mends, and the run changes nothing." in converged.output
 
 
@@ -186,7 +186,7 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     primary, eni = CUSTOM["enis"]
     given = {**CUSTOM, "enis": [primary, {**eni, "ipv4": [ENI.address]}], "remedy": "symmetric"}
     converged = four_steps(bare, changed=1, **given)
-    assert converged.modules == ["profile_eni_policy_routing"]
+    assert converged.modules == ["profile"]
     assert f"Remedy symmetric: the ENIs have addresses of their own ({ENI.address} on eth1)" in converged.output
     assert [line for line in node.snapshot()["sysctls"] if "rp_filter" in line] == [
         line for line in clean["sysctls"] if "rp_filter" in line
@@ -440,7 +440,7 @@ def test_a_run_finds_all_in_place_on_a_node_that_an_image_has_booted(tmp_path: P
         node.reboot()
         assert f"from {ENI.address} lookup 2 proto 75" in site.node.run(["ip", "rule"]).stdout
         run = site.play(**AWS)
-        assert run.modules == ["profile_eni_policy_routing"] and run.changed == 0, run.output
+        assert run.modules == ["profile"] and run.changed == 0, run.output
 
 
 def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_asked(aws: Site) -> None:

@@ -63,7 +63,7 @@ def test_the_uplinks_of_the_node_are_found_and_absent_leaves_nothing(site: Site)
     assert site.is_answered()
     after = site.node.snapshot()
     again = site.play().well()
-    assert again.changed == 0 and again.modules == ["profile_symmetric_routing"]
+    assert again.changed == 0 and again.modules == ["profile"]
     assert site.node.snapshot() == after
     assert site.play(state="absent").well().changed == 1
     assert site.node.snapshot() == clean and not site.is_answered()
@@ -127,7 +127,7 @@ def test_an_image_has_the_profiles_that_are_selected_and_needs_no_variables_of_o
 def test_absent_beside_the_other_profile_reports_what_stays(site: Site) -> None:
     enis = [{"name": "eth0", "primary": True}, {"name": "eth1", "gateway": {"ipv4": V4.gateway(1)}, "table": 1101}]
     options = {"mode": "runtime", "layout": "custom", "connmark": "never", "enis": enis}
-    assert not site.node.module("profile_eni_policy_routing", {"options": options})["failed"]
+    assert not site.node.module("profile", {"name": "eni_policy_routing", "options": options})["failed"]
     before = site.node.snapshot()
     undone = site.play(state="absent").well()
     assert undone.changed == 0 and site.node.snapshot() == before

@@ -21,7 +21,7 @@ UPLINKS = [{"name": "eth0"}, {"name": "eth1", "gateway": V4.gateway(1), "gateway
 
 
 def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    return node.module("profile_symmetric_routing", {"options": {"mode": "runtime", **options}}, check=check)
+    return node.module("profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}}, check=check)
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def of_archive(path: Path, *backends: type) -> list[str]:
 def test_the_program_has_the_backends_of_its_run_and_no_others(tmp_path: Path) -> None:
     few, every = of_archive(tmp_path / "few", files.Files, sysctl.Sysctl), of_archive(tmp_path / "every", *journals.BACKENDS)
     rooms = {name.split(".")[1] for name in few}
-    assert rooms == {"_core", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
+    assert rooms == {"_core", "_program", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
     for path in ("few", "every"):
         command = [sys.executable, "-I", "-B", str(tmp_path / path), "status"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")

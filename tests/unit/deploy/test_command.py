@@ -84,7 +84,7 @@ def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: lis
 
 
 def test_the_words_of_the_context_are_those_of_the_module() -> None:
-    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.modules.datapath_audit")
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._queries.datapath_audit")
     for name, words in (("cloud", arguments.CLOUDS), ("probe_mode", arguments.PROBE_MODES), ("cni", arguments.CNIS)):
         assert words == module.CONTEXT[name].choices
 

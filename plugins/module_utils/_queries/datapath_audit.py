@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Audits this node, or a snapshot of another one."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._audit import audit_backend, catalogue, context
+from .._audit.node import SUBSETS
+from .._core.option import Option, Options
+from .._module import Module, require_root
+from .._snapshot import snapshot
+from .._twin import snapshot_form
+
+CONTEXT: dict[str, t.Any] = {
+    "cloud": Option("str", choices=context.CLOUDS),
+    "probe_mode": Option("str", choices=context.PROBE_MODES),
+    "cni": Option("str", choices=context.CNIS),
+    "service_ranges": Option("list", elements="str", is_words=True),
+    "pod_ranges": Option("list", elements="str", is_words=True),
+}
+OPTIONS: Options = {
+    "snapshot": Option("dict"),
+    "dump": Option("raw"),
+    "node": Option("str"),
+    "checks": Option("list", elements="str", is_words=True),
+    "context": Option("dict", entries=CONTEXT),
+    "prove": Option("bool", True),
+    "print": Option("bool", False),  # by the action plugin
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        options = module.params
+        checks = catalogue.chosen(options["checks"])
+        snapshot.refuse_dump(options)
+        is_own = options["snapshot"] is None
+        if is_own:
+            require_root()
+        node = _of_this_node(module) if is_own else options["snapshot"]
+        snapshot_form.check(node)
+        audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own)
+        result.update(changed=False, **audit_backend.result(audit, module.run), ignored=[])
+
+
+def _of_this_node(module: Module) -> dict[str, t.Any]:
+    # Imported where needed: an audit of another node's snapshot does not read this one.
+    from .._snapshot import snapshot_backend
+
+    return snapshot_backend.read(module.run, SUBSETS, catalogue.SETTINGS)

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Rehearses changes in a twin of the node."""
+
+from __future__ import annotations
+
+from .._core.option import Option, Options
+from .._module import Module, require_root
+from .._platform import processes
+from .._snapshot import snapshot, snapshot_backend
+from .._trace import changes_backend, packet, rehearsal_backend
+
+OPTIONS: Options = {
+    "changes": Option("list", elements="dict", is_required=True),
+    "packets": Option("list", [], elements="dict", entries=packet.OPTIONS),
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        packets = packet.from_list("packets", module.params["packets"])
+        trials = [rehearsal_backend.Trial(f"packets[{number}]", sent) for number, sent in enumerate(packets)]
+        calls = changes_backend.module_calls(module.params["changes"])
+        require_root()
+        calls = [*changes_backend.without_profiles(calls, module.request())]
+        rehearsed = _rehearsed(module, calls, trials) if calls else []
+        for sentence in rehearsal_backend.warnings(rehearsed):
+            module.warn(sentence)
+        rehearsal_backend.refuse_losses(rehearsed)
+        result.update(
+            changed=False, rehearsed=[trial.report() for trial in rehearsed], changes=[name for name, _options in calls]
+        )
+
+
+def _rehearsed(
+    module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
+) -> list[rehearsal_backend.Rehearsal]:
+    observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
+    connection = processes.ssh_connection()
+    connected = rehearsal_backend.of_connection(connection, observed) if connection else None
+    if connected:
+        trials = [connected, *trials]
+    elif not trials:
+        module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
+    return rehearsal_backend.rehearse(observed, calls, trials, module.run)

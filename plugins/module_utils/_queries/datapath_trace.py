@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Traces a packet through this node, or a snapshot of another one."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.option import Option, Options
+from .._module import Module, require_root
+from .._snapshot import snapshot
+from .._trace import changes_backend, entrance, names, trace_backend
+
+OPTIONS: Options = {
+    "packet": Option("dict", entries=names.OPTIONS, is_required=True),
+    "snapshot": Option("dict"),
+    "dump": Option("raw"),
+    "node": Option("str"),
+    "assume": Option("dict", {}),
+    "changes": Option("list", [], elements="dict"),
+    "commands": Option("list", [], elements="str"),
+    "reply": Option("bool", True),
+    "print": Option("bool", False),  # by the action plugin
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        options = module.params
+        names.check(options["packet"])
+        calls = changes_backend.module_calls(options["changes"])
+        snapshot.refuse_dump(options)
+        is_own = options["snapshot"] is None
+        if is_own:
+            require_root()
+            calls = [*changes_backend.without_profiles(calls, module.request())]
+        else:
+            changes_backend.refuse_profiles(calls)
+        lines = changes_backend.commands(options["commands"])
+        observed = _of_this_node(module) if is_own else options["snapshot"]
+        sent = entrance.packet(options["packet"], observed)
+        question = trace_backend.Question(
+            observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
+        )
+        result.update(changed=False, **trace_backend.answer(question, module.run).plain(), ignored=[])
+
+
+def _of_this_node(module: Module) -> dict[str, t.Any]:
+    # Imported where needed: a trace of another node's snapshot does not read this one.
+    from .._snapshot import snapshot_backend
+
+    return snapshot_backend.read(module.run, snapshot.PACKET_PATH)
