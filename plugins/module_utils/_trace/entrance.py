@@ -11,7 +11,7 @@ import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
-from .._routing.route import LOCAL
+from .._routing.route import LOCAL, Route
 from .._twin import blueprint, pod_links, snapshot_form
 from .._twin.assumptions import link_addresses
 from .._twin.blueprint import LOOPBACK, Entry, entries
@@ -26,53 +26,58 @@ def packet(described: dict[str, t.Any], snapshot: Entry) -> Packet:
     return placed(from_options(names.resolved(described, snapshot)), snapshot)
 
 
-def placed(packet: Packet, snapshot: Entry) -> Packet:
+def placed(packet: Packet, snapshot: Entry, is_guess: bool = False) -> Packet:
     """Return the packet with the link behind which its source is, in place of AUTO.
 
-    Raises Invalid if no link leads there, or if several uplinks do.
+    is_guess: takes the uplink of the default route, if the packet may come in by several. Raises Invalid if no link leads there,
+    or if several uplinks do.
     """
     if packet.interface != AUTO:
         return packet
-    return packet._replace(interface=_link_to(packet.source, packet.destination, snapshot))
+    return packet._replace(interface=_link_to(packet.source, packet.destination, snapshot, is_guess))
 
 
-def _link_to(source: bytes, destination: bytes, snapshot: Entry) -> str:
+def _link_to(source: bytes, destination: bytes, snapshot: Entry, is_guess: bool) -> str:
     """Find the link of the pod with the source address, or of the route to it; empty for an address of the node itself."""
-    shown = fields.show(source)
-    if shown in link_addresses(entries(snapshot, "links")):
-        return ""
-    for link in entries(snapshot, "links"):
-        if shown in ((link.get("peer") or {}).get("addresses") or ()):
-            return str(link["name"])
+    shown, links = fields.show(source), entries(snapshot, "links")
+    pods = (str(link["name"]) for link in links if shown in ((link.get("peer") or {}).get("addresses") or ()))
+    pod = "" if shown in link_addresses(links) else next(pods, None)
+    if pod is not None:
+        return pod
     tables = Tables(blueprint.parsed_rules(snapshot), (route for route, _protocol in blueprint.parsed_routes(snapshot, [])))
     route = tables.decide(Query(b"", source)).route
-    if route is None or not route.hops:
-        expected = f"the link by which the packet comes in: no route leads back to {shown}"
-        raise Invalid("packet.interface", AUTO, expected)
-    if route.type == LOCAL:
+    if route and route.type == LOCAL:
         return ""
-    is_default = not route.dst[1]
-    return _port(_uplink(route.hops[0].dev, destination, snapshot) if is_default else route.hops[0].dev, snapshot)
+    uplinks = _uplinks(snapshot, route)
+    dev = route.hops[0].dev if route and route.hops else ""
+    if dev and dev not in uplinks:
+        return _port(dev, snapshot)
+    # A sender outside does not know the routes of the node, but the link that has the address to which it sends.
+    shown = fields.show(destination)
+    with_address = [str(link["name"]) for link in links if link["name"] in uplinks and shown in link_addresses([link])]
+    if len(with_address) == 1:
+        return with_address[0]
+    if not dev:
+        raise _undecided(f"no route leads back to {fields.show(source)}")
+    if len(uplinks) > 1 and _is_default(route) and not is_guess:
+        raise _undecided(f"it may be each of the uplinks {', '.join(sorted(uplinks))}", f", such as `in {dev}`")
+    return dev
 
 
-def _uplink(of_default: str, destination: bytes, snapshot: Entry) -> str:
-    """Find the uplink by which a packet from outside comes in: a sender does not know the node's default route.
-
-    of_default: the uplink of that route. Raises Invalid if the packet may come in by another one.
-    """
+def _uplinks(snapshot: Entry, route: Route | None) -> set[str]:
+    """Return the links to what is outside of the node. route: to a sender."""
     # Default routes of proxies lead to the loopback interface, or to a veth between namespaces of the node.
     inner = {LOOPBACK, *pod_links.pod_links({**snapshot, "routes": []})}
-    uplinks = {of_default} | (pod_links.uplinks(snapshot) - inner)
-    shown = fields.show(destination)
-    with_address = uplinks.intersection(
-        str(link["name"]) for link in entries(snapshot, "links") if shown in link_addresses([link])
-    )
-    for candidates in (uplinks, with_address):
-        if len(candidates) == 1:
-            return candidates.pop()
-    listed = ", ".join(sorted(uplinks))
-    expected = f"the link by which the packet comes in, such as `in {of_default}`: it may be each of the uplinks {listed}"
-    raise Invalid("packet.interface", AUTO, expected)
+    hops = route.hops if route and _is_default(route) else ()
+    return (pod_links.uplinks(snapshot) - inner).union(hop.dev for hop in hops[:1])
+
+
+def _is_default(route: Route | None) -> bool:
+    return route is not None and not route.dst[1]
+
+
+def _undecided(reason: str, example: str = "") -> Invalid:
+    return Invalid("packet.interface", AUTO, f"the link by which the packet comes in{example}: {reason}")
 
 
 def _port(name: str, snapshot: Entry) -> str:

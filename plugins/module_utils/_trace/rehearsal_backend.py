@@ -7,16 +7,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from .._core.errors import Invalid, Refusal
 from .._platform.process import Runner
 from .._platform.processes import SshConnection
-from .._routing.rt_names import MAIN
-from .._twin import blueprint
-from .._twin.blueprint import LOOPBACK
-from . import packet, trace_backend
+from .._twin.blueprint import Entry
+from . import entrance, packet, trace_backend
 from .answer import DELIVERED, UNKNOWN, Answer, Way
 from .changes_backend import Change
 from .packet import Packet
@@ -51,38 +48,23 @@ class Rehearsal(t.NamedTuple):
         return {"what": self.trial.what, "packet": str(self.trial.packet), **shown}
 
 
-def of_connection(connection: SshConnection, snapshot: blueprint.Entry) -> Trial | None:
+def of_connection(connection: SshConnection, snapshot: Entry) -> Trial | None:
     """Return a new connection like the controller's; None if the snapshot does not show by which link it comes in."""
-    client, server = connection.client, connection.server
-    zone = client.partition("%")[2] or server.partition("%")[2]
-    ends = [str(ipaddress.ip_address(host.partition("%")[0])) for host in (client, server)]
-    link = zone or _owner(ends[1], snapshot) or _uplink(ends[1], snapshot)
-    if not link:
+    (source, zone), (destination, own_zone) = (host.partition("%")[::2] for host in (connection.client, connection.server))
+    sent = packet.from_options(
+        {
+            **{"source": source, "source_port": connection.client_port},
+            **{"destination": destination, "destination_port": connection.server_port},
+            "interface": zone or own_zone or packet.AUTO,
+        }
+    )
+    try:
+        return Trial(CONTROLLER, entrance.placed(sent, snapshot, is_guess=True), keeps_link=True)
+    except Invalid:
         return None
-    addresses = dict(zip(("source", "destination"), ends))
-    ports = {"source_port": connection.client_port, "destination_port": connection.server_port}
-    return Trial(CONTROLLER, packet.from_options({**addresses, **ports, "protocol": "tcp", "interface": link}), keeps_link=True)
 
 
-def _owner(address: str, snapshot: blueprint.Entry) -> str:
-    """Return the link that has an address and that packets can come in by."""
-    for link in blueprint.entries(snapshot, "links"):
-        addresses = [str(entry.get("address")).partition("/")[0] for entry in link.get("addresses") or ()]
-        if address in addresses and link["name"] != LOOPBACK and link.get("kind") != "dummy":
-            return str(link["name"])
-    return ""
-
-
-def _uplink(address: str, snapshot: blueprint.Entry) -> str:
-    """Return the link of the default route, for an address that is on no link that packets can come in by."""
-    family = "ipv6" if ":" in address else "ipv4"
-    for route in blueprint.entries(snapshot, "routes"):
-        if (route.get("to"), route.get("family"), str(route.get("table"))) == ("default", family, str(MAIN)):
-            return str(route.get("dev") or "")
-    return ""
-
-
-def rehearse(snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
+def rehearse(snapshot: Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
     """Send each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
     rehearsals = []
     for trial in trials:

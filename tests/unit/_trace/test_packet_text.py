@@ -181,7 +181,8 @@ def test_a_source_without_a_way_back_needs_the_link() -> None:
 
 SECOND = {"name": "eth1", "kind": "", "addresses": [{"address": "10.0.1.4/24"}]}
 OF_SECOND = {"table": "1001", "family": "ipv4", "to": "default", "via": "10.0.1.1", "dev": "eth1"}
-TWO_UPLINKS: dict[str, Any] = {"links": [*LINKS, SECOND], "routes": [*ROUTES, OF_SECOND]}
+ON_LINK = {"table": "254", "family": "ipv4", "to": "10.0.0.0/24", "dev": "eth0", "scope": "link"}
+TWO_UPLINKS: dict[str, Any] = {"links": [*LINKS, SECOND], "routes": [*ROUTES, ON_LINK, OF_SECOND]}
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,9 @@ TWO_UPLINKS: dict[str, Any] = {"links": [*LINKS, SECOND], "routes": [*ROUTES, OF
     [
         ("198.51.100.7", "10.0.0.4", "eth0"),
         ("198.51.100.7", "10.0.1.4", "eth1"),
+        ("10.0.0.9", "10.0.0.4", "eth0"),
+        ("10.0.0.9", "10.0.1.4", "eth1"),  # over the router of its network
+        ("10.0.0.9", "10.96.0.1", "eth0"),
         ("10.0.0.4", "10.96.0.1", ""),
         ("10.1.0.5", "10.96.0.1", "veth1"),
         ("10.2.0.9", "10.96.0.1", "veth2"),
@@ -205,6 +209,15 @@ def test_a_packet_that_may_come_in_by_several_uplinks_needs_the_link(addresses: 
     sent = packet.from_options(packet_text.options("tcp 198.51.100.7 > 10.96.0.1:443"))
     with pytest.raises(Invalid, match="such as `in eth0`: it may be each of the uplinks eth0, eth1;"):
         entrance.placed(sent, {**TWO_UPLINKS, "links": links})
+    assert entrance.placed(sent, {**TWO_UPLINKS, "links": links}, is_guess=True).interface == "eth0"
+
+
+def test_a_bridge_that_leads_outside_is_the_entrance_and_not_its_first_port() -> None:
+    """The twin chooses the port, because it knows which ports lead to pods (Topology.entrance)."""
+    bridge = {"name": "br0", "kind": "bridge", "addresses": [{"address": "10.0.0.4/24"}]}
+    ports = [{"name": name, "kind": kind, "addresses": [], "master": "br0"} for name, kind in (("veth3", "veth"), ("eth0", ""))]
+    sent = packet.from_options(packet_text.options("tcp 198.51.100.7 > 10.96.0.1:443"))
+    assert entrance.placed(sent, {"links": [bridge, *ports], "routes": [{**ROUTES[0], "dev": "br0"}]}).interface == "br0"
 
 
 def test_a_default_route_within_the_node_makes_no_uplink() -> None:

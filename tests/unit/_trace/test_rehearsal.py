@@ -20,6 +20,7 @@ SNAPSHOT: dict[str, Any] = {
         {"name": "lo", "kind": "", "addresses": [{"address": "127.0.0.1/8"}, {"address": "198.51.100.7/32"}]},
         {"name": "dummy0", "kind": "dummy", "addresses": [{"address": "198.51.100.8/32"}]},
         {"name": "eth1", "kind": "", "addresses": [{"address": "10.0.1.4/24"}, {"address": "2001:db8::4/64"}]},
+        {"name": "veth1", "kind": "veth", "addresses": [], "peer": {"addresses": ["10.244.0.7"]}},
     ],
     "routes": [
         {"table": "1003", "family": "ipv4", "to": "default", "dev": "eth1"},
@@ -36,10 +37,12 @@ SNAPSHOT: dict[str, Any] = {
         (("203.0.113.9", 1, "198.51.100.7", 22), "eth0", "tcp 203.0.113.9:1 > 198.51.100.7:22"),
         (("203.0.113.9", 1, "198.51.100.8", 22), "eth0", "tcp 203.0.113.9:1 > 198.51.100.8:22"),
         (("fe80::9%eth2", 1, "fe80::4%eth2", 22), "eth2", "tcp [fe80::9]:1 > [fe80::4]:22"),
+        (("10.244.0.7", 1, "10.0.1.4", 22), "veth1", "tcp 10.244.0.7:1 > 10.0.1.4:22"),
+        (("10.0.1.4", 1, "10.0.1.4", 22), "", "tcp 10.0.1.4:1 > 10.0.1.4:22"),
     ],
-    ids=["address of a link", "IPv6", "address of the loopback", "address of a dummy", "link-local"],
+    ids=["address of a link", "IPv6", "address of the loopback", "address of a dummy", "link-local", "pod", "the node itself"],
 )
-def test_the_controllers_packet_comes_in_by_the_link_with_the_address_or_by_the_uplink(
+def test_the_controllers_packet_comes_in_as_that_of_a_trace_or_by_the_uplink(
     connection: tuple[str, int, str, int], link: str, shown: str
 ) -> None:
     trial = rehearsal_backend.of_connection(SshConnection(*connection), SNAPSHOT)
