@@ -36,11 +36,11 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     installation.prepare_twins()
     described = packet_text.options(" ".join(options.packet))
     names.check(described)
-    lines = tuple(changes_backend.commands(options.changes))
+    changes = changes_backend.read([], options.changes)
     interface = str(described["interface"] or "")
     evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
     sent = entrance.packet(described, evidence.snapshot)
-    question = trace_backend.Question(evidence.snapshot, sent, assume, lines=lines, is_own=evidence.is_own)
+    question = trace_backend.Question(evidence.snapshot, sent, assume, changes, is_own=evidence.is_own)
     traced = trace_backend.answer(question, process.run)
     answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
     if options.html:

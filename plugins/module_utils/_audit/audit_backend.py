@@ -142,7 +142,7 @@ class _Prover:
         if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
             for subset in NEEDED:
                 self._node.demand(subset)
-        answer = self._traced(trial, changes_backend.module_calls([*trial.first]))
+        answer = self._judgement(trial, changes_backend.read(trial.first)).answer
         if answer.way.verdict == UNKNOWN or not (answer.certain or answer.branches):
             return _uncertain(finding, trial, answer)
         way = _failing(answer, trial)
@@ -162,8 +162,8 @@ class _Prover:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
         if not remedy or not (remedy.commands or remedy.module in changes_backend.MODULES):
             return None
-        calls = changes_backend.module_calls([{remedy.module: {**remedy.options}}] if remedy.module else [])
-        return self._traced(trial, calls, remedy.commands)
+        calls = [{remedy.module: {**remedy.options}}] if remedy.module else []
+        return self._judgement(trial, changes_backend.read(calls, remedy.commands)).answer
 
     def _offered(self, trial: Trial) -> Remedy | None:
         """Return the first remedy that a trace offers."""
@@ -172,32 +172,18 @@ class _Prover:
         offered = self._judgement(trial).with_cures().cures
         return Remedy(operator=offered[0].change, task=offered[0].task) if offered else None
 
-    def _traced(self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()) -> Answer:
-        return self._judgement(trial, calls, commands).answer
-
-    def _judgement(
-        self, trial: Trial, calls: t.Sequence[changes_backend.Change] = (), commands: t.Sequence[str] = ()
-    ) -> trace_backend.Judgement:
-        key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), tuple(calls), tuple(commands)))
+    def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
+        key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), changes))
         if key not in self._judgements:
-            self._judgements[key] = self._in_twins(trial, calls, commands)
+            self._judgements[key] = self._in_twins(trial, changes)
         return self._judgements[key]
 
-    def _in_twins(
-        self, trial: Trial, calls: t.Sequence[changes_backend.Change], commands: t.Sequence[str]
-    ) -> trace_backend.Judgement:
+    def _in_twins(self, trial: Trial, changes: tuple[changes_backend.Change, ...]) -> trace_backend.Judgement:
         snapshot = self._audit.snapshot
         if trial.pod:
             snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
-        question = trace_backend.Question(
-            snapshot,
-            entrance.packet({**trial.packet}, snapshot),
-            {},
-            tuple(calls),
-            tuple(changes_backend.commands(commands)),
-            is_own=self._audit.is_own,
-            is_compared=False,
-        )
+        packet = entrance.packet({**trial.packet}, snapshot)
+        question = trace_backend.Question(snapshot, packet, {}, changes, is_own=self._audit.is_own, is_compared=False)
         return trace_backend.judge(question, self._run)
 
 

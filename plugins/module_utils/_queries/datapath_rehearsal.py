@@ -24,20 +24,19 @@ def main() -> None:
     with module.reporting() as result:
         packets = packet.from_list("packets", module.params["packets"])
         trials = [rehearsal_backend.Trial(f"packets[{number}]", sent) for number, sent in enumerate(packets)]
-        calls = changes_backend.module_calls(module.params["changes"])
+        changes = changes_backend.read(module.params["changes"])
         require_root()
-        calls = [*changes_backend.without_profiles(calls, module.request())]
-        rehearsed = _rehearsed(module, calls, trials) if calls else []
+        changes = changes_backend.without_profiles(changes, module.request())
+        rehearsed = _rehearsed(module, changes, trials) if changes else []
         for sentence in rehearsal_backend.warnings(rehearsed):
             module.warn(sentence)
         rehearsal_backend.refuse_losses(rehearsed)
-        result.update(
-            changed=False, rehearsed=[trial.report() for trial in rehearsed], changes=[name for name, _options in calls]
-        )
+        names = [change.name for change in changes if isinstance(change, changes_backend.Call)]
+        result.update(changed=False, rehearsed=[trial.report() for trial in rehearsed], changes=names)
 
 
 def _rehearsed(
-    module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
+    module: Module, changes: tuple[changes_backend.Change, ...], trials: list[rehearsal_backend.Trial]
 ) -> list[rehearsal_backend.Rehearsal]:
     observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
     connection = processes.ssh_connection()
@@ -46,4 +45,4 @@ def _rehearsed(
         trials = [connected, *trials]
     elif not trials:
         module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    return rehearsal_backend.rehearse(observed, calls, trials, module.run)
+    return rehearsal_backend.rehearse(observed, changes, trials, module.run)

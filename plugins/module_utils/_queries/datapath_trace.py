@@ -32,20 +32,17 @@ def main() -> None:
     with module.reporting() as result:
         options = module.params
         names.check(options["packet"])
-        calls = changes_backend.module_calls(options["changes"])
+        changes = changes_backend.read(options["changes"], options["commands"])
         snapshot.refuse_dump(options)
         is_own = options["snapshot"] is None
         if is_own:
             require_root()
-            calls = [*changes_backend.without_profiles(calls, module.request())]
+            changes = changes_backend.without_profiles(changes, module.request())
         else:
-            changes_backend.refuse_profiles(calls)
-        lines = changes_backend.commands(options["commands"])
+            changes_backend.refuse_profiles(changes)
         observed = _of_this_node(module) if is_own else options["snapshot"]
         sent = entrance.packet(options["packet"], observed)
-        question = trace_backend.Question(
-            observed, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
-        )
+        question = trace_backend.Question(observed, sent, options["assume"], changes, options["reply"], is_own=is_own)
         result.update(changed=False, **trace_backend.answer(question, module.run).plain(), ignored=[])
 
 

@@ -57,30 +57,39 @@ MOST_COPIED = 32 << 20  # bytes
 _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
 PROFILE = "profile"
 
-Change = tuple[str, dict[str, t.Any]]
+
+class Call(t.NamedTuple):
+    """A call of a module of this collection. name: without that of the collection."""
+
+    name: str
+    options: dict[str, t.Any]
+
+
+Change = t.Union[Call, "Command"]
 
 
 @contextlib.contextmanager
-def prepared(calls: t.Sequence[Change], is_own: bool) -> t.Iterator[Root]:
-    """Yield the root of a twin in which the calls can be applied. is_own: whether it is the twin of the node on which this runs.
+def prepared(changes: t.Iterable[Change], is_own: bool) -> t.Iterator[Root]:
+    """Yield the root of a twin in which the changes can be made. is_own: whether it is the twin of the node on which this runs.
 
     The code of the modules is imported before the twin is walled in, and so is the library that encodes messages to the kernel.
     The node's own twin cannot enter the namespaces of pods, so the interfaces there are read before.
     """
+    calls = [change for change in changes if isinstance(change, Call)]
     if not calls:
         yield isolation_backend.root()
         return
-    for name, _options in calls:
-        importlib.import_module(f".._parts.{name}", __package__)
+    for call in calls:
+        importlib.import_module(f".._parts.{call.name}", __package__)
     with contextlib.suppress(MissingLibrary):  # apply() raises it if a call needs the library
         library.load(library.PYROUTE2)
     with interfaces_backend.remembering() if is_own else contextlib.nullcontext():
         yield isolation_backend.root(WRITABLE, _copied(calls) if is_own else {})
 
 
-def _copied(calls: t.Iterable[Change]) -> dict[str, bytes]:
+def _copied(calls: t.Iterable[Call]) -> dict[str, bytes]:
     """Return the contents of COPIED, and of the backups that the calls name. Raises Refusal."""
-    backups = [str(options.get("backup") or f"{WRITABLE[-1]}/backup") for name, options in calls]
+    backups = [str(call.options.get("backup") or f"{WRITABLE[-1]}/backup") for call in calls]
     paths = [path for pattern in COPIED for path in glob.glob(pattern)]
     paths += [path for folder in dict.fromkeys(backups) for path in glob.glob(f"{glob.escape(folder)}/**", recursive=True)]
     contents: dict[str, bytes] = {}
@@ -95,10 +104,13 @@ def _copied(calls: t.Iterable[Change]) -> dict[str, bytes]:
     return contents
 
 
-def module_calls(changes: t.Any) -> list[Change]:
-    """Return the entries of the option ``changes``. Raises Invalid."""
-    calls = []
-    for number, call in enumerate(changes or ()):
+def read(entries: t.Any, texts: t.Sequence[object] = ()) -> tuple[Change, ...]:
+    """Return the entries of the option ``changes``, and behind them those of ``commands``. Raises Invalid."""
+    return (*_calls(entries), *_commands(texts))
+
+
+def _calls(entries: t.Any) -> t.Iterator[Call]:
+    for number, call in enumerate(entries or ()):
         option = f"changes[{number}]"
         if call == {}:  # an entry that the keyword omit has emptied
             continue
@@ -110,22 +122,23 @@ def module_calls(changes: t.Any) -> list[Change]:
             raise Invalid(option, name, f"a call of one of {', '.join((*MODULES, PROFILE))}")
         if not isinstance(options or {}, dict):
             raise Invalid(f"{option}.{name}", options, "the module's options, a dictionary")
-        calls.append((short, dict(options or {})))
-    return calls
+        yield Call(short, dict(options or {}))
 
 
-def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[Change]:
-    """Yield the calls, with each profile replaced by the calls of its modules on this node. Raises DatapathError.
+def without_profiles(changes: t.Iterable[Change], request: Request) -> tuple[Change, ...]:
+    """Return the changes, with each profile replaced by the calls of its modules on this node. Raises DatapathError.
 
     Modules that do not change the packet path of the running kernel are left out, and so are all modules of an image.
     """
-    for name, options in calls:
-        if name != PROFILE:
-            yield name, options
-            continue
-        transaction = _transaction(options, request)
-        if not transaction.verdict.is_image:
-            yield from (step for step in transaction.steps if step[0] in MODULES)
+    return tuple(each for change in changes for each in _on_node(change, request))
+
+
+def _on_node(change: Change, request: Request) -> t.Sequence[Change]:
+    if not isinstance(change, Call) or change.name != PROFILE:
+        return [change]
+    transaction = _transaction(change.options, request)
+    steps = () if transaction.verdict.is_image else transaction.steps
+    return [Call(*step) for step in steps if step[0] in MODULES]
 
 
 def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transaction:
@@ -135,15 +148,18 @@ def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transactio
     return profile.transaction(requested(profile, dict(options), request))
 
 
-def refuse_profiles(calls: t.Iterable[Change]) -> None:
+def refuse_profiles(changes: t.Iterable[Change]) -> None:
     """Raise Invalid for a profile: it would observe this machine, which is not the node of the snapshot."""
-    for name, options in calls:
-        if name == PROFILE:
-            raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")
+    expected = "left out if snapshot or dump is given: a profile reads the node itself"
+    for change in changes:
+        if isinstance(change, Call) and change.name == PROFILE:
+            raise Invalid(f"changes.{PROFILE}", change.options, expected)
 
 
-def commands(texts: t.Sequence[object]) -> list[Command]:
+def _commands(texts: t.Sequence[object]) -> list[Command]:
     """Return the entries of the option ``commands``. Raises Invalid for one that is not permitted, and for too many."""
+    if not texts:
+        return []
     from .._commands import command  # most traces have no commands
 
     bounds.at_most("commands", len(texts), bounds.MOST_COMMANDS, "entries")
@@ -151,51 +167,55 @@ def commands(texts: t.Sequence[object]) -> list[Command]:
     return [command.read(f"commands[{number}]", text) for number, text in enumerate(texts)]
 
 
-def may_lead_elsewhere(calls: t.Iterable[Change], lines: t.Iterable[Command]) -> bool:
+def may_lead_elsewhere(changes: t.Iterable[Change]) -> bool:
     """Return whether changes may read or name rules, or lead packets to rules that they do not reach without them."""
-    return any(name not in _NOT_TRANSLATING for name, _options in calls) or not all(map(_is_without_rules, lines))
+    return not all(map(_keeps_to_rules, changes))
 
 
-def _is_without_rules(line: Command) -> bool:
-    """Return whether a command names no rule and adds no address: a setting, a port of a bridge, a neighbour or a policy."""
-    words = getattr(line, "words", ())
-    return not words or getattr(line, "name", "") == "bridge" or words[0] in ("neigh", "-P")
+def _keeps_to_rules(change: Change) -> bool:
+    """Return whether a change names no rule and adds no address, such as a setting, a port of a bridge, or a policy."""
+    if isinstance(change, Call):
+        return change.name in _NOT_TRANSLATING
+    words = getattr(change, "words", ())
+    return not words or getattr(change, "name", "") == "bridge" or words[0] in ("neigh", "-P")
 
 
-def check_sizes(lines: t.Sequence[Command], sizes: bounds.Sets) -> None:
+def commands(changes: t.Iterable[Change]) -> list[Command]:
+    return [change for change in changes if not isinstance(change, Call)]
+
+
+def check_sizes(changes: t.Iterable[Change], sizes: bounds.Sets) -> None:
     """Raise Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
-    if not lines:
-        return
-    from .._commands import command  # loaded by commands() already, so that the wall does not hide it
+    for number, line in enumerate(commands(changes)):
+        from .._commands import command  # loaded by read() already, so that the wall does not hide it
 
-    for number, line in enumerate(lines):
         command.count(f"commands[{number}]", line, sizes)
 
 
-def apply(
-    calls: t.Sequence[Change],
-    lines: t.Sequence[Command],
-    run: process.Runner,
-    warn: t.Callable[[str], None],
-) -> None:
-    """Apply the calls, then the commands. Raises DatapathError that names the call or the command."""
+def apply(changes: t.Iterable[Change], run: process.Runner, warn: t.Callable[[str], None]) -> None:
+    """Make the changes in their order. Raises DatapathError that names the call or the command."""
     effects = NO_EFFECTS
-    for name, options in calls:
-        try:
-            effects = effects.then(_call(name, options, Request({}, {}, run, warn, effects)))
-        except Invalid as error:
-            raise error.inside(f"changes.{name}") from None
-        except MissingLibrary:
-            raise
-        except DatapathError as error:
-            raise Failure(f"{name} failed in the twin: {error}") from error
-    for line in lines:
-        _perform(line, run)
+    for change in changes:
+        if isinstance(change, Call):
+            effects = effects.then(_called(change, Request({}, {}, run, warn, effects)))
+        else:
+            _perform(change, run)
 
 
-def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
-    part: types.ModuleType = importlib.import_module(f".._parts.{name}", __package__)
-    adjusted = dict(options)
+def _called(call: Call, by: Request) -> Effects:
+    try:
+        return _effects(call, by)
+    except Invalid as error:
+        raise error.inside(f"changes.{call.name}") from None
+    except MissingLibrary:
+        raise
+    except DatapathError as error:
+        raise Failure(f"{call.name} failed in the twin: {error}") from error
+
+
+def _effects(call: Call, by: Request) -> Effects:
+    part: types.ModuleType = importlib.import_module(f".._parts.{call.name}", __package__)
+    adjusted = dict(call.options)
     if "permanent" in part.OPTIONS:
         adjusted.update(immediate=True, permanent=False)
     if "backup" in part.OPTIONS:

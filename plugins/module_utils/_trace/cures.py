@@ -20,6 +20,7 @@ from .._ruleset import nft_text
 from .._twin import blueprint
 from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
+from .changes_backend import Call
 from .culprit import Address, ChainRule, Neighbor, Object, is_filter, is_of_bridge
 from .packet import Packet
 from .removals import Loss
@@ -38,16 +39,14 @@ SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface"
 class Candidate(t.NamedTuple):
     """Describe a change that may cure, and how to make it in the twin and on the node.
 
-    change: in short. task: to paste into a playbook. calls: of modules in the twin. commands: of other tools there.
-    takes_along: what else is affected, as a sentence. group: of several cures with the same group, the first one that works is
-    offered. opens_route: as that of a Removal.
+    change: in short. task: to paste into a playbook. changes: in the twin. takes_along: what else is affected, as a sentence.
+    group: of several cures with the same group, the first one that works is offered. opens_route: as that of a Removal.
     """
 
     kind: str
     change: str
     task: str
-    calls: tuple[changes_backend.Change, ...] = ()
-    commands: tuple[str, ...] = ()
+    changes: tuple[changes_backend.Change, ...] = ()
     takes_along: str = ""
     group: str = ""
     opens_route: bool = False
@@ -144,7 +143,7 @@ def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.
         task = playbook_task.of_role(f"Apply the profile {name}", name, options)
     except DatapathError:
         return
-    calls = tuple((module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
+    calls = tuple(Call(module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
     group = " ".join([name, str(options.get("remedy") or "")]).strip()
     yield Candidate(PROFILE, _shown(name, options), task, calls, group=group)
 
@@ -158,7 +157,7 @@ def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Can
         task = playbook_task.of_module(name, module, options)
     except Invalid:
         return
-    yield Candidate(MODULE, f"{module}: {playbook_task.flow(options)}", task, ((module, options),), group=module)
+    yield Candidate(MODULE, f"{module}: {playbook_task.flow(options)}", task, (Call(module, options),), group=module)
 
 
 def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
@@ -169,7 +168,8 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
 def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield a command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
-        (command,) = changes_backend.commands([removal.command])
+        changes = changes_backend.read([], [removal.command])
+        (command,) = changes_backend.commands(changes)
         program, *words = shlex.split(command.shown)
         backends = _backends(program, words, snapshot)
         if len(backends) > 1:
@@ -179,7 +179,7 @@ def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate
     except Invalid:
         return
     change = shlex.join([program, *words])
-    yield Candidate(OPERATOR, change, task, (), (removal.command,), removal.takes_along, change, removal.opens_route)
+    yield Candidate(OPERATOR, change, task, changes, removal.takes_along, change, removal.opens_route)
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:

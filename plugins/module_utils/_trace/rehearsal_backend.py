@@ -64,11 +64,11 @@ def of_connection(connection: SshConnection, snapshot: Entry) -> Trial | None:
         return None
 
 
-def rehearse(snapshot: Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
-    """Send each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
+def rehearse(snapshot: Entry, changes: tuple[Change, ...], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
+    """Send each packet through a twin of the snapshot, before and after the changes. Raises DatapathError."""
     rehearsals = []
     for trial in trials:
-        question = trace_backend.Question(snapshot, trial.packet, {}, tuple(calls), is_curable=False, is_own=True)
+        question = trace_backend.Question(snapshot, trial.packet, {}, changes, is_own=True)
         try:
             after = trace_backend.answer(question, run)
         except Invalid as error:

@@ -50,29 +50,26 @@ ALL = 0.999  # the sum of the probabilities of all ways
 
 
 class Question(t.NamedTuple):
-    """A question about a snapshot. assume, calls, lines: from the options assume, changes and commands.
+    """A question about a snapshot. assume, changes: from the options assume, changes and commands.
 
-    is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
-    is_compared: whether the packet is sent before the changes, too. end: when the answer must be there, by time.monotonic().
+    is_own: whether the snapshot is of the node on which this runs. is_compared: whether the packet is sent before the changes, too.
+    end: when the answer must be there, by time.monotonic().
     """
 
     snapshot: blueprint.Entry
     packet: Packet
     assume: t.Mapping[str, t.Any]
-    calls: tuple[changes_backend.Change, ...] = ()
-    lines: tuple[changes_backend.Command, ...] = ()
+    changes: tuple[changes_backend.Change, ...] = ()
     wants_reply: bool = True
-    is_curable: bool = True
     is_own: bool = False
     is_compared: bool = True
     end: float = 0.0
 
 
 def answer(question: Question, run: process.Runner) -> Answer:
-    """Return the answer, with remedies if the question wants them. Raises DatapathError."""
+    """Return the answer, with remedies if there are no changes. Raises DatapathError."""
     judgement = judge(question, run)
-    is_curable = question.is_curable and not (question.calls or question.lines)
-    return judgement.with_cures() if is_curable else judgement.answer
+    return judgement.answer if question.changes else judgement.with_cures()
 
 
 class Judgement(t.NamedTuple):
@@ -203,8 +200,7 @@ def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certa
     Nor is a route removed for a packet that then leaves by a default route, which does not tell that the packet is to go there.
     """
     try:
-        lines = tuple(changes_backend.commands(cure.commands))
-        trial = tracer.question._replace(calls=cure.calls, lines=lines, is_compared=False)
+        trial = tracer.question._replace(changes=cure.changes, is_compared=False)
         after = tracer.in_world((), trial)
         if after is None or not after.is_healthy(trial.wants_reply):
             return None
@@ -226,7 +222,7 @@ def _has_route(way: Way) -> bool:
 
 
 def _in_a_twin(question: Question, run: process.Runner) -> Answer:
-    with changes_backend.prepared(question.calls, question.is_own) as root:
+    with changes_backend.prepared(question.changes, question.is_own) as root:
         seconds = max(1.0, question.end - time.monotonic())
         result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, run), seconds, root)
     return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
@@ -241,7 +237,7 @@ def _exchanged(isolated: Isolated, question: Question, run: process.Runner) -> d
 
 def _reachable(drawn: blueprint.Blueprint, question: Question) -> blueprint.Blueprint:
     """Return the part of a blueprint that the packets can reach; all of it if changes may add to what they can."""
-    if changes_backend.may_lead_elsewhere(question.calls, question.lines):
+    if changes_backend.may_lead_elsewhere(question.changes):
         return drawn
     packet = question.packet
     others = assumptions.all_addresses(question.snapshot)
@@ -259,7 +255,7 @@ class _Exchange:
         self._question, self._run = question, run
         self._assumed: list[Assumption] = []
         self._drawn = _reachable(blueprint.draw(question.snapshot), question)
-        changes_backend.check_sizes(question.lines, self._drawn.sizes)
+        changes_backend.check_sizes(question.changes, self._drawn.sizes)
         self._twin = build_backend.build(self._drawn, isolated, run, question.packet.mark if question.packet.interface else 0)
         self._topology = Topology(question.snapshot, self._drawn, self._assumed)
         isolated.tell("send packets")
@@ -282,10 +278,10 @@ class _Exchange:
 
     def answer(self) -> Answer:
         before = None
-        if self._question.calls or self._question.lines:
+        if self._question.changes:
             before = self._sent() if self._question.is_compared else None
             self._forget()
-            changes_backend.apply(self._question.calls, self._question.lines, self._run, self._note)
+            changes_backend.apply(self._question.changes, self._run, self._note)
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
@@ -394,7 +390,8 @@ class _Exchange:
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._rule_texts = RuleTexts(self._twin.texts, self._run, self._twin.bypassed)
-        self._filled_sets = build_backend.filled_sets(self._run) if self._drawn.has_filled_sets or self._question.lines else {}
+        may_fill = self._drawn.has_filled_sets or changes_backend.commands(self._question.changes)
+        self._filled_sets = build_backend.filled_sets(self._run) if may_fill else {}
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
         self._scene = Scene(
             self._topology, tables, kernel.setting, self._rule_texts.text, self._programs, hidden, self._rule_texts.element

@@ -19,7 +19,7 @@ from . import random_nodes
 
 def traced(node: random_nodes.Node, snapshot: dict[str, Any]) -> dict[str, Any]:
     asked = trace_backend.Question(snapshot, packet.from_options(node.packet), {})
-    return trace_backend.answer(asked._replace(is_curable=False), random_nodes.run).plain()
+    return trace_backend.judge(asked, random_nodes.run).answer.plain()
 
 
 def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:

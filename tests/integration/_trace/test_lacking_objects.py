@@ -44,7 +44,7 @@ def answer(lacking: dict[str, Any], source: str, interface: str = "eth0") -> dic
     packet = entrance.packet(
         {"source": source, "destination": "10.0.0.21", "destination_port": 80, "interface": interface}, snapshot
     )
-    return trace_backend.answer(trace_backend.Question(snapshot, packet, {}, is_curable=False), random_nodes.run).plain()
+    return trace_backend.judge(trace_backend.Question(snapshot, packet, {}), random_nodes.run).answer.plain()
 
 
 @pytest.mark.parametrize("name", LACKING)

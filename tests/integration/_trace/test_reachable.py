@@ -89,11 +89,11 @@ def snapshot(mode: str) -> dict[str, Any]:
 
 def answers(monkeypatch: pytest.MonkeyPatch, of_node: dict[str, Any], packet: dict[str, Any]) -> list[dict[str, Any]]:
     """The answers from the whole ruleset, and from what can be reached."""
-    asked = trace_backend.Question(of_node, packets.from_options(packet), {}, is_curable=False)
-    found = [trace_backend.answer(asked, random_nodes.run).plain()]
+    asked = trace_backend.Question(of_node, packets.from_options(packet), {})
+    found = [trace_backend.judge(asked, random_nodes.run).answer.plain()]
     with monkeypatch.context() as patched:
         patched.setattr(trace_backend, "_reachable", lambda drawn, _asked: drawn)
-        return [trace_backend.answer(asked, random_nodes.run).plain(), *found]
+        return [trace_backend.judge(asked, random_nodes.run).answer.plain(), *found]
 
 
 def comparable(found: dict[str, Any]) -> Any:

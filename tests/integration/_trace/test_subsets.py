@@ -88,7 +88,7 @@ def is_readable(dump: dict[str, str]) -> bool:
 def traced(node: random_nodes.Node, dump: dict[str, str]) -> dict[str, Any]:
     pasted = pastes.read(dump, node.packet["interface"])
     asked = trace_backend.Question(pasted.snapshot, packet.from_options(node.packet), {})
-    return trace_backend.answer(asked._replace(is_curable=False), random_nodes.run).plain()
+    return trace_backend.judge(asked, random_nodes.run).answer.plain()
 
 
 def fate(found: dict[str, Any]) -> tuple[Any, ...]:

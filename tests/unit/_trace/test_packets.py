@@ -192,5 +192,5 @@ def test_counters_that_moved() -> None:
 def test_changes_of_rules_and_addresses_may_lead_packets_elsewhere(
     modules: list[str], commands: list[str], may_lead_elsewhere: bool
 ) -> None:
-    lines = changes_backend.commands(commands)
-    assert changes_backend.may_lead_elsewhere([(name, {}) for name in modules], lines) == may_lead_elsewhere
+    changes = changes_backend.read([{name: {}} for name in modules], commands)
+    assert changes_backend.may_lead_elsewhere(changes) == may_lead_elsewhere

@@ -93,7 +93,7 @@ COMMANDS: list[tuple[str, list[str], str]] = [
 def test_commands_make_no_larger_sets_than_a_snapshot(kind: str, texts: list[str], error: str) -> None:
     sizes = blueprint.draw(sets(f"create s {kind}")).sizes
     with pytest.raises(Invalid, match=re.escape(error)) if error else contextlib.nullcontext():
-        changes_backend.check_sizes(changes_backend.commands(texts), sizes)
+        changes_backend.check_sizes(changes_backend.read([], texts), sizes)
 
 
 @pytest.mark.parametrize(
