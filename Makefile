@@ -11,7 +11,7 @@ demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) demo
 
 test:  ## integration, lint, unit, molecule and image, samples of sanity, cluster and faults, with a summary at the end
-	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image
+	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image oldest_core
 
 quick:  ## what a change touches, its tests first; SINCE=COMMIT for all since then, BUDGET=120 for fewer seconds than 540 (root)
 	@SINCE="$(SINCE)" BUDGET="$(BUDGET)" $(TOOLCHAIN) quick
@@ -47,7 +47,7 @@ publish:  ## hand the built release to PLACE: galaxy, github, chart, agent, envi
 	@PLACE="$(PLACE)" $(TOOLCHAIN) publish
 
 integration:  ## modules against a real kernel (root)
-	@$(TOOLCHAIN) integration
+	@$(TOOLCHAIN) integration oldest_core
 
 cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes, and on the next (root)
 	@$(TOOLCHAIN) cores

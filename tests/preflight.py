@@ -50,6 +50,7 @@ NEEDS = {
     "userland": Need(True, 2.0),
     "molecule": Need(True, 3.0),
     "integration": Need(True, 6.0),
+    "oldest_core": Need(True, 6.0),
     "cores": Need(True, 6.0),
     "thorough": Need(True, 6.0),
     "faults": Need(True, 2.0),

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
-    toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
+    toolchain.py integration lint sanity unit cluster faults molecule image oldest_core
+                                                               run these parts, with a summary at the end
     toolchain.py quick all_sanity sanity_next docs cli cores thorough workflows    so are these, which are no part of the test
     toolchain.py upstream kind userland fuzz mutants           and these
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
@@ -326,6 +327,11 @@ def publish() -> Iterator[Check]:
 def integration() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
+
+
+def oldest_core() -> Iterator[Check]:
+    """The roles on the oldest ansible-core. Apart from the integration tests, which are the longest part without it."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     oldest, *_newer = installation.CORES
     yield from roles_on(oldest)
 
@@ -564,6 +570,7 @@ PARTS = {
         release,
         publish,
         integration,
+        oldest_core,
         cores,
         thorough,
         cluster,
