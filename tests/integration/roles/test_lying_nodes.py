@@ -48,7 +48,10 @@ CHECKS = [{"address": "10.0.0.1", "port": 22}, {"address": "10.0.0.1", "port": 2
 
 
 class Book(NamedTuple):
-    """variables: of the inventory. write: makes the playbook, if it is not one of the collection. always: lies of each sample."""
+    """variables: of the inventory. write: makes the playbook, if it is not one of the collection. always: lies of each sample.
+
+    each_core: one playbook of those whose templates and actions are alike suffices on the other ansible-cores.
+    """
 
     variables: dict[str, Any]
     always: tuple[str, ...] = ()
@@ -83,15 +86,19 @@ AUDIT = {"audit_folder": "FOLDER", "audit_prove": False}
 TRACE = {"trace_packet": PACKET, "trace_html": "FOLDER/"}
 BOOKS = {
     "aks_dual_stack": Book({"kubenode_checks": CHECKS}, PROFILE),
-    "eni_policy_routing": Book({"eni_policy_routing_layout": "aws_vpc_cni"}, PROFILE[1:2]),
-    "symmetric_routing": Book({"symmetric_routing_audit": True, "symmetric_routing_rehearse": True}, PROFILE[2:]),
-    "cilium_migration": Book({**SERVICE, "kubenode_checks": CHECKS[:1]}, ("added: hosts", "added: everything"), 1),
+    "eni_policy_routing": Book({"eni_policy_routing_layout": "aws_vpc_cni"}, PROFILE[1:2], each_core=False),
+    "symmetric_routing": Book(
+        {"symmetric_routing_audit": True, "symmetric_routing_rehearse": True}, PROFILE[2:], each_core=False
+    ),
+    "cilium_migration": Book(
+        {**SERVICE, "kubenode_checks": CHECKS[:1]}, ("added: hosts", "added: everything"), 1, each_core=False
+    ),
     "an image": Book({"cilium_migration_mode": "image"}, ("template: values",), 0, "cilium_migration"),
     "audit": Book(AUDIT, ("added: paths", "added: everything", "template: values", "type: 1 list")),
     "audit on the controller": Book(
         {**AUDIT, "audit_on_controller": True, "audit_checks": ["own-drift"]}, ("template: values",), 0, "audit", each_core=False
     ),
-    "trace": Book(TRACE, ("template: values", "added: templates"), 1),
+    "trace": Book(TRACE, ("template: values", "added: templates"), 1, each_core=False),
     "every module": Book({"kubenode_max_failed_percentage": "100"}, ("added: commands", "added: package"), 1, write=every_module),
     "a checkpoint": Book({"lying_node_arms": True}, ARMED, 0, write=under_checkpoint),
 }

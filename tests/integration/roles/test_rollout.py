@@ -74,9 +74,14 @@ def printed(played: Played) -> list[str]:
             ["-e", "targt=node2", "-e", "batchs=1", "-e", "aks_dual_stack_state=absent"],
             ["targt is not a variable of this playbook. Did you mean kubenode_target?", "Did you mean kubenode_batches?"],
         ),
-        (["-e", "kubenode_limits=1"], ["kubenode_limits is not a variable of this playbook."]),
-        (["-e", "aks_dual_stack_stat=absent"], ["Did you mean aks_dual_stack_state?"]),
-        (["-e", "target=node1"], ["target is not a variable of this playbook. Did you mean kubenode_target?"]),
+        (
+            ["-e", "kubenode_limits=1", "-e", "aks_dual_stack_stat=absent", "-e", "target=node1"],
+            [
+                "kubenode_limits is not a variable of this playbook.",
+                "Did you mean aks_dual_stack_state?",
+                "target is not a variable of this playbook. Did you mean kubenode_target?",
+            ],
+        ),
         (["-e", "kubenode_target=nodez"], ["kubenode_target is nodez, and of the 3 hosts of the inventory none matches."]),
         (["-e", "kubenode_target=node1", "--limit", "node2"], ["none matches within --limit node2."]),
     ],
@@ -220,7 +225,6 @@ def test_a_trace_without_a_packet_says_what_to_set(fleet: Fleet) -> None:
     assert "it is not set for node3." in said and "Read the node" not in said
 
 
-@pytest.mark.each_core
 def test_a_trace_takes_its_packet_from_the_inventory(fleet: Fleet) -> None:
     variables = fleet.inventory.parent / "group_vars/nodes.yml"
     variables.parent.mkdir()
