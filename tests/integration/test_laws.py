@@ -433,6 +433,18 @@ def test_whatever_was_altered_is_put_right(subject: Subject, entries: Mapping[st
 
 
 BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
+    "ebtables_cleanup": [
+        ("addresses[1] must be an address", {"addresses": ["10.240.0.1", "pod-7"]}),
+        ("addresses[0] must be an address", {"addresses": ["10.240.0.1/16"]}),
+        ("addresses[0] must be an address", {"addresses": ["0.0.0.0/0"]}),
+        ("value of backend must be one of", {"backend": "iptables"}),
+        ("value of owner must be one of", {"owner": "flannel"}),
+        ("backup must be", {"backup": "relative"}),
+        (
+            "backup must be a folder that exists or whose parent exists; /srv/kubenode/none is not a folder",
+            {"backup": "/srv/kubenode/none/backup"},
+        ),
+    ],
     "link_addresses": [
         ("addresses must be given where state is present", {}),
         *(

@@ -633,25 +633,6 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
     assert len(steps.run(state="restored")["restored"]) == len(removed)
 
 
-BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("addresses[1] must be an address", {"addresses": ["10.240.0.1", "pod-7"]}),
-    ("addresses[0] must be an address", {"addresses": ["10.240.0.1/16"]}),
-    ("addresses[0] must be an address", {"addresses": ["0.0.0.0/0"]}),
-    ("value of backend must be one of", {"backend": "iptables"}),
-    ("value of owner must be one of", {"owner": "flannel"}),
-    ("backup must be", {"backup": "relative"}),
-    (
-        "backup must be a folder that exists or whose parent exists; /srv/kubenode/none is not a folder",
-        {"backup": "/srv/kubenode/none/backup"},
-    ),
-]
-
-
-@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=[f"{message} {options}" for message, options in BAD_INPUT])
-def test_bad_input_is_a_clear_error_and_changes_nothing(steps: Steps, message: str, options: dict[str, Any]) -> None:
-    assert message in steps.refused(**options)
-
-
 def test_another_root_is_refused(node: NamespaceNode) -> None:
     node.run(["sh", "-ec", node_conditions.ANOTHER_ROOT])
     done = node.module(MODULE, {}, through=["chroot", "/mnt"])
