@@ -50,7 +50,7 @@ def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode) ->
 
 
 def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
-    node.run(["nft", "-f", "-"], OTHERS)
+    node.run(["nft", "-f", "-"], "table inet azureSLBProbe { flags dormant; }\n")
     before = node.snapshot()["nft"]
     run(node)
     (command,) = re.findall("^ExecStop=-(.*)$", node.read(UNIT), re.M)
@@ -101,26 +101,6 @@ def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> No
     good = node.snapshot()
     run(node, table="other", state="absent")
     assert node.snapshot() == good
-
-
-# Foreign tables
-
-OTHERS = """
-table ip6 kube-proxy {
-  comment "rules for kube-proxy"
-  set cluster-ips { type ipv6_addr; elements = { fd00::1, fd00::2 }; }
-  map service-ips { type ipv6_addr . inet_proto . inet_service : verdict; elements = { fd00::1 . tcp . 80 : goto service }; }
-  counter seen { packets 3 bytes 180 }
-  chain service { meta l4proto tcp dnat to [2001:db8:1::11]:8080; }
-  chain nat-prerouting { type nat hook prerouting priority dstnat; ip6 daddr . meta l4proto . th dport vmap @service-ips; }
-}
-table ip azureSLBProbe {
-  chain prerouting { type filter hook prerouting priority raw; iifname "x" counter packets 5 bytes 300 accept; }
-  chain postrouting { type filter hook postrouting priority raw; }
-}
-table ip6 azureSLBProbe2 { chain prerouting { type filter hook prerouting priority raw; iifname "x" counter; }; }
-table inet azureSLBProbe { flags dormant; }
-"""
 
 
 # Two at once
@@ -226,7 +206,7 @@ def test_a_unit_of_the_image_that_cannot_start_owns_nothing(node: NamespaceNode)
 
 def test_absent_needs_no_nft(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    node.run(["nft", "-f", "-"], OTHERS)
+    node.run(["nft", "-f", "-"], "table inet azureSLBProbe { flags dormant; }\n")
     run(node)
     node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
     assert run(node, state="absent", check=True)["changed"] and run(node, state="absent")["changed"]
