@@ -14,6 +14,7 @@ import pytest
 from lab import collection, playbook
 from lab.node import NamespaceNode
 from lab.playbook import Played
+from lab.steps import Steps, warnings
 from lab.uplinks import BOTH, SERVER, V4, V6, UplinkLab
 
 PLAYBOOK = "kubenode.datapath.symmetric_routing"
@@ -34,6 +35,10 @@ class Site:
         """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         values = {f"symmetric_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
         return playbook.play(self.inventory, PLAYBOOK, "-vvv", *arguments, variables=values)
+
+    def module(self, **options: Any) -> Steps:
+        """The role's module on the node, without Ansible's controller."""
+        return Steps(self.node, "profile_symmetric_routing", {"options": {"mode": "runtime", **options}})
 
     def is_answered(self) -> bool:
         return self.lab.fetch(V4.node(1), SERVER) is not None
@@ -80,6 +85,10 @@ def test_a_change_is_confirmed_and_may_be_rehearsed(site: Site) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"mode": "image"}, "symmetric_routing_uplinks must be given for an image, and was not"),
+    ({"uplink": LISTED}, "symmetric_routing_uplink is not a variable of this playbook. Did you mean symmetric_routing_uplinks"),
+]
+REFUSED_BY_THE_MODULE: list[tuple[dict[str, Any], str]] = [
     (
         {"uplinks": [{"name": "eth1"}]},
         "symmetric_routing_uplinks[0].gateway must be given, because no default route, DHCP lease or",
@@ -87,8 +96,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"uplinks": [{"name": "eth7"}]}, "symmetric_routing_uplinks[0].name must be an interface of this node (eth0, eth1"),
     ({"uplinks": [{"name": "eth1", "gateway": "x"}]}, "symmetric_routing_uplinks[0].gateway must be the IPv4 address of the"),
     ({"uplinks": []}, "symmetric_routing_uplinks must be a list of at least one network interface"),
-    ({"mode": "image"}, "symmetric_routing_uplinks must be given for an image, and was not"),
-    ({"uplink": LISTED}, "symmetric_routing_uplink is not a variable of this playbook. Did you mean symmetric_routing_uplinks"),
 ]
 
 
@@ -98,18 +105,19 @@ def test_wrong_variables_are_named_and_change_nothing(site: Site) -> None:
         refused = site.play(**variables)
         assert refused.failed and error in refused.output, refused.output
         assert site.node.snapshot() == clean
+    for options, error in REFUSED_BY_THE_MODULE:
+        assert error in site.module(**options).refused()
 
 
 def test_an_uplink_may_come_later(site: Site) -> None:
-    done = site.play(uplinks=[*LISTED, {"name": "eth7"}], later_interfaces=True).well()
-    assert done.changed == 1 and site.is_answered()
-    assert site.play(uplinks=[*LISTED, {"name": "eth7"}], later_interfaces=True).well().changed == 0
+    later = site.module(uplinks=[*LISTED, {"name": "eth7"}], later_interfaces=True)
+    assert later.run()["changed"] and site.is_answered()
+    assert not later.run()["changed"]
 
 
 def test_a_node_without_a_gateway_is_refused(site: Site) -> None:
     site.node.ip([f"route delete default via {family.gateway(0)}" for family in BOTH])
-    refused = site.play()
-    assert refused.failed and "this node has no uplink: no link has an address of global scope and a gateway" in refused.output
+    assert "this node has no uplink: no link has an address of global scope and a gateway" in site.module().refused()
 
 
 def test_an_image_has_the_profiles_that_are_selected_and_needs_no_variables_of_others(site: Site) -> None:
@@ -129,8 +137,6 @@ def test_absent_beside_the_other_profile_reports_what_stays(site: Site) -> None:
     options = {"mode": "runtime", "layout": "custom", "connmark": "never", "enis": enis}
     assert not site.node.module("profile", {"name": "eni_policy_routing", "options": options})["failed"]
     before = site.node.snapshot()
-    undone = site.play(state="absent").well()
-    assert undone.changed == 0 and site.node.snapshot() == before
-    assert "protocol 75 stays, because it belongs to the profile eni_policy_routing on this node" in " ".join(
-        undone.output.split()
-    )
+    undone = site.module(state="absent").run()
+    assert not undone["changed"] and site.node.snapshot() == before
+    assert "protocol 75 stays, because it belongs to the profile eni_policy_routing on this node" in str(warnings(undone))
