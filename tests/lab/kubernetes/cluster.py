@@ -21,7 +21,7 @@ from lab.kubernetes.api import MERGE_PATCH, Api
 from lab.kubernetes.client import PATIENCE, Client
 from lab.kubernetes.control_plane import ControlPlane
 from lab.kubernetes.forwarding import AZURE, Balancer
-from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
+from lab.kubernetes.load_balancing import LoadBalancing
 from lab.kubernetes.pod_network import PodNetwork, PointToPoint
 from lab.machine import Machine
 from lab.namespace import Namespace
@@ -124,12 +124,6 @@ class Cluster(Lab, Client):
         names = (str(pod["metadata"]["name"]) for pod in self.api.items("/api/v1/namespaces/default/pods"))
         return [name for name in names if name.startswith("node-debugger-")]
 
-    def balance_as(self, cloud: Balancer, interval: float = PROBE_INTERVAL) -> LoadBalancing:
-        """Let the load balancer act as this cloud's from now on, and probe each ``interval`` seconds."""
-        self.load_balancing.close()
-        self.load_balancing = LoadBalancing(self.load_balancer, self.api, cloud, interval)
-        return self.load_balancing
-
     @property
     def workers(self) -> list[ClusterNode]:
         """The nodes with a kubelet."""
@@ -215,10 +209,7 @@ class Cluster(Lab, Client):
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
         self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
-        self._endings.callback(self._stop_balancing)
-
-    def _stop_balancing(self) -> None:
-        self.load_balancing.close()  # balance_as() may have replaced it
+        self._endings.callback(self.load_balancing.close)
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
         """The node as kubelet finds it: the subnets of its pods can be set only once."""
