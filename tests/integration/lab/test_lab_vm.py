@@ -22,6 +22,10 @@ from lab.theft import Theft
 from lab.vm import Cable, VmNode
 from lab.waiting import until
 
+# VMs are emulated, and make test boots those of test_ebtables_legacy.py, test_kernel_of_its_own.py and
+# test_datapath_info_modules.py, which need what is tested here.
+pytestmark = pytest.mark.thorough
+
 PLAYBOOK = [
     {
         "hosts": "node1",
