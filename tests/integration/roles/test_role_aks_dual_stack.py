@@ -42,7 +42,7 @@ class Site:
         """The role's module on the node, without Ansible's controller. A later run of the playbook has the same Python,
         which units of the boot name."""
         playbook.tell(self.inventory, "node1", ansible_python_interpreter=sys.executable)
-        return Steps(self.node, "profile_aks_dual_stack", {"options": {"mode": "runtime", **options}})
+        return Steps(self.node, "profile", {"name": "aks_dual_stack", "options": {"mode": "runtime", **options}})
 
     def is_answered(self) -> bool:
         return self.lab.load_balancer.probe_tcp(self.lab.pod("pod1").address, 8080)

@@ -38,7 +38,7 @@ class Site:
 
     def module(self, **options: Any) -> Steps:
         """The role's module on the node, without Ansible's controller."""
-        return Steps(self.node, "profile_symmetric_routing", {"options": {"mode": "runtime", **options}})
+        return Steps(self.node, "profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}})
 
     def is_answered(self) -> bool:
         return self.lab.fetch(V4.node(1), SERVER) is not None
