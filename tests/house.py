@@ -101,6 +101,11 @@ def keys(path: Path) -> Iterator[str]:
             yield looked_up.value
 
 
+def called(path: Path) -> Iterator[str]:
+    """Yield what a file calls, as it stands there."""
+    yield from (ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
 def plain_readings(path: Path) -> Iterator[str]:
     """Yield the expressions by which a check of the audit reads a snapshot itself, and not the values of a node."""
     for node in ast.walk(ast.parse(path.read_text())):

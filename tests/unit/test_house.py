@@ -70,6 +70,11 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the cycle
 
 
+def test_a_twin_has_nothing_of_its_own_that_the_table_of_substitutions_lacks() -> None:
+    paths = [path for room in ("_twin", "_trace") for path in house.files(room)]
+    assert [path.name for path in paths if {"Assumption", "assumption.about"} & {*house.called(path)}] == ["substitutions.py"]
+
+
 def test_a_check_reads_a_node_by_its_values() -> None:
     checks = [path for path in house.files("_audit") if path.stem.endswith("_checks")]
     assert [reading for path in checks for reading in house.plain_readings(path)] == []

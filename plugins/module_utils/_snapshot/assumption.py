@@ -29,12 +29,14 @@ class Concern(t.NamedTuple):
 class Assumption(t.NamedTuple):
     """sentence: for the operator. concerns: matters to a packet that meets one of them; to each packet if there are none.
 
-    is_gap: whether the twin lacks a line of the snapshot, which may decide otherwise.
+    fact: the id of what is open, because the twin has something else; empty if that changes no answer, or if an open fact of
+    the snapshot covers it. ask: the command that shows it; empty if none does.
     """
 
     sentence: str
     concerns: frozenset[Concern] = frozenset()
-    is_gap: bool = False
+    fact: str = ""
+    ask: str = ""
 
     def matters(self, met: t.AbstractSet[Concern]) -> bool:
         """Return whether the assumption matters to a packet that met these objects."""
@@ -43,19 +45,15 @@ class Assumption(t.NamedTuple):
     def plain(self) -> dict[str, t.Any]:
         """Return the assumption as data for another process."""
         concerns = [concern._asdict() for concern in sorted(self.concerns)]
-        return {"sentence": self.sentence, "concerns": concerns, "is_gap": self.is_gap}
+        return {"sentence": self.sentence, "concerns": concerns, "fact": self.fact, "ask": self.ask}
 
     @classmethod
     def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Assumption:
         concerns = (Concern(str(entry.get("kind")), str(entry.get("name"))) for entry in plain.get("concerns") or () if entry)
-        return cls(str(plain.get("sentence") or ""), frozenset(concerns), bool(plain.get("is_gap")))
+        sentence, fact, ask = (str(plain.get(key) or "") for key in ("sentence", "fact", "ask"))
+        return cls(sentence, frozenset(concerns), fact, ask)
 
 
 def about(sentence: str, kind: str, *names: str) -> Assumption:
     """Return the assumption that matters where a packet meets an object of the kind with one of the names."""
     return Assumption(sentence, frozenset(Concern(kind, name) for name in names))
-
-
-def gap(sentence: str, *concerns: Concern) -> Assumption:
-    """Return the assumption that a line of the snapshot, which the twin lacks, decides nothing."""
-    return Assumption(sentence, frozenset(concerns), is_gap=True)

@@ -31,6 +31,7 @@ from .._snapshot.open_facts import (
     TABLE,
     Fact,
 )
+from .._twin.substitutions import LINE, UNNAMED
 from .._twin.worlds import FORWARDS, SETTINGS, Open
 from . import culprit, likelihood, path
 from .answer import ARRIVED, UNKNOWN, Answer, Dependency, Outcome, Way
@@ -159,10 +160,16 @@ def assumed(explored: Exploration, family: str) -> list[Assumption]:
     return [assumption for assumption in explored.first.assumed if assumption.matters(met)]
 
 
-def conclusion(explored: Exploration, opened: t.Mapping[str, Open], family: str, evidence: t.Collection[Evidence] = ()) -> Answer:
+def conclusion(
+    explored: Exploration,
+    opened: t.Mapping[str, Open],
+    family: str,
+    evidence: t.Collection[Evidence] = (),
+    accepted: t.Container[str] = (),
+) -> Answer:
     """Return the answer of the first world with what the others make of it: whether it is certain, and on what it depends.
 
-    evidence: about the packet.
+    evidence: about the packet. accepted: ids of substitutions that the operator knows to be as on the node.
     """
     first = explored.first
     keys = {_key(answer) for answer in explored.answers.values()}
@@ -173,11 +180,14 @@ def conclusion(explored: Exploration, opened: t.Mapping[str, Open], family: str,
         _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
     ]
     assumptions = assumed(explored, family)
-    lines = [assumption.sentence for assumption in assumptions if assumption.is_gap][:MOST_LINES]
-    depends_on += [Dependency(f"line:{number}", line, "") for number, line in enumerate(lines, 1)]
+    replaced = [assumption for assumption in assumptions if assumption.fact and assumption.fact not in accepted]
+    unnamed = [assumption for assumption in replaced if assumption.fact in UNNAMED][:MOST_LINES]
+    named = (assumption for assumption in replaced if assumption.fact not in UNNAMED)
+    depends_on += [Dependency(assumption.fact, assumption.sentence, assumption.ask) for assumption in named]
+    depends_on += [Dependency(f"{LINE}:{number}", each.sentence, "") for number, each in enumerate(unnamed, 1)]
     depends_on += [Dependency(*fact) for fact in _by_command(without)]
     result = first._replace(
-        certain=len(keys) == 1 and not (without or lines) and explored.is_whole and first.way.verdict != UNKNOWN,
+        certain=len(keys) == 1 and not (without or replaced) and explored.is_whole and first.way.verdict != UNKNOWN,
         depends_on=_asked_together(depends_on),
         assumed=tuple(assumptions),
     )

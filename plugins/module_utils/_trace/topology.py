@@ -15,6 +15,7 @@ from .._core.fields import Unfit
 from .._snapshot.assumption import Assumption
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
 from .frame import Frame, is_group
 from .lookup import Query, Tables, shown_rule
@@ -175,7 +176,7 @@ class Topology:
         if far == link or address in self._far_addresses(link) or (is_open and not self._is_of_another_pod(link)):
             if not self.is_pod(link):
                 sentence = f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours."
-                self._assume(Assumption(sentence))
+                self._assume(replaced(NEIGHBOR, sentence))
             return self._peer_mac(link) or self.world_mac(link)
         return None
 

@@ -17,13 +17,14 @@ from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
 from .._snapshot import open_facts
-from .._snapshot.assumption import Assumption, gap
+from .._snapshot.assumption import Assumption
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
 from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
+from .._twin.substitutions import ASSUMED, STATE, STATED, gap, replaced
 from . import certainty, changes_backend, likelihood, path, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Cure, Way
 from .culprit import ChainRule, NoRoute
@@ -43,7 +44,7 @@ SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules 
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 MOST_WORLDS_OF_CURES = 16
 VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
-STATE = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
+EARLIER = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
 # net/ipv4/route.c, fib_multipath_hash(): of the packet's fields, with a key that each boot draws.
 MULTIPATH = "A hash, which differs on the node, chooses the next hop of a route"
 ALL = 0.999  # the sum of the probabilities of all ways
@@ -97,13 +98,13 @@ def judge(question: Question, run: process.Runner) -> Judgement:
     snapshot, opened = worlds.applied(question.snapshot, opened, facts)
     started = time.monotonic()
     question = question._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
-    tracer = _Tracer(question, run, opened)
+    tracer = _Tracer(question, run, opened, facts.keys())
     first = tracer.of_snapshot(snapshot)
     last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(first, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
     ends = _ends(question.packet)
     evidence = _evidence_about(question, ends, explored)
-    result = certainty.conclusion(explored, tracer.opened, ends.family, evidence)
+    result = certainty.conclusion(explored, tracer.opened, ends.family, evidence, tracer.accepted)
     unknown = [*result.unknown]
     if result.way.verdict != UNKNOWN and not result.branches:
         against = likelihood.weighed(certainty.outcome("", result), evidence).contradicted_by
@@ -124,8 +125,10 @@ def _evidence_about(question: Question, ends: Ends, explored: certainty.Explorat
 class _Tracer:
     """The same question in several worlds."""
 
-    def __init__(self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open]) -> None:
-        self.question, self.opened, self._run = question, opened, run
+    def __init__(
+        self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open], accepted: t.Container[str]
+    ) -> None:
+        self.question, self.opened, self.accepted, self._run = question, opened, accepted, run
 
     def in_world(self, world: certainty.World, trial: Question | None = None) -> Answer | None:
         """Return the answer in a world; None if no twin of it can be built. trial: the same question with changes."""
@@ -176,8 +179,10 @@ def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], li
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
-    family = _ends(tracer.question.packet).family
-    certain = [certainty.conclusion(explored, tracer.opened, family).certain for _cure, explored in offers]
+    concluded = partial(
+        certainty.conclusion, opened=tracer.opened, family=_ends(tracer.question.packet).family, accepted=tracer.accepted
+    )
+    certain = [concluded(explored).certain for _cure, explored in offers]
     return [_offered(cure, explored.first.way, each) for (cure, explored), each in zip(offers, certain)], sentences
 
 
@@ -288,7 +293,7 @@ class _Exchange:
         way = next((branch.way for branch in branches if not branch.way.is_well(self._question.wants_reply)), first)
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
         notes += (
-            Assumption(f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
+            replaced(ASSUMED, f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
             for name, value in self._unknown_filters(way).items()
         )
         return Answer(
@@ -338,7 +343,7 @@ class _Exchange:
         if self._filled_sets:
             rules = (self._rule_texts.text(event) for event in observation.events if event.handle)
             self._has_filled |= any(map(blueprint.FILLING.search, rules))
-        self._assumed += (gap(f"{STATE}: {text}") for text in self._rule_texts.with_state(observation.events))
+        self._assumed += (replaced(STATE, f"{EARLIER}: {text}") for text in self._rule_texts.with_state(observation.events))
         return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way]:
@@ -382,7 +387,7 @@ class _Exchange:
         return sorted(branches, key=lambda branch: -branch.share) if len(ways) > 1 else []
 
     def _note(self, sentence: str) -> None:
-        self._assumed.append(Assumption(sentence))
+        self._assumed.append(replaced(STATED, sentence))
 
     def _look(self) -> None:
         """Read the rules and routes of the twin, which packets do not change."""

@@ -15,12 +15,12 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._core.names import DOTTED
-from .._snapshot import assumption
-from .._snapshot.assumption import Assumption
+from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
 from . import snapshot_form
 from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, Entry, entries, is_of_network
+from .substitutions import ASSUMED, STATED, replaced
 
 _POD = "assumed-pod"
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
@@ -53,14 +53,14 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     interface = packet.interface
     values = _checked(assume)
     assumptions = [Assumption.from_plain(plain) for plain in entries(snapshot, "assumed")]
-    assumptions += (Assumption(f"{key} = {value}, as the option assume says.") for key, value in values.items())
+    assumptions += (replaced(STATED, f"{key} = {value}, as the option assume says.") for key, value in values.items())
     completed = with_settings(snapshot, assume)
     settings = completed["settings"]
     for key, family in FORWARDING:
         if not is_forwarding_known(settings, key, family):
             put(settings, key, 1)
             sentence = f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards."
-            assumptions.append(assumption.about(sentence, assumption.SETTING, key))
+            assumptions.append(replaced(ASSUMED, sentence, Concern(SETTING, key)))
     links = list(completed.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
@@ -69,7 +69,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
             names = ", ".join(str(link.get("name")) for link in links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         links.append(new_card(interface))
-        assumptions.append(Assumption(f"{interface} is not known. It is assumed to be a network interface that is up."))
+        assumptions.append(replaced(ASSUMED, f"{interface} is not known. It is assumed to be a network interface that is up."))
     completed["links"] = links
     assumptions += _without_effect(values, {str(link.get("name")) for link in links})
     if not interface:
@@ -121,7 +121,7 @@ def _with_link_local(links: list[Entry], settings: Entry, assumptions: list[Assu
             addresses.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
             name, address = str(link.get("name")), f"fe80::ff:{number + 1:x}"
             sentence = f"The link-local address of {name} is not known. It is assumed to be {address}."
-            assumptions.append(assumption.about(sentence, assumption.LINK, name))
+            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, name)))
         changed.append({**link, "addresses": addresses})
     return changed
 
@@ -161,7 +161,7 @@ def _assume_address(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[
         changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), host_address(address)]}
         snapshot["links"] = [changed if link is uplink else link for link in snapshot["links"]]
         sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}."
-        assumptions.append(Assumption(sentence))
+        assumptions.append(replaced(ASSUMED, sentence))
 
 
 def _assume_addresses_of_cards(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
@@ -179,7 +179,7 @@ def _assume_addresses_of_cards(snapshot: dict[str, t.Any], packet: Ends, assumpt
     for number, link in enumerate(links):
         if is_card(link):
             sentence = f"The address of {link['name']} is not known. It is assumed to be {base + number}."
-            assumptions.append(assumption.about(sentence, assumption.LINK, str(link["name"])))
+            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, str(link["name"]))))
             links[number] = {**link, "addresses": [*(link.get("addresses") or ()), host_address(str(base + number))]}
     snapshot["links"] = links
 
@@ -193,7 +193,7 @@ def _assume_routes(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[A
     others = list(snapshot.get("routes") or ())
     if destination in link_addresses(snapshot["links"]):
         snapshot["routes"] = [*others, link_route(family, "default", back)]
-        assumptions.append(Assumption(f"The routes are not known. All is assumed to be reached by {back}."))
+        assumptions.append(replaced(ASSUMED, f"The routes are not known. All is assumed to be reached by {back}."))
         return
     if not pods:
         peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
@@ -202,7 +202,7 @@ def _assume_routes(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[A
     ways = ((destination, pods[0]["name"]), ("default", back))
     snapshot["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
     sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
-    assumptions.append(Assumption(f"{sentence} reached by {back}."))
+    assumptions.append(replaced(ASSUMED, f"{sentence} reached by {back}."))
 
 
 def _lacks_routes(snapshot: Entry, family: str) -> bool:
@@ -223,7 +223,7 @@ def _without_effect(values: t.Mapping[str, int], links: t.Collection[str]) -> t.
         of_family: dict[str, t.Any] = {}
         put(of_family, key, value)
         for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
-            yield Assumption(f"{key} has no effect: the node has no link {link}.")
+            yield replaced(STATED, f"{key} has no effect: the node has no link {link}.")
 
 
 def _value(key: object, value: object) -> int:

@@ -24,12 +24,13 @@ from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
 from .._ruleset import nft_objects
 from .._snapshot import assumption
-from .._snapshot.assumption import Assumption, Concern, gap
+from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.entries import SETTINGS, kernels_rules
 from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
+from .substitutions import GROUP_ROUTE, LINK_KIND, STACKED_LINK, gap, replaced
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
@@ -46,6 +47,8 @@ KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # of a new network n
 TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes that are not built: a packet to one host takes none
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
 FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by which packets fill a set
+# Duplicate address detection goes on, or found the address elsewhere: the kernel has no local route (net/ipv6/addrconf.c).
+UNUSABLE = frozenset(["tentative", "dadfailed"])
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
@@ -110,7 +113,7 @@ def draw(snapshot: Entry) -> Blueprint:
         list(_settings(snapshot.get("settings") or {}, {*names.values()})),
         [
             *_bridge_ports(snapshot),
-            *_addresses(snapshot, vrfs.ports(separate), notes),
+            *_addresses(snapshot, vrfs.ports(separate)),
             *_rules(snapshot, separate, notes),
             *_neighbours(snapshot),
         ],
@@ -148,16 +151,18 @@ def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
         indexes[name] = index
     bridges = {str(link["name"]) for link in links if link.get("kind") == "bridge"}
     masters = {str(link["name"]): indexes[link["master"]] for link in links if link.get("master") in bridges}
-    new_links = [_link(link, indexes[str(link["name"])], masters.get(str(link["name"]), 0), notes) for link in links]
+    new_links = [_link(link, indexes[str(link["name"])], masters.get(str(link["name"]), 0), indexes, notes) for link in links]
     return sorted(new_links, key=lambda link: (link.kind != "bridge", link.number))
 
 
-def _link(link: Entry, index: int, master: int, notes: list[Assumption]) -> NewLink:
+def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: list[Assumption]) -> NewLink:
     name, kind, flags = str(link["name"]), str(link.get("kind") or ""), link.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
         sentence = f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(link)}."
-        notes.append(assumption.about(sentence, assumption.LINK, name))
+        is_seen = kind == "bond" or link.get("parent") in names
+        concern = Concern(assumption.LINK, name)
+        notes.append(replaced(STACKED_LINK if is_seen else LINK_KIND, sentence, concern, subject=name))
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     bridge_settings = (link.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.
@@ -232,7 +237,7 @@ def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
             yield f"link set dev {link['name']} type bridge_slave {' '.join(words)}"
 
 
-def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]) -> t.Iterator[str]:
+def _addresses(snapshot: Entry, ports: t.Container[str]) -> t.Iterator[str]:
     """Yield lines that add the addresses of the links. ports: links of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
         for address in link.get("addresses") or ():
@@ -248,6 +253,8 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]
             words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
             words.append(f"scope {address['scope']}" if address.get("scope") in route.SCOPES else "")
             flags = address.get("flags") or ()
+            if family == IPV6 and not UNUSABLE.isdisjoint(flags) and "optimistic" not in flags:
+                continue
             is_apart = link["name"] in ports
             words.append("noprefixroute" if is_apart or "noprefixroute" in flags else "")
             words.append("nodad" if family == IPV6 else "")
@@ -255,10 +262,6 @@ def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[Assumption]
             if is_apart:
                 line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
                 yield f"-6 {line}" if family == IPV6 else line
-            if "tentative" in flags or "dadfailed" in flags:
-                sentence = f"{host} on {link['name']} is tentative on the node. In the twin it is usable."
-                concerns = {Concern(assumption.ADDRESS, host), Concern(assumption.LINK, str(link["name"]))}
-                notes.append(Assumption(sentence, frozenset(concerns)))
 
 
 def _parsed_rule(number: int, entry: Entry, notes: list[Assumption]) -> rule.Rule | None:
@@ -339,7 +342,8 @@ def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[
         if entry.get("type") in TO_MANY:
             if entry.get("protocol") != KERNELS:
                 sentence = f"Route {entry['type']} {entry.get('to')} of table {entry.get('table')} is not in the twin."
-                notes.append(assumption.about(sentence, assumption.ROUTES, str(entry.get("table"))))
+                subject = f"{entry.get('table')} {entry.get('to')}"
+                notes.append(replaced(GROUP_ROUTE, sentence, lacking.by_route(entry), subject=subject))
             continue
         unread = [name for name in entry.get("unread") or () if name not in route.HARMLESS]
         if unread or entry.get("tos") or entry.get("from"):

@@ -26,11 +26,12 @@ from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from .._ruleset import nft_json
 from .._snapshot.assumption import LINK as OF_LINK
-from .._snapshot.assumption import Assumption, Concern, gap
+from .._snapshot.assumption import Assumption, Concern
 from . import blueprint, foreign_tables, lacking, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 from .link_messages import NewLink
+from .substitutions import SETTING, gap, replaced
 
 LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
@@ -256,11 +257,17 @@ def _settings(drawn: Blueprint, notes: list[Assumption]) -> None:
             continue
         if not usual[place]:
             if value:
-                notes.append(Assumption(f"{path.replace('/', '.')} = {value} is not in the twin: this kernel lacks it."))
+                notes.append(_unset(path, value, "this kernel lacks it"))
         elif not _set(path, value):
-            notes.append(Assumption(f"{path.replace('/', '.')} = {value} is not in the twin: the kernel refused it."))
+            notes.append(_unset(path, value, "the kernel refused it"))
         elif not is_link:
             usual.clear()  # a setting of the node or of all links changes those of the links
+
+
+def _unset(path: str, value: int, reason: str) -> Assumption:
+    key, link = path.replace("/", "."), path.split("/")[3:-1]
+    concerns = [Concern(OF_LINK, name) for name in link if name not in blueprint.BOTH]
+    return replaced(SETTING, f"{key} = {value} is not in the twin: {reason}.", *concerns, subject=key)
 
 
 def _get(path: str) -> str:

@@ -18,8 +18,9 @@ from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
 from .._ruleset import nft_listing, nft_objects
-from .._snapshot.assumption import CHAIN, Assumption, Concern, gap
+from .._snapshot.assumption import CHAIN, Assumption, Concern
 from . import bounds
+from .substitutions import FLOWTABLE, TRACING, gap, replaced
 
 # Kinds of nft's JSON objects. A hardware offload, a tunnel or a command such as flush is none of them.
 KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
@@ -27,7 +28,7 @@ MOST_NOTES = 40  # about one text
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 _TRACING = re.compile(rf"\bmeta\s+{nft_objects.NFTRACE}\s+set\s+[\w$]+")
 _RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
-_UNTRACED = Assumption("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
+_UNTRACED = replaced(TRACING, "Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
 
 Entry = t.Mapping[str, t.Any]
 Refused = t.Sequence[tuple[str, str]]
@@ -100,7 +101,7 @@ def _is_loadable(entry: Entry, reserved: t.Container[str], notes: list[Assumptio
     kinds = [*entry]
     if kinds == ["flowtable"]:
         sentence = f"Flowtable {entry['flowtable'].get('name')} is not in the twin: each packet takes the whole path."
-        notes.append(Assumption(sentence))
+        notes.append(replaced(FLOWTABLE, sentence))
         return False
     body = entry[kinds[0]] if len(kinds) == 1 and kinds[0] in KINDS else None
     is_permitted = isinstance(body, dict) and body.get("name" if kinds == ["table"] else "table") not in reserved

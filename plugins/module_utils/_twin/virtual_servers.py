@@ -20,7 +20,8 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6, Unfit
-from .._snapshot.assumption import Assumption, gap
+from .._snapshot.assumption import ADDRESS, Assumption, Concern
+from .substitutions import IPVS, SCHEDULER, gap, replaced
 
 TOKEN = secrets.token_hex(4)  # of the tables of a twin, so that no table of a snapshot has the same name
 TABLE = f"kubenodeTwinIPVS-{TOKEN}"
@@ -49,11 +50,14 @@ def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assum
             notes.append(gap(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}."))
         if server.get("scheduler") in HASHING:
             sentence = f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address."
-            notes.append(Assumption(f"{sentence} The twin chooses by chance."))
+            place = Concern(ADDRESS, str(server.get("address")).partition("/")[0])
+            notes.append(
+                replaced(SCHEDULER, f"{sentence} The twin chooses by chance.", place, subject=str(server.get("address")))
+            )
     used = [family for family in rules if rules[family] or refused[family]]
     if not used:
         return "", notes
-    notes.append(Assumption("The twin translates packets to virtual servers of IPVS by rules of nft, and before routing."))
+    notes.append(replaced(IPVS, "The twin translates packets to virtual servers of IPVS by rules of nft, and before routing."))
     return "".join(_table(family, rules[family], refused[family]) for family in used), notes
 
 

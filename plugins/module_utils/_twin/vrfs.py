@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot import assumption
-from .._snapshot.assumption import Assumption
+from .._snapshot.assumption import LINK, Assumption, Concern
+from .substitutions import VRF_RULE, VRF_TABLE, replaced
 
 Entry = t.Mapping[str, t.Any]
 VRF = "vrf"
@@ -38,16 +38,17 @@ def from_links(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
             continue
         name, table = str(link["name"]), (link.get("settings") or {}).get("table")
         ports = tuple(str(other["name"]) for other in links if other.get("master") == name)
+        concerns = [Concern(LINK, link) for link in (name, *ports)]
         if isinstance(table, int) and table:
             vrfs.append(Vrf(name, table, (name, *ports)))
             sentence = (
                 f"{name} is a VRF. In the twin, rules for its ports look up table {table} in place of the rule that VRFs share"
                 f" (lookup [l3mdev-table]): {', '.join(ports) or 'it has no ports'}."
             )
-            notes.append(assumption.about(sentence, assumption.LINK, name, *ports))
+            notes.append(replaced(VRF_RULE, sentence, *concerns))
         else:
             sentence = f"{name} is a VRF whose table is not known, so that the twin does not look it up. `ip -d link` shows it."
-            notes.append(assumption.gap(sentence, *(assumption.Concern(assumption.LINK, link) for link in (name, *ports))))
+            notes.append(replaced(VRF_TABLE, sentence, *concerns, subject=name))
     return vrfs
 
 

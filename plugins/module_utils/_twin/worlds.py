@@ -41,7 +41,7 @@ from .._snapshot.open_facts import (
     Fact,
     OpenFact,
 )
-from . import pod_links, stateful_matches
+from . import pod_links, stateful_matches, substitutions
 from .assumptions import (
     FORWARDING,
     Ends,
@@ -168,7 +168,7 @@ def check(snapshot: Entry) -> None:
 
 def divided(assume: Entry) -> tuple[dict[str, t.Any], dict[str, str]]:
     """Return the two parts of the option assume: settings, and values of facts by their ids."""
-    facts = {key: str(value) for key, value in assume.items() if str(key).partition(":")[0] in KINDS}
+    facts = {key: str(value) for key, value in assume.items() if str(key).partition(":")[0] in (*KINDS, *substitutions.NAMED)}
     return {key: value for key, value in assume.items() if key not in facts}, facts
 
 
@@ -176,6 +176,10 @@ def applied(snapshot: Entry, opened: t.Mapping[str, Open], values: t.Mapping[str
     """Return the snapshot with values of facts, and the facts that are left open. Raises Invalid."""
     changed, left = dict(snapshot), dict(opened)
     for name, value in values.items():
+        if name.partition(":")[0] in substitutions.NAMED:
+            if value.lower() != SHOWN:
+                raise Invalid(f"assume.{name}", value, SHOWN)
+            continue
         if name not in opened:
             raise Invalid(f"assume.{name}", value, f"a fact that is open: {', '.join(opened) or 'there is none'}")
         choices = opened[name].values or (Value(SHOWN, "", dict),)

@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, gap
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Dependency, Met, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import LINK_KIND, gap, replaced
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
 FILTER = Open(
@@ -99,6 +100,15 @@ def test_one_paste_is_asked_for_where_facts_are_of_one_kind() -> None:
     assert set(asks.values()) == {"ip addr; ip rule; ip -6 rule", RULES} and asks["cut:ip nat"] == RULES
     found, facts = explored(answer(), cut)
     assert [fact.ask for fact in certainty.conclusion(found, facts, "ipv4").depends_on] == ["iptables-save -t nat"]
+
+
+def test_a_substitution_leaves_the_answer_open_until_the_operator_says_that_the_node_has_the_same() -> None:
+    found, facts = explored(answer(assumed=(replaced(LINK_KIND, "eth0.5 is a vlan.", subject="eth0.5"),)))
+    open_result = certainty.conclusion(found, facts, "ipv4")
+    assert not open_result.certain
+    assert open_result.depends_on == (Dependency("link-kind:eth0.5", "eth0.5 is a vlan.", "ip -d link show dev eth0.5"),)
+    accepted = certainty.conclusion(found, facts, "ipv4", accepted=["link-kind:eth0.5"])
+    assert accepted.certain and not accepted.depends_on
 
 
 def test_a_line_that_the_twin_lacks_leaves_the_answer_open() -> None:

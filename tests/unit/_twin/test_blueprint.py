@@ -66,7 +66,7 @@ def test_rules_for_the_ports_of_a_vrf_stand_for_the_rule_that_all_share() -> Non
         "-6 rule add priority 2000 oif eth0 unreachable",
     ]
     (note,) = drawn.notes
-    assert "red is a VRF." in note.sentence and "table 10" in note.sentence and "eth0" in note.sentence and not note.is_gap
+    assert "red is a VRF." in note.sentence and "table 10" in note.sentence and "eth0" in note.sentence and not note.fact
 
 
 def test_a_vrf_whose_table_is_not_known_is_named() -> None:
@@ -120,14 +120,14 @@ def test_a_line_that_would_start_a_program_is_left_out(line: str) -> None:
     save = f"*filter\n:FORWARD ACCEPT [0:0]\n{line}\n-A FORWARD -m statistic --mode random --probability 0.5 -j DROP\nCOMMIT\n"
     drawn = draw(iptables=[{"family": "ip", "backend": "nft", "table": "filter", "save": save}])
     assert drawn.restores == [("iptables-nft-restore", save.replace(f"{line}\n", ""))]
-    assert any(line in note.sentence and note.is_gap for note in drawn.notes)
+    assert any(line in note.sentence and note.fact for note in drawn.notes)
 
 
 @pytest.mark.parametrize("line", ["-f /x", "save", "create s hash:bogus", "add s 10.0.0.1 -f /x", "destroy", "add s -f"])
 def test_a_line_that_ipset_does_not_save_is_left_out(line: str) -> None:
     drawn = draw(ipsets=[{"name": "s", "save": f'create s hash:ip family inet comment\n{line}\nadd s 10.0.0.1 comment "a b"\n'}])
     assert drawn.restores == [("ipset", 'create s hash:ip family inet comment\nadd s 10.0.0.1 comment "a b"\n')]
-    assert any(line in note.sentence and note.is_gap for note in drawn.notes)
+    assert any(line in note.sentence and note.fact for note in drawn.notes)
 
 
 def test_settings_of_all_links_come_before_those_of_one() -> None:
@@ -182,7 +182,7 @@ def test_a_ruleset_without_a_table_is_refused_and_part_of_one_is_named() -> None
         draw(nftables_text='include "/dev/zero"')
     drawn = draw(nftables_text='table ip x {\n\tchain y {\n\t\tfoo bar\n\t\taccept\n\t}\n}\ninclude "/x"\n')
     assert drawn.ruleset_text.splitlines()[:6] == ["table ip x {", "chain y {", "", "accept", "}", "}"]
-    left_out = [note.sentence.rpartition(": ")[2] for note in drawn.notes if note.is_gap]
+    left_out = [note.sentence.rpartition(": ")[2] for note in drawn.notes if note.fact]
     assert left_out == ["foo bar", 'include "/x"']
 
 
@@ -226,7 +226,7 @@ def test_a_rule_or_a_route_that_no_twin_can_have_concerns_what_may_meet_it(
     snapshot: dict[str, Any], option: str, concern: Concern
 ) -> None:
     (note,) = blueprint.draw(snapshot).notes
-    assert note.is_gap and note.concerns == {concern} and f"snapshot.{option} must be " in note.sentence
+    assert note.fact and note.concerns == {concern} and f"snapshot.{option} must be " in note.sentence
 
 
 def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:

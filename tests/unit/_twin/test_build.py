@@ -17,9 +17,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assump
     LINK,
     Assumption,
     Concern,
-    gap,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import LINE, gap
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +43,10 @@ def test_lines_behind_a_word_that_ip_does_not_know_are_lacking() -> None:
 
     notes: list[Assumption] = []
     assert list(build_backend._batch(run, "-4", ["route add 10.1.0.0/16 nexthop dev lo protocol static", "x"], notes)) == []
-    ((sentence, _concerns, is_gap),) = notes
-    assert is_gap and sentence.startswith("The twin lacks some of 2 lines of ip, which ended before the last one: Error")
+    (note,) = notes
+    assert note.fact == LINE and note.sentence.startswith(
+        "The twin lacks some of 2 lines of ip, which ended before the last one: Error"
+    )
 
 
 def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -> None:

@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a twin has in the place of what the node has. Where a packet meets one of these, its answer is not certain.
+
+What a snapshot does not show is open in the snapshot itself (`_snapshot.open_facts`). Here is what it shows, or could show, and
+what the twin nevertheless has in another form.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._snapshot.assumption import Assumption, Concern
+
+
+class Substitution(t.NamedTuple):
+    """instead: what the twin has. decides: what the node's own may do to a packet; empty if it does nothing else, or if an open
+    fact of the snapshot covers it. ask: the command that shows the node's own, with ``{}`` for the subject; empty if none does.
+    """
+
+    instead: str
+    decides: str = ""
+    ask: str = ""
+
+
+LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE = (
+    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table"
+)  # fmt: skip
+ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
+    "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
+)  # fmt: skip
+# By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
+TABLE: dict[str, Substitution] = {
+    LINE: Substitution("nothing, in place of a line that cannot be built", "what the line says"),
+    STATE: Substitution("the first packet of a new connection, now", "rules that look at earlier packets or at the time"),
+    LINK_KIND: Substitution(
+        "a link with a far end of its own, in place of one whose packets leave by another link that the snapshot lacks",
+        "whether the link below passes the packets",
+        "ip -d link show dev {}",
+    ),
+    SETTING: Substitution("the value of this kernel", "what the setting does to packets", "sysctl {}"),
+    GROUP_ROUTE: Substitution(
+        "no route to a group of hosts", "whether the address is one of a single host", "ip route show table {}"
+    ),
+    SCHEDULER: Substitution("a choice by chance", "which endpoint of a virtual server a client gets", "ipvsadm -Ln"),
+    VRF_TABLE: Substitution("no table of a VRF", "by which routes packets of its ports leave", "ip -d link show dev {}"),
+    ASSUMED: Substitution("what a packet needs, in place of what no output shows"),  # open facts of the snapshot cover it
+    STATED: Substitution("what the option assume says"),
+    NEIGHBOR: Substitution("a machine that answers for its address"),
+    STACKED_LINK: Substitution("a far end, in place of the link below, which the snapshot has"),
+    IPVS: Substitution("rules of nft that translate before routing, in place of virtual servers"),
+    VRF_RULE: Substitution("a rule for each port of a VRF, in place of the rule that VRFs share"),
+    FLOWTABLE: Substitution("the whole path, in place of a flowtable, which only later packets take"),
+    TRACING: Substitution("reports of each packet, in place of those that rules ask for"),
+}
+UNNAMED = (LINE, STATE)  # of which no object is the subject
+NAMED = tuple(kind for kind, each in TABLE.items() if each.decides and kind not in UNNAMED)
+
+
+def replaced(kind: str, sentence: str, *concerns: Concern, subject: str = "") -> Assumption:
+    """Return a substitution that was made. concerns: what a packet meets that it matters to; each packet if there are none."""
+    each = TABLE[kind]
+    fact = f"{kind}:{subject}" if subject else kind
+    return Assumption(sentence, frozenset(concerns), *((fact, each.ask.format(subject)) if each.decides else ()))
+
+
+def gap(sentence: str, *concerns: Concern) -> Assumption:
+    """Return that the twin lacks a line of the snapshot."""
+    return replaced(LINE, sentence, *concerns)
