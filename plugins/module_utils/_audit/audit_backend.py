@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from .._core import fields
-from .._core.errors import Invalid
+from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Way
@@ -139,6 +139,13 @@ class _Prover:
         if time.monotonic() > self._end:
             reason = f"as an audit tries packets for at most {SECONDS:g} s"
             return _not_tried(finding, reason, f"datapath_audit with checks: [{check.id}]")
+        try:
+            return self._proved(finding, trial, suspicion.remedy)
+        except Failure as failure:  # of this twin; those of other checks need not meet what it met
+            return _not_tried(finding, f"because its twin failed: {failure}", f"datapath_audit with checks: [{check.id}]")
+
+    def _proved(self, finding: Finding, trial: Trial, remedy: Remedy | None) -> Finding | None:
+        """Raises Failure, Invalid, Unobserved."""
         if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
             for subset in NEEDED:
                 self._node.demand(subset)
@@ -148,15 +155,15 @@ class _Prover:
         way = _failing(answer, trial)
         if way is None:
             return None
-        mended = self._mended(trial, suspicion.remedy)
+        mended = self._mended(trial, remedy)
         if trial.is_shown_by_remedy and not (mended and mended.certain):
             return _uncertain(finding, trial, mended or answer)
         is_cured = bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
-        remedy = suspicion.remedy if is_cured else self._offered(trial)
+        cure = remedy if is_cured else self._offered(trial)
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, way=way, remedy=remedy)
+        return finding._replace(proof=TWIN, packet=shown, way=way, remedy=cure)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""

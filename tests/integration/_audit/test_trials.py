@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
@@ -34,3 +35,19 @@ def test_remedies_are_looked_for_with_the_answer_that_is_known(monkeypatch: pyte
     audit = audit_backend.Audit(snapshot, catalogue.chosen(["reply-by-other-interface", "rp-strict-asymmetric"]))
     result = audit_backend.result(audit, random_nodes.run)
     assert len(asked) > 1 and max(asked.values()) == 1, result["findings"]
+
+
+def test_a_twin_that_fails_leaves_open_what_it_was_to_tell_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    trouble = TROUBLES["reply-by-other-interface"]
+    with trouble.node() as node:
+        snapshot = trouble.snapshot(node)
+
+    def without_memory(*_args: Any) -> Answer:
+        raise Failure("the twin was killed")
+
+    whole = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
+    monkeypatch.setattr(trace_backend, "_in_a_twin", without_memory)
+    failed = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
+    tried = [finding for finding in failed["findings"] if "the twin was killed" in finding["what"]]
+    assert tried and {finding["state"] for finding in tried} == {"cannot_tell"}
+    assert {*failed["passed"]} == {*whole["passed"]} - {finding["id"] for finding in tried}
