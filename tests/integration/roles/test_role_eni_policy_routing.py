@@ -17,7 +17,7 @@ import pytest
 from sampling import sampled
 
 from lab import Eni, EniLab, playbook
-from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode, EniSystemdNode
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNamespaceNode, EniNode, EniSystemdNode
 from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.node import POD_PORT
@@ -59,6 +59,7 @@ class Site:
         """The role's module on the node, without Ansible's controller. A later run of the playbook has the same Python,
         which units of the boot name."""
         playbook.tell(self._inventory, "node1", ansible_python_interpreter=sys.executable)
+        assert isinstance(self.node, EniNamespaceNode)
         return Steps(self.node, "profile", {"name": "eni_policy_routing", "options": {"mode": "runtime", **options}})
 
     def is_node_port_answered(self) -> bool:
