@@ -53,7 +53,7 @@ ALL = 0.999  # the sum of the probabilities of all ways
 class Question(t.NamedTuple):
     """A question about a snapshot. assume, changes: from the options assume, changes and commands.
 
-    is_own: whether the snapshot is of the node on which this runs. is_compared: whether to send the packet before the changes, too.
+    is_own: whether the snapshot is of the node on which this runs. is_compared: whether it is sent before the changes, too.
     end: when the answer must be there, by time.monotonic().
     """
 
