@@ -53,9 +53,9 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
-ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
 ROOMS["_queries"] = tuple(ROOMS)
 ENTRANCES = {"_queries": "_module"}  # files above the rooms, by the room that may import them
+ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
 # These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
 # foreign rules into a twin as they are.
