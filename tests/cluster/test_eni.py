@@ -8,57 +8,34 @@ kube-proxy's mode is iptables. The pods that get requests are on node1, one behi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from lab import place, playbook
+from lab import place
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.delivery import Delivery
-from lab.kubernetes.eni import INSTANCES, SharedInterfaces, described, filter_strictly
+from lab.kubernetes.eni import INSTANCES, SharedInterfaces, filter_strictly
 from lab.metadata_replies import Aws
-from lab.playbook import Played
 from lab.prober import Answer
 from lab.service import IPV4
 
-PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.4  # seconds to wait for an answer that must not come
 TRIES = 12  # kube-proxy chooses one of two pods for each connection
-
-AWS = {"layout": "aws_vpc_cni", "connmark": "always"}  # the ENIs are those of the metadata service
-CUSTOM = {"layout": "custom", "enis": "{{ enis_of_node }}"}
-CASES = {"custom-loose": CUSTOM, "custom-strict": CUSTOM, "custom-symmetric": CUSTOM, "aws-strict": AWS}
-REBOOTED = ("custom-loose", "custom-strict")
-
-
-class Case(NamedTuple):
-    """``masqueraded_to``: the address under which the load balancer's backends see a pod behind eth1."""
-
-    name: str
-    masqueraded_to: str
-
+OF_ROLE = {"pod_interfaces": ["veth*"], "layout": "aws_vpc_cni", "connmark": "always", "remedy": "strict"}
+VARIABLES = {f"eni_policy_routing_{name}": value for name, value in OF_ROLE.items()}
 
 Call = Callable[[float], Answer | None]
 
 
-def of_role(**variables: Any) -> dict[str, Any]:
-    """Variables under their whole names; the pods' links are those of the lab."""
-    return {f"eni_policy_routing_{name}": value for name, value in {"pod_interfaces": ["veth*"], **variables}.items()}
-
-
 class Site:
-    """The cluster, its services, and the playbook that is run against its nodes."""
+    """The cluster and its services."""
 
-    def __init__(self, cluster: Cluster, inventory: Path) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.node = cluster.node("node1")
-        self._inventory = inventory
-
-    def play(self, **variables: Any) -> Played:
-        return playbook.play(self._inventory, PLAYBOOK, variables=of_role(**variables)).well()
 
     def near(self) -> set[str]:
         """The names of the pods on node1."""
@@ -88,14 +65,14 @@ class Site:
         """The names of the calls that get no answer."""
         return [name for name, call in self.troubled().items() if not call(QUICK)]
 
-    def assert_answered(self, masqueraded_to: str) -> None:
+    def assert_answered(self) -> None:
         """Every try is answered, by all pods. kube-proxy masquerades the pod; with policy Local it keeps the client's address."""
         for name, call in self.troubled().items():
             answers = [answer for _try in range(TRIES) if (answer := call(1.0))]
             assert len(answers) == TRIES, name
             hosts, peers = {answer.host for answer in answers}, {answer.peer for answer in answers}
             if name.startswith("a pod"):
-                assert peers == {masqueraded_to}
+                assert peers == {self.node.ipv4}
             else:
                 assert hosts == self.near(), name
                 assert peers == {place.CLIENT_IPV4} or "Cluster" in name, name
@@ -109,7 +86,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site() -> Iterator[Site]:
     near, far = manifests.server("near", "Deployment", nodeName="node1"), manifests.server("far", "Deployment", nodeName="node2")
     near["spec"]["replicas"] = 2
     local = manifests.service("near-local", policy="Local", families=["IPv4"], selector={"app": "near"})
@@ -118,31 +95,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster.apply(near, far, *services)
         for name in ("near", "far"):
             cluster.wait_for_rollout(f"deployment/{name}")
-        inventory = cluster.inventory()
         for node in cluster.nodes:
             filter_strictly(node)
-        for name, variables in inventory["all"]["children"]["nodes"]["hosts"].items():
-            variables["enis_of_node"] = described(cluster.node(name))
-        path = tmp_path_factory.mktemp("eni") / "inventory.json"
-        path.write_text(json.dumps(inventory))
         cluster.load_balancing.wait_for("default/far", IPV4, {"node1"})  # node2 fails for the same reason as the calls to node1
-        yield Site(cluster, path)
-
-
-@pytest.fixture(scope="module", params=CASES)
-def case(site: Site, request: pytest.FixtureRequest) -> Iterator[Case]:
-    """The role was applied to nodes whose calls got no answer; after absent, they get none again."""
-    remedy = request.param.partition("-")[2]
-    variables = {**CASES[request.param], "remedy": remedy}
-    before = site.state()
-    assert site.hanging() == list(site.troubled())
-    played = site.play(**variables)
-    assert played.changed == len(site.cluster.nodes)
-    yield Case(request.param, "10.1.1.10" if remedy == "symmetric" else site.node.ipv4)
-    assert site.play(**variables).changed == 0
-    site.play(**variables, state="absent")
-    assert site.hanging() == list(site.troubled())
-    assert site.state() == before
+        yield Site(cluster)
 
 
 def test_a_pod_whose_eni_has_an_address_of_its_own_needs_no_role(site: Site) -> None:
@@ -151,44 +107,18 @@ def test_a_pod_whose_eni_has_an_address_of_its_own_needs_no_role(site: Site) -> 
     assert not site.call_from("10.1.1.", QUICK)
 
 
-def test_pods_and_clients_are_answered(site: Site, case: Case) -> None:
-    site.assert_answered(case.masqueraded_to)
-    for service in ("near", "far"):
-        site.cluster.load_balancing.wait_for(f"default/{service}", IPV4, {"node1", "node2"})
-
-
-def test_a_kube_proxy_that_writes_its_rules_anew_changes_nothing(site: Site, case: Case) -> None:
-    state = site.state()
-    site.node.run(["systemctl", "stop", "kube-proxy"])
-    site.node.run(["/opt/kubernetes/kube-proxy", "--cleanup"])
-    assert [name for name in site.hanging() if "node port" in name]  # the load balancer's address works by node2
-    site.node.run(["systemctl", "start", "kube-proxy"])
-    site.cluster.until("no request hangs", site.hanging, expected=[])
-    site.assert_answered(case.masqueraded_to)
-    assert site.state() == state
-
-
-def test_a_node_that_restarts_answers_without_a_run(site: Site, case: Case) -> None:
-    if case.name not in REBOOTED:
-        pytest.skip("restarted with one layout and each kind of filter")
-    state, before = site.state(), site.near()
-    site.node.reboot()
-    site.cluster.wait_until_ready()
-    site.cluster.wait_for_rollout("deployment/near")
-    site.cluster.until("no request hangs", site.hanging, expected=[])
-    site.assert_answered(case.masqueraded_to)
-    assert (site.state(), site.near()) == (state, before)
-
-
-def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(site: Site, agent: str, tmp_path: Path) -> None:
+def test_the_daemonset_delivers_the_profile_the_listener_restores_a_rule_and_a_node_that_restarts_answers(
+    site: Site, agent: str, tmp_path: Path
+) -> None:
     """The agent checks every ten minutes, so a rule that is restored at once was restored by the listener on the node."""
-    before = site.state()
+    before, near = site.state(), site.near()
     assert site.hanging() == list(site.troubled())
-    variables = of_role(**AWS, remedy="strict")
-    with Delivery(site.cluster, agent, tmp_path, "eni-policy-routing", interval=10, **variables) as delivery:
+    with Delivery(site.cluster, agent, tmp_path, "eni-policy-routing", interval=10, **VARIABLES) as delivery:
         delivery.apply()
         delivery.wait()
-        site.assert_answered(site.node.ipv4)
+        site.assert_answered()
+        for service in ("near", "far"):
+            site.cluster.load_balancing.wait_for(f"default/{service}", IPV4, {"node1", "node2"})
         assert "changed" in delivery.events(site.node.name) and site.node.name in site.cluster.kubectl(
             "get", "nodes", "--selector=kubenode.datapath/eni-policy-routing", "--output=name"
         )
@@ -197,6 +127,13 @@ def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(sit
         site.node.ip([f"rule delete priority {marked.partition(':')[0]}"])
         # The listener restores it in milliseconds, and the agent not at all: its interval is ten minutes.
         delivery.until("the listener has restored the rule", lambda: marked in site.node.run(["ip", "rule"]).stdout)
-        site.assert_answered(site.node.ipv4)
+        site.assert_answered()
+        state = site.state()
+        site.node.reboot()
+        site.cluster.wait_until_ready()
+        site.cluster.wait_for_rollout("deployment/near")
+        site.cluster.until("no request hangs", site.hanging, expected=[])
+        site.assert_answered()
+        assert (site.state(), site.near()) == (state, near)
         delivery.apply_absent()
         assert site.hanging() == list(site.troubled()) and site.state() == before
