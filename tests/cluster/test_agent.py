@@ -39,13 +39,27 @@ WRITTEN = ("/etc/systemd", "/etc/kubenode")  # folders in which a profile writes
 
 @pytest.fixture(scope="module")
 def delivery(cluster: Cluster, agent: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
-    """Afterwards the profile is undone, and the nodes are as before."""
+    """Afterwards the profile is undone, and the nodes are as before.
+
+    An agent looks again after ten minutes: it completes a run before its pod ends, and each run costs seconds.
+    """
     folder, before = tmp_path_factory.mktemp("delivery"), states(cluster)
-    with Delivery(cluster, agent, folder, "aks-dual-stack", aks_dual_stack_ipv6="address") as running:
+    with Delivery(cluster, agent, folder, "aks-dual-stack", interval=10, aks_dual_stack_ipv6="address") as running:
         yield running
         running.apply_absent()
         assert states(cluster) == before
         assert all(LABEL not in cluster.get("node", node.name)["metadata"]["labels"] for node in cluster.workers)
+
+
+@pytest.fixture
+def often(delivery: Delivery) -> Iterator[None]:
+    """From the next apply() on, an agent looks again after six seconds."""
+    usual, delivery.interval = delivery.interval, 0.1
+    yield
+    delivery.interval = usual
+
+
+looks_often = pytest.mark.usefixtures("often")
 
 
 def tables(node: SystemdNode) -> list[str]:
@@ -111,6 +125,7 @@ def phases(cluster: Cluster) -> list[str]:
     return [pod["status"]["phase"] for pod in cluster.api.items("/api/v1/namespaces/default/pods")]
 
 
+@looks_often
 def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(cluster: Cluster, delivery: Delivery) -> None:
     nodes: list[Any] = cluster.workers
     first = nodes[0]
@@ -167,6 +182,7 @@ def is_said_by_all(delivery: Delivery, said: str) -> bool:
     return delivery.ready == 0 and all(said in delivery.events(node.name) for node in delivery.cluster.workers)
 
 
+@looks_often
 def test_whatever_the_configmap_is_said_to_have_the_nodes_stay_as_they_are(cluster: Cluster, delivery: Delivery) -> None:
     """An agent sees the ConfigMap only as kubelet writes it, so a wrong object is as good as an API that lies."""
     delivery.apply()
@@ -184,6 +200,7 @@ def test_whatever_the_configmap_is_said_to_have_the_nodes_stay_as_they_are(clust
     assert states(cluster) == converged
 
 
+@looks_often
 def test_two_profiles_have_their_own_pods_and_the_deletion_of_one_leaves_the_other(
     cluster: Cluster, delivery: Delivery, agent: str, tmp_path: Path
 ) -> None:
@@ -214,6 +231,7 @@ def held(cluster: Cluster, delivery: Delivery) -> Iterator[int]:
     cluster.delete(*objects)
 
 
+@looks_often
 def test_an_upgrade_of_the_image_loses_no_probe(cluster: Cluster, delivery: Delivery, held: int) -> None:
     """Probes of the load balancer come from a link-local address: each needs the table."""
     targets = [node.address for node in cluster.workers]
@@ -239,10 +257,6 @@ def has_sent(probing: Probing) -> bool:
 
 
 def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: int) -> None:
-    usual, delivery.interval = delivery.interval, 10
-    delivery.apply()
-    delivery.wait()
-    delivery.interval = usual
     process = agent_on(cluster.node("node1"))
     before = ticks(process)
     time.sleep(IDLE)
@@ -282,6 +296,7 @@ def ticks(process: Path) -> int:
     return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
 
 
+@looks_often
 def test_by_an_api_that_is_slow_a_rollout_comes_to_its_end(cluster: Cluster, delivery: Delivery) -> None:
     node: SystemdNode = cluster.node("node1")
     delivery.apply()
@@ -298,6 +313,7 @@ def test_by_an_api_that_is_slow_a_rollout_comes_to_its_end(cluster: Cluster, del
     delivery.wait()
 
 
+@looks_often
 def test_without_an_answer_of_the_api_the_node_is_held_and_survives_its_reboot(
     cluster: Cluster, delivery: Delivery, held: int
 ) -> None:
