@@ -807,9 +807,9 @@ def play(lab: Lab, tmp_path: Path) -> Callable[..., int]:
 
 
 def libraries(node: NamespaceNode) -> list[str]:
-    return node.run(
-        ["find", LIBRARY, "-mindepth", "1", "-maxdepth", "1", "-printf", "%f %m %U %T@\n"], check=False
-    ).stdout.splitlines()
+    """The libraries that were carried to the node, beside the program."""
+    words = ["-mindepth", "1", "-maxdepth", "1", "-name", "pyroute2-*", "-printf", "%f %m %U %T@\n"]
+    return node.run(["find", LIBRARY, *words], check=False).stdout.splitlines()
 
 
 def test_pyroute2_is_carried_once_where_it_is_needed_and_goes_with_the_last_set(
