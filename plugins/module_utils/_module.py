@@ -150,7 +150,12 @@ class Module(AnsibleModule):
         return outcome
 
     def settle(self) -> bool:
-        """Keep the program on the node, or remove it. Return whether that changes the node. What fails is a warning."""
+        """Keep the program on the node, or remove it. Return whether that changes the node. What fails is a warning.
+
+        A change that is not confirmed yet leaves it to the run after the confirmation, as it does what the next boot loads.
+        """
+        if self._checkpoint and self._checkpoint.waits:
+            return False
         from ._platform import placed_program  # modules that change nothing do not need it
 
         try:
