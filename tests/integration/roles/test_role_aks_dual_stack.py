@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, agentbaker, playbook
+from lab import Lab, Node, agentbaker, carried, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
@@ -81,6 +81,7 @@ def test_a_change_is_what_check_mode_predicts_and_the_role_finds_it_as_desired(s
     for options in ({}, {"priority": -290, "ipv6": "address"}):
         site.module(**options).four()
         assert site.is_answered()
+    carried.place_program(site.node)
     after = site.node.snapshot()
     assert site.play(aks_dual_stack_priority="-290", aks_dual_stack_ipv6="address").well().changed == 0
     assert site.node.snapshot() == after

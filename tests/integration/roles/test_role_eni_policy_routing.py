@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from lab import Eni, EniLab, playbook
+from lab import Eni, EniLab, carried, playbook
 from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNamespaceNode, EniNode, EniSystemdNode
 from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
@@ -99,6 +99,7 @@ def bare(tmp_path: Path) -> Iterator[Site]:
 def four_steps(site: Site, **variables: Any) -> Played:
     """Checked, run, checked again, run again by the role's module, and then by the role, which finds nothing to do."""
     site.module(**variables).four()
+    carried.place_program(site.node)
     after = site.node.snapshot()
     again = site.play(**variables).well()
     assert again.changed == 0 and site.node.snapshot() == after, again.output
