@@ -60,14 +60,14 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
     assert "<code>eth0</code> | <code>node1</code> |" in texts["audit.md"] and "<code>gone</code>" in texts["audit.md"]
 
 
-def test_a_node_executes_one_module_and_a_second_time_if_it_lacks_pyroute2(tmp_path: Path) -> None:
+def test_a_node_executes_one_module_again_for_the_program_and_for_pyroute2_which_it_lacks(tmp_path: Path) -> None:
     with scenes.shared_enis(scenes.STRICT) as (lab, _node):
         inventory = lab.write_inventory(tmp_path / "inventory.json")
         there = play(inventory, "-vvv", "--check").well()
         here = play(inventory, "-vvv", audit_on_controller="true").well()
     assert "risk rp-strict-asymmetric eth0" in there.output and "risk rp-strict-asymmetric eth0" in here.output
-    assert there.modules == ["datapath_audit"] * 2
-    assert [*dict.fromkeys(here.modules)] == ["datapath_info", "datapath_audit"] and here.modules.count("datapath_info") == 1
+    assert there.modules == ["datapath_audit"] * 3
+    assert [*dict.fromkeys(here.modules)] == ["datapath_info", "datapath_audit"] and here.modules.count("datapath_info") == 2
 
 
 def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:
