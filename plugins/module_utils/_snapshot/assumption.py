@@ -43,15 +43,14 @@ class Assumption(t.NamedTuple):
         return not self.concerns or not self.concerns.isdisjoint(met)
 
     def plain(self) -> dict[str, t.Any]:
-        """Return the assumption as data for another process."""
+        """Return the entry of a snapshot. What a twin replaces, with its command, is in no snapshot."""
         concerns = [concern._asdict() for concern in sorted(self.concerns)]
-        return {"sentence": self.sentence, "concerns": concerns, "fact": self.fact, "ask": self.ask}
+        return {"sentence": self.sentence, "concerns": concerns}
 
     @classmethod
     def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Assumption:
         concerns = (Concern(str(entry.get("kind")), str(entry.get("name"))) for entry in plain.get("concerns") or () if entry)
-        sentence, fact, ask = (str(plain.get(key) or "") for key in ("sentence", "fact", "ask"))
-        return cls(sentence, frozenset(concerns), fact, ask)
+        return cls(str(plain.get("sentence") or ""), frozenset(concerns))
 
 
 def about(sentence: str, kind: str, *names: str) -> Assumption:

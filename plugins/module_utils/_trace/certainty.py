@@ -181,10 +181,9 @@ def conclusion(
     ]
     assumptions = assumed(explored, family)
     replaced = [assumption for assumption in assumptions if assumption.fact and assumption.fact not in accepted]
-    unnamed = [assumption for assumption in replaced if assumption.fact in UNNAMED][:MOST_LINES]
-    named = (assumption for assumption in replaced if assumption.fact not in UNNAMED)
-    depends_on += [Dependency(assumption.fact, assumption.sentence, assumption.ask) for assumption in named]
-    depends_on += [Dependency(f"{LINE}:{number}", each.sentence, "") for number, each in enumerate(unnamed, 1)]
+    lines = [each.sentence for each in replaced if each.fact in UNNAMED][:MOST_LINES]
+    depends_on += [Dependency(each.fact, each.sentence, each.ask) for each in replaced if each.fact not in UNNAMED]
+    depends_on += [Dependency(f"{LINE}:{number}", line, "") for number, line in enumerate(lines, 1)]
     depends_on += [Dependency(*fact) for fact in _by_command(without)]
     result = first._replace(
         certain=len(keys) == 1 and not (without or replaced) and explored.is_whole and first.way.verdict != UNKNOWN,

@@ -64,10 +64,9 @@ def test_forwarding_does_not_matter_to_a_packet_for_the_node_or_of_it() -> None:
 
 
 def test_another_process_gets_the_same_assumption() -> None:
-    given = Assumption(
-        "It is so.", frozenset({Concern(assumption.LINK, "eth0"), Concern(assumption.SET, "x")}), "line", "nft list ruleset"
-    )
+    given = Assumption("It is so.", frozenset({Concern(assumption.LINK, "eth0"), Concern(assumption.SET, "x")}))
     assert Assumption.from_plain(given.plain()) == given
-    whole = ANSWER._replace(assumed=(given,))
+    assert Assumption.from_plain({**given.plain(), "fact": "line", "ask": "a command of the node"}) == given
+    whole = ANSWER._replace(assumed=(given._replace(fact="line", ask="nft list ruleset"),))
     known = codec.vocabulary(*VALUES)
     assert codec.decode(codec.encode(whole, known), known) == whole
