@@ -1,0 +1,383 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random nodes with pods, routers and tunnels that are machines of their own, some of them broken, and connections through them.
+
+Each machine accepts connections at PORT of any of its addresses. What a machine's kernel answers is the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import select
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lab.machine import Machine
+from lab.namespace import FORWARDING_NETWORK, Namespace
+
+PORT = 8080
+# Two machines beyond the routers, which reach the node by its first and by its second link.
+FAR = {"eth0": {4: "198.51.100.7", 6: "2001:db8:9::7"}, "eth1": {4: "198.51.100.8", 6: "2001:db8:9::8"}}
+NODE = {4: "192.0.2.11", 6: "2001:db8:5::11"}
+NODE2 = {4: "203.0.113.11", 6: "2001:db8:6::11"}
+PODS = {name: {4: f"10.60.1.{number}", 6: f"fd00:60::{number}"} for number, name in ((5, "pod1"), (6, "pod2"))}
+GATEWAYS = {"eth0": {4: "192.0.2.1", 6: "2001:db8:5::1"}, "eth1": {4: "203.0.113.1", 6: "2001:db8:6::1"}}
+SERVICE = {4: "10.96.0.10", 6: "fd00:96::10"}
+MACHINES = ("node", "world", *PODS)
+IP_FREEBIND = 15  # include/uapi/linux/in.h
+PATIENCE = 0.25  # seconds for a connection: a lost packet is sent again after one
+
+
+class Connection(NamedTuple):
+    """sender: a machine. source: empty where the machine's kernel chooses. link: of the node, by which the packet comes in."""
+
+    sender: str
+    source: str
+    destination: str
+    port: int
+    link: str
+
+    @property
+    def packet(self) -> dict[str, Any]:
+        """The packet as the trace takes it."""
+        packet = {"source": self.source, "destination": self.destination, "interface": self.link}
+        return {**{key: value for key, value in packet.items() if value}, "protocol": "tcp", "destination_port": self.port}
+
+
+class OddNode:
+    """A node by its lines for ``ip`` and by its settings, each by machine; made from a seed.
+
+    broken: what was done to a healthy node.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.seed = seed
+        self.layout = self.chance.choice(["routes", "bridge"])
+        self.lines: dict[str, list[str]] = {name: [] for name in MACHINES}
+        self.late: dict[str, list[str]] = {name: [] for name in MACHINES}
+        self.settings: dict[str, dict[str, int]] = {name: {} for name in MACHINES}
+        self.rules: list[str] = []
+        self.broken: list[str] = []
+        self._outside()
+        self._pods()
+        self._services()
+        for break_it in self.chance.sample(BREAKS, self.chance.choice([0, 1, 1, 1, 2])):
+            break_it(self)
+
+    def _outside(self) -> None:
+        clusters = ("10.60.1.0/24", "10.96.0.0/16", "fd00:60::/64", "fd00:96::/64")
+        for number, (link, own) in enumerate((("eth0", NODE), ("eth1", NODE2))):
+            up, gateway = f"up{number}", GATEWAYS[link]
+            self.lines["node"] += [f"addr add {own[4]}/24 dev {link}", f"addr add {own[6]}/64 dev {link} nodad"]
+            self.lines["world"] += [f"addr add {gateway[4]}/24 dev {up}", f"addr add {gateway[6]}/64 dev {up} nodad"]
+            self.lines["world"] += [f"addr add {FAR[link][4]}/32 dev lo", f"addr add {FAR[link][6]}/128 dev lo nodad"]
+            for family in (4, 6):
+                words, table = "-6 " * (family == 6), 100 + number
+                self.lines["world"] += [
+                    f"{words}route add {own[family]} dev {up} table {table}",
+                    f"{words}route add default via {own[family]} dev {up} table {table}",
+                    f"{words}rule add priority {1000 + number} from {FAR[link][family]} lookup {table}",
+                ]
+            if number == 0 or self.chance.random() < 0.5:
+                metric = f" metric {100 * number}" if number else ""
+                self.lines["node"] += [f"route add default via {gateway[4]} dev {link}{metric}"]
+                self.lines["node"] += [f"route add default via {gateway[6]} dev {link} metric {1024 + number}"]
+        self.lines["world"] += [f"route add {cluster} via {NODE[6 if ':' in cluster else 4]}" for cluster in clusters]
+
+    def _pods(self) -> None:
+        if self.layout == "bridge":
+            self.lines["node"] += ["link add cni0 type bridge forward_delay 0", "link set cni0 up"]
+            self.lines["node"] += ["addr add 10.60.1.1/24 dev cni0", "addr add fd00:60::1/64 dev cni0 nodad"]
+        for name, addresses in PODS.items():
+            link = f"v{name}"
+            if self.layout == "bridge":
+                self.lines["node"] += [f"link set {link} master cni0"]
+                self.lines[name] += [f"addr add {addresses[4]}/24 dev eth0", f"addr add {addresses[6]}/64 dev eth0 nodad"]
+                self.lines[name] += ["route add default via 10.60.1.1", "route add default via fd00:60::1"]
+                continue
+            self.lines["node"] += [f"route add {addresses[4]} dev {link} scope link", f"route add {addresses[6]} dev {link}"]
+            self.settings["node"] |= {f"net.ipv4.conf.{link}.proxy_arp": 1, f"net.ipv4.neigh.{link}.proxy_delay": 0}
+            self.lines["node"] += [f"addr add fe80::1:{link[-1]}/64 dev {link} nodad"]
+            self.lines[name] += [f"addr add {addresses[4]}/32 dev eth0", f"addr add {addresses[6]}/128 dev eth0 nodad"]
+            self.lines[name] += ["route add 169.254.1.1 dev eth0 scope link", "route add default via 169.254.1.1"]
+            self.lines[name] += [f"route add default via fe80::1:{link[-1]} dev eth0"]
+
+    def _services(self) -> None:
+        self.rules = [
+            "add table inet kube",
+            "add chain inet kube services { type nat hook prerouting priority -100; }",
+            "add chain inet kube local { type nat hook output priority -100; }",
+            "add chain inet kube post { type nat hook postrouting priority 100; }",
+            "add chain inet kube forward { type filter hook forward priority 0; }",
+            *(
+                f"add rule inet kube {chain} {family} daddr {SERVICE[number]} tcp dport 80 dnat {family} to {target}"
+                for chain in ("services", "local")
+                for number, family, target in ((4, "ip", f"10.60.1.6:{PORT}"), (6, "ip6", f"[fd00:60::6]:{PORT}"))
+            ),
+            "add rule inet kube post ip saddr 10.60.1.0/24 ip daddr != 10.60.0.0/16 masquerade",
+            "add rule inet kube post ip6 saddr fd00:60::/64 ip6 daddr != fd00:60::/64 masquerade",
+        ]
+
+    def connections(self) -> Iterator[Connection]:
+        """Yield the connections that a cluster's users make."""
+        ends = [("world", link, addresses) for link, addresses in FAR.items()]
+        ends += [(name, f"v{name}", addresses) for name, addresses in PODS.items()]
+        for family in (4, 6):
+            targets = [PODS["pod1"][family], PODS["pod2"][family], NODE[family], SERVICE[family]]
+            for sender, link, addresses in ends:
+                wanted = [*targets, *([FAR["eth0"][family]] if sender in PODS else [])]
+                for target in wanted:
+                    if target != addresses[family]:
+                        port = 80 if target == SERVICE[family] else PORT
+                        yield Connection(sender, addresses[family], target, port, link)
+            for target in (*targets[:2], SERVICE[family], FAR["eth0"][family]):
+                yield Connection("node", "", target, 80 if target == SERVICE[family] else PORT, "")
+
+
+def _pod(node: OddNode) -> str:
+    return node.chance.choice([*PODS])
+
+
+def _family(node: OddNode) -> int:
+    return node.chance.choice([4, 6])
+
+
+def no_route_to_a_pod(node: OddNode) -> None:
+    if node.layout == "routes":
+        name, family = _pod(node), _family(node)
+        address = PODS[name][family]
+        node.late["node"].append(f"route del {address} dev v{name}")
+        node.broken.append(f"the node has no route to {address}")
+
+
+def no_default_route_in_a_pod(node: OddNode) -> None:
+    name, family = _pod(node), _family(node)
+    node.late[name].append(f"-{family} route del default")
+    node.broken.append(f"{name} has no default route of IPv{family}")
+
+
+def no_address_in_a_pod(node: OddNode) -> None:
+    name, family = _pod(node), _family(node)
+    length = {("routes", 4): 32, ("routes", 6): 128, ("bridge", 4): 24, ("bridge", 6): 64}[node.layout, family]
+    node.late[name].append(f"addr del {PODS[name][family]}/{length} dev eth0")
+    node.broken.append(f"{name} has no address of IPv{family}")
+
+
+def no_proxy_arp(node: OddNode) -> None:
+    if node.layout == "routes":
+        name = _pod(node)
+        node.settings["node"][f"net.ipv4.conf.v{name}.proxy_arp"] = 0
+        node.broken.append(f"v{name} answers no ARP for the gateway")
+
+
+def no_default_route(node: OddNode) -> None:
+    family = _family(node)
+    for link in ("eth0", "eth1"):
+        node.late["node"].append(f"-{family} route del default dev {link}")
+    node.broken.append(f"the node has no default route of IPv{family}")
+
+
+def another_gateway_in_a_pod(node: OddNode) -> None:
+    if node.layout == "routes":
+        name = _pod(node)
+        node.late[name].append("neigh replace 169.254.1.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent")
+        node.broken.append(f"{name} has another MAC address for its gateway")
+
+
+def link_does_not_forward(node: OddNode) -> None:
+    link = node.chance.choice(["eth0", "eth1", *((f"v{name}" for name in PODS) if node.layout == "routes" else ["cni0"])])
+    node.settings["node"][f"net.ipv4.conf.{link}.forwarding"] = 0
+    node.broken.append(f"{link} does not forward IPv4")
+
+
+def node_does_not_forward_by_its_own_setting(node: OddNode) -> None:
+    others = {"net.ipv4.ip_forward": 0}
+    for link in ("eth0", "eth1", *(f"v{name}" for name in PODS), *(["cni0"] if node.layout == "bridge" else [])):
+        if node.chance.random() < 0.8:
+            others[f"net.ipv4.conf.{link}.forwarding"] = 1
+    node.settings["node"] |= others
+    node.broken.append(f"ip_forward is 0, and some links forward: {others}")
+
+
+def strict_filter(node: OddNode) -> None:
+    link = node.chance.choice(["all", "eth0", "eth1", *(f"v{name}" for name in PODS)])
+    node.settings["node"][f"net.ipv4.conf.{link}.rp_filter"] = node.chance.choice([1, 1, 2])
+    node.broken.append(f"rp_filter of {link}")
+
+
+def no_masquerade(node: OddNode) -> None:
+    node.rules = [rule for rule in node.rules if "masquerade" not in rule]
+    node.broken.append("pods are not masqueraded")
+
+
+def tunnel_takes_a_network(node: OddNode) -> None:
+    kind = node.chance.choice(["tuntap add tun0 mode tun", "link add tun0 type wireguard"])
+    to = node.chance.choice(["192.0.2.0/24", "198.51.100.0/24", "10.60.1.5/32"])
+    node.late["node"] += [kind, "addr add 100.99.1.2/32 dev tun0", "link set tun0 up"]
+    node.late["node"] += [f"route add {to} dev tun0 table 60", "rule add priority 5300 lookup 60"]
+    node.broken.append(f"a tunnel takes {to}")
+
+
+def rule_to_nowhere(node: OddNode) -> None:
+    family = _family(node)
+    selector = node.chance.choice([f"from {PODS['pod1'][family]}", f"to {PODS['pod2'][family]}", f"from {NODE[family]}"])
+    action = node.chance.choice(["blackhole", "unreachable", "lookup 77"])
+    node.late["node"].append(f"-{family} rule add priority 900 {selector} {action}")
+    node.late["node"].append(f"-{family} route add default dev eth1 table 77 metric 5")
+    node.broken.append(f"rule 900 {selector} {action}")
+
+
+def forwarding_policy(node: OddNode) -> None:
+    selector = node.chance.choice(["ct state new", "iifname vpod1", "oifname vpod2", "ip daddr 10.60.1.6", "iifname eth0"])
+    node.rules.append(f"add rule inet kube forward {selector} drop")
+    node.broken.append(f"forwarding drops {selector}")
+
+
+def dead_neighbour(node: OddNode) -> None:
+    name = _pod(node)
+    link = "cni0" if node.layout == "bridge" else f"v{name}"
+    node.late["node"].append(f"neigh replace {PODS[name][4]} lladdr 02:00:00:00:00:98 dev {link} nud permanent")
+    node.broken.append(f"the node has another MAC address for {name}")
+
+
+def link_is_down(node: OddNode) -> None:
+    link = node.chance.choice(["eth1", "vpod1", "vpod2"])
+    node.late["node"].append(f"link set {link} down")
+    node.broken.append(f"{link} is down")
+
+
+def filter_in_tc(node: OddNode) -> None:
+    link = node.chance.choice(["eth0", "vpod1"])
+    node.late["node"] += ["link add ifb0 type ifb", *([] if node.chance.random() < 0.7 else ["link set ifb0 up"])]
+    node.tc = [
+        f"qdisc add dev {link} ingress",
+        f"filter add dev {link} parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev ifb0",
+    ]
+    node.broken.append(f"tc sends what comes in by {link} to ifb0")
+
+
+def chain_of_a_device(node: OddNode) -> None:
+    link = node.chance.choice(["eth0", "vpod1"])
+    node.rules += ["add table netdev f", f"add chain netdev f i {{ type filter hook ingress device {link} priority -500; }}"]
+    node.rules += [f"add rule netdev f i tcp dport {node.chance.choice([PORT, 9])} drop"]
+    node.broken.append(f"a chain of family netdev at {link}")
+
+
+def nexthop_objects(node: OddNode) -> None:
+    node.settings["node"]["net.ipv4.nexthop_compat_mode"] = node.chance.choice([0, 1])
+    node.late["node"] += ["route del default dev eth0", "nexthop add id 22 via 192.0.2.1 dev eth0", "route add default nhid 22"]
+    node.broken.append("the default route has a nexthop object")
+
+
+def arp_is_ignored(node: OddNode) -> None:
+    link = node.chance.choice(["all", "eth0", "cni0" if node.layout == "bridge" else "vpod1"])
+    node.settings["node"][f"net.ipv4.conf.{link}.arp_ignore"] = node.chance.choice([1, 2, 8])
+    node.broken.append(f"arp_ignore of {link}")
+
+
+def bridged_frames_are_not_seen(node: OddNode) -> None:
+    if node.layout == "bridge":
+        node.settings["node"] |= {f"net.bridge.bridge-nf-call-{name}": 0 for name in ("iptables", "ip6tables")}
+        node.broken.append("bridge-nf-call-iptables is 0")
+
+
+def deprecated_address(node: OddNode) -> None:
+    node.late["node"] += ["addr add 2001:db8:5::80/128 dev eth0 nodad", "addr add 192.0.2.80/24 dev eth0"]
+    if node.chance.random() < 0.5:
+        node.late["node"] += ["addr change 2001:db8:5::80/128 dev eth0 preferred_lft 0 valid_lft forever nodad"]
+    node.broken.append("eth0 has two addresses of each family")
+
+
+BREAKS = (
+    no_route_to_a_pod, no_default_route_in_a_pod, no_address_in_a_pod, no_proxy_arp, no_default_route, another_gateway_in_a_pod,
+    link_does_not_forward, node_does_not_forward_by_its_own_setting, strict_filter, no_masquerade, tunnel_takes_a_network,
+    rule_to_nowhere, forwarding_policy, dead_neighbour, link_is_down, filter_in_tc, chain_of_a_device, nexthop_objects,
+    arp_is_ignored, bridged_frames_are_not_seen, deprecated_address,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def built(node: OddNode) -> Iterator[Mapping[str, Machine]]:
+    """Build the machines, with a process that holds each."""
+    namespaces = {name: Namespace.network(name) for name in MACHINES}
+    try:
+        for namespace in namespaces.values():
+            namespace.wait()
+        machines = {name: Machine(name, namespace.pid) for name, namespace in namespaces.items()}
+        _connect(node, machines)
+        yield machines
+    finally:
+        for namespace in namespaces.values():
+            namespace.end()
+        for namespace in namespaces.values():
+            namespace.close()
+
+
+def _connect(node: OddNode, machines: Mapping[str, Machine]) -> None:
+    center = machines["node"]
+    center.run_from_host(["sh", "-c", FORWARDING_NETWORK])
+    # A new namespace takes these from the machine that the tests run on.
+    machines["world"].run_from_host(["sh", "-c", FORWARDING_NETWORK])
+    center.set_sysctls({"net.ipv4.nexthop_compat_mode": 1})
+    pairs = [("eth0", "up0", "world"), ("eth1", "up1", "world"), *((f"v{name}", "eth0", name) for name in PODS)]
+    center.ip([f"link add {link} type veth peer name {far} netns {machines[name].pid}" for link, far, name in pairs])
+    center.ip([*(f"link set {link} up" for link, _far, _name in pairs), "link set lo up"])
+    for _link, far, name in pairs:
+        machines[name].ip([f"link set {far} up", "link set lo up"])
+    for name, machine in machines.items():
+        machine.ip(line for line in node.lines[name] if not line.startswith("-6 "))
+        ipv6 = [line.removeprefix("-6 ") for line in node.lines[name] if line.startswith("-6 ")]
+        machine.run_from_host(["ip", "-6", "-batch", "-"], "\n".join([*ipv6, ""]))
+        for key, value in node.settings[name].items():
+            machine.run_from_host(["sysctl", "-q", "-e", "-w", f"{key}={value}"])
+    for name, machine in machines.items():
+        for line in node.late[name]:
+            machine.run(["ip", *line.split()], check=False)
+    for line in getattr(node, "tc", ()):
+        center.run(["tc", *line.split()], check=False)
+    center.run_from_host(["nft", "-f", "-"], "\n".join([*node.rules, ""]))
+
+
+@contextlib.contextmanager
+def listening(machines: Mapping[str, Machine]) -> Iterator[None]:
+    """Let each machine accept connections at PORT of all of its addresses, as the kernel does for a socket that listens."""
+    with contextlib.ExitStack() as stack:
+        for machine in machines.values():
+            sock = stack.enter_context(machine.socket(socket.AF_INET6, socket.SOCK_STREAM))
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind(("::", PORT))
+            sock.listen(1024)
+        yield
+
+
+def connect(machines: Mapping[str, Machine], connections: Sequence[Connection]) -> dict[Connection, bool]:
+    """Return which connections are made."""
+    made = dict.fromkeys(connections, False)
+    with contextlib.ExitStack() as stack:
+        open_sockets: dict[int, tuple[socket.socket, Connection]] = {}
+        poll = select.poll()
+        for connection in connections:
+            family = socket.AF_INET6 if ":" in connection.destination else socket.AF_INET
+            sock = stack.enter_context(machines[connection.sender].socket(family, socket.SOCK_STREAM))
+            sock.setblocking(False)
+            try:
+                if connection.source:
+                    sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
+                    sock.bind((connection.source, 0))
+                code = sock.connect_ex((connection.destination, connection.port))
+            except OSError:
+                continue
+            if code == errno.EINPROGRESS:
+                open_sockets[sock.fileno()] = (sock, connection)
+                poll.register(sock, select.POLLOUT)
+        while open_sockets and (events := poll.poll(PATIENCE * 1000)):
+            for number, _event in events:
+                poll.unregister(number)
+                sock, connection = open_sockets.pop(number)
+                made[connection] = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    return made
