@@ -62,6 +62,7 @@ class OddNode:
         self.late: dict[str, list[str]] = {name: [] for name in MACHINES}
         self.settings: dict[str, dict[str, int]] = {name: {} for name in MACHINES}
         self.rules: list[str] = []
+        self.tc: list[str] = []
         self.broken: list[str] = []
         self._outside()
         self._pods()
@@ -338,7 +339,7 @@ def _connect(node: OddNode, machines: Mapping[str, Machine]) -> None:
     for name, machine in machines.items():
         for line in node.late[name]:
             machine.run(["ip", *line.split()], check=False)
-    for line in getattr(node, "tc", ()):
+    for line in node.tc:
         center.run(["tc", *line.split()], check=False)
     center.run_from_host(["nft", "-f", "-"], "\n".join([*node.rules, ""]))
 
