@@ -11,14 +11,16 @@ import contextlib
 import fnmatch
 import functools
 import ipaddress
+import itertools
 import re
 import typing as t
 
 from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
 from .._snapshot import open_facts
-from .._snapshot.settings import ALL
+from .._snapshot.settings import ALL, forwarding_key
 from .._snapshot.values import BootSetting
 from .._trace.culprit import is_forwarding
+from .._twin.blueprint import LOOPBACK
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, setting_line
 from .routing_checks import OUTSIDE
@@ -27,6 +29,7 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 KUBELET, MANY = 10250, 500  # a port; a number of rules
 Lines = t.Mapping[str, BootSetting]  # of sysctl.d, by key
+CARDS = ("", "bond", "veth", "vlan")  # kinds of links behind which a network may be
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
@@ -42,16 +45,19 @@ FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 )
 def _forwarding(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
-        is_off = not _forwards(node, family, ALL)
-        for link, packet in _forwarded(node, family).items():
+        packets = _forwarded(node, family)
+        every = {**_from_further_networks(node, family), **packets}
+        is_off = bool(every) and not _forwards(node, family, ALL) and not any(_may_forward(node, family, link) for link in every)
+        for link, packet in every.items():
             if not _forwards(node, family, link):
-                key = FORWARD[family] if is_off else _forward_key(family, link)
+                key = FORWARD[family] if is_off else forwarding_key(family, link)
                 what = (
                     f"{key} is 0: the node forwards no packet that comes in by {'a link' if is_off else link}, and it has pods."
                 )
                 text = f"Set {key} to 1, in a file of /etc/sysctl.d too"
                 remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
-                yield Suspicion(key, what, (f"{key} = 0",), remedy, Trial(packet, culprit=is_forwarding))
+                trial = Trial(packet, culprit=is_forwarding)
+                yield Suspicion(key, what, (f"{key} = 0",), remedy, trial, "" if link in packets else NOTE)
 
 
 def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
@@ -66,6 +72,29 @@ def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
         packet = {"source": OUTSIDE[family], "destination": pod, "destination_port": POD_PORT, "interface": name}
         packets.setdefault(name, packet)
     return packets
+
+
+def _from_further_networks(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
+    """Return packets to a pod from networks of IPv4 behind interfaces that are no uplinks. A node may keep them apart on purpose.
+
+    The setting of all decides for IPv6, which packets of uplinks show.
+    """
+    pods = node.pods_of(family) if family == IPV4 else {}
+    inner = {LOOPBACK, *(link.name for link in node.pod_links())} if pods else set()
+    packets: dict[str, dict[str, t.Any]] = {}
+    for link in (link for link in node.all_links() if pods and link.kind in CARDS and not link.master and link.name not in inner):
+        hosts = (str(host) for network in node.networks(link.name) for host in itertools.islice(network.hosts(), 2))
+        client = next((host for host in hosts if ":" not in host and host not in link.addresses), "")
+        if client and link.name not in node.uplinks(family):
+            packet = {"source": client, "destination": next(iter(pods)), "destination_port": POD_PORT, "interface": link.name}
+            packets[link.name] = packet
+    return packets
+
+
+def _may_forward(node: Node, family: str, link: str) -> bool:
+    with contextlib.suppress(Unobserved):
+        return _forwards(node, family, link)
+    return True
 
 
 def _pods_of_enis(node: Node) -> dict[str, str]:
@@ -92,10 +121,6 @@ def _forwards(node: Node, family: str, link: str) -> bool:
     return bool(node.setting(IPV4, link, "forwarding"))
 
 
-def _forward_key(family: str, link: str) -> str:
-    return f"net.{family}.conf.{link.replace('.', '/')}.forwarding"
-
-
 @check(
     "forwarding-off-at-boot",
     RISK,
@@ -119,7 +144,7 @@ def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
 
 def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, BootSetting | None]:
     """Return the line that decides at boot about packets that come in by a link: the last one about it or about all links."""
-    names = {FORWARD[family], _forward_key(family, ALL), *([_forward_key(family, link)] if family == IPV4 else [])}
+    names = {FORWARD[family], f"net.{family}.conf.{ALL}.forwarding", forwarding_key(family, link)}
     exempt = {key for key, entry in settings.items() if key in names and entry.value is None}
     decisive = [
         (key, entry)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 # Kinds of concerns. The rules of a chain matter where a packet enters it, its policy where a packet comes to its end.
-LINK, ADDRESS, FAMILY, SETTING = "link", "address", "family", "setting"
+LINK, ADDRESS, FAMILY, SETTING, SENDER = "link", "address", "family", "setting", "sender"
 CHAIN, JUMP, POLICY, TABLE, SET, ROUTES = "chain", "jump", "policy", "table", "set", "routes"
 PREFIX, ROUTE = "prefix", "route"
 
@@ -19,7 +19,7 @@ class Concern(t.NamedTuple):
     """An object of the node.
 
     name: such as ``ip filter`` of a table, ``ip filter FORWARD`` of a chain or its policy, ``ip filter FORWARD OWN`` of a jump,
-    ``254 10.0.0.0/8`` of a route.
+    ``254 10.0.0.0/8`` of a route; empty for the node as the sender of a packet.
     """
 
     kind: str

@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+from . import settings
 
 RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
     "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
 )  # fmt: skip
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
 POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY = "pod-side", "bridge-ports", "recent", "legacy"
-HAIRPIN = "hairpin"
+HAIRPIN, FORWARDING = "hairpin", "forwarding"
+_FORWARDING = re.compile(r"net\.ipv[46]\.conf\.([^:]+)\.forwarding")
 
 
 class Fact(t.NamedTuple):
@@ -26,12 +30,16 @@ class Fact(t.NamedTuple):
 
     @property
     def kind(self) -> str:
-        return self.fact.partition(":")[0]
+        return FORWARDING if _FORWARDING.fullmatch(self.fact) else self.fact.partition(":")[0]
 
     @property
     def subject(self) -> str:
-        """Return the words behind the kind, such as ``ip filter MY-POLICY``; empty if there is only one fact of the kind."""
-        return self.fact.partition(":")[2]
+        """Return the words behind the kind, such as ``ip filter MY-POLICY``; empty if there is only one fact of the kind.
+
+        The subject of a setting of forwarding is the link.
+        """
+        setting = _FORWARDING.fullmatch(self.fact)
+        return setting[1].replace("/", ".") if setting else self.fact.partition(":")[2]
 
 
 _SAVE = {"ip": "iptables-save", "ip6": "ip6tables-save", "bridge": "ebtables-save"}
@@ -154,9 +162,11 @@ def setting(key: str) -> Fact:
     return Fact(key, f"The setting {key} is open.", f"sysctl {key}")
 
 
-def forwarding(key: str) -> Fact:
-    """Return the fact about forwarding. key: the setting by which a node forwards, which is the id."""
-    return Fact(key, "Whether the node forwards is open.", f"sysctl {key}")
+def forwarding(family: str, link: str) -> Fact:
+    """Return the fact about forwarding, whose id is the setting. link: by which packets come in; that of all decides for IPv6."""
+    key = settings.forwarding_key(family, link)
+    of_link = f" what comes in by {link}" if family == "ipv4" else ""
+    return Fact(key, f"Whether the node forwards{of_link} is open.", f"sysctl {key}")
 
 
 RULES_OPEN = Fact(RULES, "The rules by which routing tables are chosen are open.", "ip rule; ip -6 rule")

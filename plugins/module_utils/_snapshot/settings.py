@@ -88,6 +88,32 @@ def put(settings: dict[str, t.Any], key: str, value: int) -> None:
         settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
+def forwarding_key(family: str, link: str) -> str:
+    """Return the setting, as sysctl prints it, by which the kernel forwards what comes in by a link.
+
+    That of the link decides for IPv4 (net/ipv4/route.c, ip_route_input_slow), and that of all for IPv6 (net/ipv6/ip6_output.c,
+    ip6_forward), where a link of Linux 6.17 and newer may have force_forwarding besides. A new value of net.ipv4.ip_forward, or
+    of all, becomes that of each link.
+    """
+    return f"net.{family}.conf.{link.replace('.', '/') if family == 'ipv4' else ALL}.forwarding"
+
+
+def forwarding(settings: t.Mapping[str, t.Any], family: str, link: str) -> int | None:
+    """Return whether the kernel forwards what comes in by a link; None if the settings do not show it."""
+    by_link = settings.get(family) or {}
+    value = (by_link.get(link if family == "ipv4" else ALL) or {}).get("forwarding")
+    if family == "ipv6" and not value:
+        value = (by_link.get(link) or {}).get("force_forwarding") or value
+    return None if value is None else int(value)
+
+
+def forwarding_of_all(settings: t.Mapping[str, t.Any], family: str) -> int | None:
+    """Return the setting of all links, which a new link has; None if the settings do not show it."""
+    of_node = (settings.get("node") or {}).get("net.ipv4.ip_forward") if family == "ipv4" else None
+    value = of_node if of_node is not None else ((settings.get(family) or {}).get(ALL) or {}).get("forwarding")
+    return None if value is None else int(value)
+
+
 def decides(key: str) -> bool:
     """Return whether a setting is one of those of a snapshot. key: as sysctl(8) takes it."""
     match = _OF_LINK.fullmatch(key)

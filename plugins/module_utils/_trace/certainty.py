@@ -17,6 +17,7 @@ from .._snapshot.open_facts import (
     ADDRESSES,
     CHAIN,
     CUT,
+    FORWARDING,
     HAIRPIN,
     IPVS,
     NEIGHBORS,
@@ -31,8 +32,9 @@ from .._snapshot.open_facts import (
     TABLE,
     Fact,
 )
+from .._snapshot.settings import ALL
 from .._twin.substitutions import LINE, UNNAMED
-from .._twin.worlds import FORWARDS, SETTINGS, Open
+from .._twin.worlds import SETTINGS, Open
 from . import culprit, likelihood, path
 from .answer import ARRIVED, UNKNOWN, Answer, Dependency, Outcome, Way
 from .culprit import Setting
@@ -128,6 +130,7 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             POD_SIDE: name == answer.pod_side,
             RECENT: subject in met.records,
             HAIRPIN: subject in entrances,
+            FORWARDING: subject in entrances,
             **dict.fromkeys(SETTINGS, True),
             IPVS: answer.is_virtual,
             **dict.fromkeys(RULESETS, way.met.may_be_for_service),
@@ -139,8 +142,10 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
 def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     """Return whether the answer may depend on what no twin can be built of."""
     answers = [answer for answer in explored.answers.values() if answer]
-    if fact.fact in FORWARDS:
-        return any(way.came_in_by and (way.interface or _is_blamed(fact.fact, way)) for way in (each.way for each in answers))
+    if fact.kind == FORWARDING:
+        ways = [each for answer in answers for way in answer.every_way for each in way.both if each.came_in_by]
+        came_in = (way for way in ways if fact.subject in (ALL, way.met.bridge or way.came_in_by))
+        return not has_values and any(way.interface or _is_blamed(fact.fact, way) for way in came_in)
     if fact.kind == NEIGHBORS:
         # A neighbour that does not answer may be the culprit, or keep the error of a rule that rejects from coming back.
         return any(each.met.is_unanswered for answer in answers for way in answer.every_way for each in way.both)

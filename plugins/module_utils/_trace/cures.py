@@ -179,7 +179,8 @@ def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate
     except Invalid:
         return
     change = shlex.join([program, *words])
-    yield Candidate(OPERATOR, change, task, changes, removal.takes_along, change, removal.opens_route)
+    group = removal.group or change
+    yield Candidate(OPERATOR, change, task, changes, removal.takes_along, group, removal.opens_route)
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:

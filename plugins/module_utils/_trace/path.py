@@ -12,6 +12,7 @@ import typing as t
 
 from .._core import fields
 from .._routing.route import LOCAL
+from .._snapshot import settings
 from .._snapshot.assumption import (
     ADDRESS,
     CHAIN,
@@ -22,13 +23,13 @@ from .._snapshot.assumption import (
     PREFIX,
     ROUTE,
     ROUTES,
+    SENDER,
     SET,
     SETTING,
     TABLE,
     Concern,
 )
 from .._twin import lacking
-from .._twin.assumptions import FORWARDING
 from .answer import DELIVERED, Answer, Met, Way
 from .culprit import NoRoute
 from .packet import Packet
@@ -55,10 +56,16 @@ def entrances(answer: Answer) -> set[str]:
     return {link for first in answer.every_way for way in first.both for link in (way.came_in_by, way.met.bridge)} - {""}
 
 
-def _is_forwarded(answer: Answer) -> bool:
-    """Return whether a packet came in that is for another node, so that the setting by which a node forwards counts."""
-    ways = (way for first in answer.every_way for way in first.both)
-    return any(way.came_in_by and not (way.met.route and way.met.route.type == LOCAL) for way in ways)
+def _forwarding(answer: Answer, family: str) -> t.Iterator[str]:
+    """Yield the settings that count where a packet comes in that is for another node."""
+    for way in (way for first in answer.every_way for way in first.both):
+        if way.came_in_by and not (way.met.route and way.met.route.type == LOCAL):
+            yield settings.forwarding_key(family, way.met.bridge or way.came_in_by)
+
+
+def _is_of_node(way: Way) -> bool:
+    """Return whether the node sent the packet, or answers it."""
+    return not way.came_in_by or (way.verdict == DELIVERED and not way.interface)
 
 
 def met(answer: Answer, family: str) -> frozenset[Concern]:
@@ -69,7 +76,8 @@ def met(answer: Answer, family: str) -> frozenset[Concern]:
         LINK: {*objects.links, *entrances(answer)},
         ADDRESS: objects.addresses,
         FAMILY: [family],
-        SETTING: [key for key, of_family in FORWARDING if of_family == family and _is_forwarded(answer)],
+        SETTING: _forwarding(answer, family),
+        SENDER: [""] if any(_is_of_node(way) for first in answer.every_way for way in first.both) else [],
         CHAIN: objects.chains,
         JUMP: {f"{chain} {target.split(' ', 2)[2]}" for chain, target in objects.jumps},
         POLICY: objects.ended,

@@ -19,6 +19,8 @@ from .._routing.route import Route
 from .._routing.rule import Rule
 from .._ruleset import iptables_save
 from .._ruleset.ruleset import DROP, REJECT
+from .._snapshot import settings as setting_model
+from .._snapshot.open_facts import Fact
 from .._twin import blueprint
 from .._twin.blueprint import Entry
 from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, Object, Setting, is_filter, is_forwarding
@@ -39,7 +41,6 @@ METADATA = tuple(
 # Protocols of routes and policy rules that an operator adds: ip(8) gives boot to a route and unspec to a rule.
 OPERATORS = ("", "unspec", "boot", "static")
 FORWARDING = "net.ipv4.ip_forward"  # which sets that of all links
-FORWARDING_IPV6 = "net.ipv6.conf.all.forwarding"
 _TARGET = re.compile(r" ?-[jg] \S+.*$")  # of a rule as iptables prints it
 _ADDING = re.compile(r"(?:\[\d+:\d+\] )?-[AI] ")
 _PROGRAMS = {"ip": "iptables", "ip6": "ip6tables", "bridge": "ebtables"}
@@ -63,13 +64,15 @@ class Removal(t.NamedTuple):
     """Describe a command.
 
     name: of the task. takes_along: a sentence about what else the command affects. opens_route: whether it removes a route. Such
-    a command is no cure if the packet leaves by a default route instead.
+    a command is no cure if the packet leaves by a default route instead. group: of commands of which one is enough, the smaller
+    first; empty for a command alone.
     """
 
     name: str
     command: str
     takes_along: str
     opens_route: bool = False
+    group: str = ""
 
 
 def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) -> t.Iterator[Removal]:
@@ -90,7 +93,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     elif isinstance(decider, Link):
         yield from _of_link(decider)
     elif isinstance(decider, Setting) and is_forwarding(decider):
-        yield from _of_forwarding(decider)
+        yield from _of_forwarding(decider, snapshot)
     elif is_filter(decider):
         rules = loss.rules[1:]
     for rule in filter(None, rules):
@@ -194,11 +197,20 @@ def _of_link(link: Link) -> t.Iterator[Removal]:
         yield Removal("Set the link up", f"ip link set dev {link.name} up", f"All packets pass {link.name} again.")
 
 
-def _of_forwarding(setting: Setting) -> t.Iterator[Removal]:
-    """Let the node forward. Any other setting that is 0, such as route_localnet, protects the node."""
-    takes_along = "The node forwards packets between all of its links."
-    is_ipv6 = setting.key == FORWARDING_IPV6
-    if is_ipv6:
-        takes_along += " Its links with accept_ra = 1 lose the default routes that routers advertise."
-    key = FORWARDING_IPV6 if is_ipv6 else FORWARDING
-    yield Removal("Let the node forward packets", f"sysctl -w {key}=1", takes_along)
+def _of_forwarding(setting: Setting, snapshot: Entry) -> t.Iterator[Removal]:
+    """Let the node forward. Any other setting that is 0, such as route_localnet, protects the node.
+
+    A node that forwards by some of its links gets no command for all of them: it would become a router between any two.
+    """
+    name, every = "Let the node forward packets", "The node forwards packets between all of its links."
+    if setting.path.startswith("net/ipv6/"):
+        every += " Its links with accept_ra = 1 lose the default routes that routers advertise."
+        yield Removal(name, f"sysctl -w {setting.key}=1", every)
+        return
+    link = Fact(setting.key, "", "").subject
+    takes_along = f"The node forwards all packets that come in by {link}."
+    yield Removal(name, f"sysctl -w {setting.key}=1", takes_along, group=FORWARDING)
+    settings = snapshot.get("settings") or {}
+    names = (str(link["name"]) for link in blueprint.entries(snapshot, "links") if link["name"] != blueprint.LOOPBACK)
+    if not any(setting_model.forwarding(settings, "ipv4", each) for each in names):
+        yield Removal(name, f"sysctl -w {FORWARDING}=1", every, group=FORWARDING)

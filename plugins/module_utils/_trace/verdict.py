@@ -41,7 +41,6 @@ from .topology import PodAnswer, Topology
 
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
-FORWARD = "net/ipv4/ip_forward"
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
@@ -521,11 +520,10 @@ def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> Explanation:
         reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
         return reason, Address(source, LINK_LOCAL)
     path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
-    if packet.family != IPV6 and scene.settings(FORWARD) == 0:  # which sets those of all links
-        path = FORWARD
     if scene.settings(path):
         return f"{shown} is no address to which the node may send the packet.", Address(shown)
-    return f"{shown} is no address of the node, and the node does not forward.", Setting(path, 0)
+    by_link = "" if packet.family == IPV6 else f" what comes in by {query.iif}"
+    return f"{shown} is no address of the node, and the node does not forward{by_link}.", Setting(path, 0)
 
 
 def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:

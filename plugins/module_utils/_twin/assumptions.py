@@ -15,6 +15,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._core.names import DOTTED
+from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
@@ -41,9 +42,6 @@ class Ends(t.NamedTuple):
         return "ipv6" if ":" in self.destination else "ipv4"
 
 
-FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
-
-
 def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[Assumption]]:
     """Return the snapshot with the settings of ``assume``, forwarding on and routes for the packet, and all assumptions.
 
@@ -56,11 +54,6 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     assumptions += (replaced(STATED, f"{key} = {value}, as the option assume says.") for key, value in values.items())
     completed = with_settings(snapshot, assume)
     settings = completed["settings"]
-    for key, family in FORWARDING:
-        if not is_forwarding_known(settings, key, family):
-            put(settings, key, 1)
-            sentence = f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards."
-            assumptions.append(replaced(ASSUMED, sentence, Concern(SETTING, key)))
     links = list(completed.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
@@ -71,6 +64,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
         links.append(new_card(interface))
         assumptions.append(replaced(ASSUMED, f"{interface} is not known. It is assumed to be a network interface that is up."))
     completed["links"] = links
+    assumptions += _assumed_forwarding(settings, links)
     assumptions += _without_effect(values, {str(link.get("name")) for link in links})
     if not interface:
         _assume_address(completed, packet, assumptions)
@@ -235,7 +229,26 @@ def _value(key: object, value: object) -> int:
         raise Invalid(f"assume.{key}", value, str(unfit)) from None
 
 
-def is_forwarding_known(settings: Entry, key: str, family: str) -> bool:
-    """Return whether the settings say if the node forwards."""
-    every = (settings.get(family) or {}).get("all") or {}
-    return key in (settings.get("node") or {}) or "forwarding" in every or settings.get(family) == {}
+def open_forwarding(settings: Entry, family: str, links: t.Iterable[Entry]) -> dict[str, str]:
+    """Return the settings of forwarding that a snapshot lacks, each with the link by which packets come in.
+
+    A port of a bridge hands its packets to the bridge.
+    """
+    if settings.get(family) == {}:  # the kernel lacks the family
+        return {}
+    bridges = {link.get("name") for link in links if link.get("kind") == "bridge"}
+    names = (str(link.get("name")) for link in links if link.get("master") not in bridges)
+    unknown = (name for name in names if name != LOOPBACK and setting_model.forwarding(settings, family, name) is None)
+    return {setting_model.forwarding_key(family, name): name for name in unknown}
+
+
+def _assumed_forwarding(settings: dict[str, t.Any], links: t.Sequence[Entry]) -> t.Iterator[Assumption]:
+    """Give each link whose forwarding is not known that of all links; 1 if that is not known either."""
+    for family in setting_model.FAMILIES:
+        every = setting_model.forwarding_of_all(settings, family)
+        reason = ", because a Kubernetes node forwards" if every is None else ", as that of all links is"
+        for key in open_forwarding(settings, family, links):
+            sentence = f"{key} is not known. It is assumed to be {1 if every is None else every}{reason}."
+            yield replaced(ASSUMED, sentence, Concern(SETTING, key))
+        if every is None and settings.get(family) != {}:
+            put(settings, setting_model.forwarding_key(family, setting_model.ALL), 1)

@@ -24,6 +24,7 @@ from .._snapshot.open_facts import (
     BRIDGE_PORTS,
     CHAIN,
     CUT,
+    FORWARDING,
     HAIRPIN,
     IPVS,
     JUMP,
@@ -41,16 +42,16 @@ from .._snapshot.open_facts import (
     Fact,
     OpenFact,
 )
+from .._snapshot.settings import forwarding_of_all
 from . import pod_links, stateful_matches, substitutions
 from .assumptions import (
-    FORWARDING,
     Ends,
     host_address,
     is_card,
-    is_forwarding_known,
     link_addresses,
     link_route,
     new_card,
+    open_forwarding,
     with_settings,
 )
 from .blueprint import LOOPBACK, Entry, entries
@@ -66,7 +67,6 @@ DEFAULTS = {"net.ipv4.conf.all.src_valid_mark": 0, "net.ipv4.conf.all.route_loca
 # Kubernetes demands that they are 1, as in a new namespace (kubeadm's preflight checks), so no other value is tried.
 DEMANDED = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
 SETTINGS = (*DEFAULTS, *DEMANDED)
-FORWARDS = tuple(key for key, _family in FORWARDING)
 # The order in which a packet's fate usually depends on them.
 DECISIVE = (
     ROUTES,
@@ -82,7 +82,7 @@ DECISIVE = (
     IPVS,
     BRIDGE_PORTS,
     NEIGHBORS,
-    *FORWARDS,
+    FORWARDING,
     *SETTINGS,
     TABLE,
     CUT,
@@ -125,9 +125,9 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     facts += map(open_facts.hairpin, _ports(snapshot))
     facts += [*sides, *map(open_facts.recent, _open_records(snapshot, packet))]
     if packet.interface:
-        settings = snapshot.get("settings") or {}
-        keys = (key for key, family in FORWARDING if family == packet.family and not is_forwarding_known(settings, key, family))
-        facts += map(open_facts.forwarding, keys)
+        entrances = _with_entrance(snapshot, packet.interface)
+        unknown = open_forwarding(snapshot.get("settings") or {}, packet.family, entrances)
+        facts += (open_facts.forwarding(packet.family, name) for name in unknown.values())
     values: dict[str, t.Callable[[Fact], t.Iterable[Value]]] = {
         RP_FILTER: lambda fact: _filters(snapshot, fact.subject),
         CHAIN: lambda fact: _chain(*fact.subject.split(" ", 2)),
@@ -142,6 +142,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         POD_SIDE: lambda fact: _answers(sides[fact]),
         RECENT: lambda fact: _records(fact.subject),
         HAIRPIN: lambda fact: _hairpins(fact.subject),
+        FORWARDING: lambda fact: _forwards(snapshot, packet.family, fact),
         **{key: lambda fact: _setting(fact.fact) for key in DEFAULTS},
         TABLE: lambda fact: _translations(fact.subject),
         CUT: lambda fact: _translations(fact.subject),
@@ -230,6 +231,18 @@ def _setting(key: str) -> t.Iterator[Value]:
     usual = DEFAULTS[key]
     yield Value(str(usual), f"{key} is {usual}")
     yield Value(str(1 - usual), f"{key} is {1 - usual}", partial(with_settings, assume={key: 1 - usual}))
+
+
+def _with_entrance(snapshot: Entry, name: str) -> list[Entry]:
+    links = entries(snapshot, "links")
+    return links if any(link.get("name") == name for link in links) else [*links, new_card(name)]
+
+
+def _forwards(snapshot: Entry, family: str, fact: Fact) -> t.Iterator[Value]:
+    """Yield both values of a link's setting where that of all is 0: a node that forwards only by some links has it so."""
+    if family == "ipv4" and forwarding_of_all(snapshot.get("settings") or {}, family) == 0:
+        yield Value("0", f"{fact.fact} is 0")
+        yield Value("1", f"{fact.fact} is 1", partial(with_settings, assume={fact.fact: 1}))
 
 
 def _ports(snapshot: Entry) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.inner_pods import InnerPod
 from lab.node import NamespaceNode
 
 from .test_mark_checks import apply, findings
@@ -37,6 +38,18 @@ def test_links_that_forward_though_that_of_all_is_off() -> None:
         for name in ("eth0", "eth1", "eth2", "veth-pod1", "veth-pod2"):
             node.run(["sysctl", "-w", f"net.ipv4.conf.{name}.forwarding=1"])
         assert findings(node, "forwarding-off") == []
+
+
+def test_a_network_without_an_uplink_that_does_not_forward_is_a_note() -> None:
+    with shared_enis() as node:
+        far = InnerPod(node, "away", "203.0.113.9", "0a:00:00:00:00:09", "eth9")
+        far.ip(["link set eth0 up"])
+        node.ip(["address add 203.0.113.11/24 dev eth9", "link set eth9 up"])
+        node.run(["sysctl", "-w", "net.ipv4.ip_forward=0"])
+        for name in ("eth0", "eth1", "eth2", "veth-pod1", "veth-pod2"):
+            node.run(["sysctl", "-w", f"net.ipv4.conf.{name}.forwarding=1"])
+        (finding,) = findings(node, "forwarding-off")
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (*of_links("eth9"), "note", "twin")
 
 
 def test_a_link_of_ipv6_does_not_decide() -> None:

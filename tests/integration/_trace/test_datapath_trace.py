@@ -1143,7 +1143,10 @@ def test_a_node_that_does_not_forward_is_told_by_the_setting_that_an_operator_kn
     text = "# cat /proc/sys/net/ipv4/ip_forward\n0\n# ip r\ndefault via 10.0.0.1 dev eth0\n10.1.0.5 dev cali1234 scope link\n"
     packet = {"source": "10.0.0.9", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
     found = trace(node, packet, dump=text)
-    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.ip_forward = 0"}
+    (first,) = [each for each in found["depends_on"] if each["fact"] == "net.ipv4.conf.eth0.forwarding"]
+    culprit = {"kind": "sysctl", "text": "net.ipv4.conf.eth0.forwarding = 0"}
+    assert [each["verdict"] for each in first["outcomes"]] == ["dropped", "delivered"]
+    assert first["outcomes"][0]["culprit"] == culprit and found["verdict"] == "unknown"
     assert (found["certain"], found["cures"]) == (False, [])  # a command is offered only if nothing is open
 
 

@@ -212,7 +212,10 @@ TEN = (bytes([10, 0, 0, 0]), 8)
 @pytest.mark.parametrize(
     ("culprit", "commands"),
     [
-        (Setting("net/ipv4/conf/eth0/forwarding", 0), ["sysctl -w net.ipv4.ip_forward=1"]),
+        (
+            Setting("net/ipv4/conf/eth0/forwarding", 0),
+            ["sysctl -w net.ipv4.conf.eth0.forwarding=1", "sysctl -w net.ipv4.ip_forward=1"],
+        ),
         (Setting("net/ipv6/conf/all/forwarding", 0), ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
         (Setting("net/ipv4/conf/eth0/route_localnet", 0), []),
         (Neighbor("br0", "10.0.0.9", "02:00:00:00:00:01"), ["ip neigh del 10.0.0.9 dev br0"]),

@@ -281,13 +281,13 @@ def test_what_is_assumed_is_said() -> None:
     found, told = assumptions.complete(
         {"links": [], "routes": None}, {"net.ipv4.conf.eth0.rp_filter": "1"}, Ends("10.1.0.5", "eth0")
     )
-    assert found["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}} and found["settings"]["node"]["net.ipv4.ip_forward"] == 1
+    assert found["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}, "all": {"forwarding": 1}}
     assert [one["name"] for one in found["links"]] == ["eth0", "assumed-pod"]
     assert len(told) == 5
 
 
 def test_a_snapshot_that_tells_all_needs_no_assumption() -> None:
-    settings = {"node": {"net.ipv4.ip_forward": 0}, "ipv4": {"all": {}}, "ipv6": {"all": {"forwarding": 0}}}
+    settings = {"node": {"net.ipv4.ip_forward": 0}, "ipv4": {"eth0": {"forwarding": 0}}, "ipv6": {"all": {"forwarding": 0}}}
     snapshot = {"links": [ETH0], "routes": [], "settings": settings}
     found, told = assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth0"))
     assert told == [] and found["settings"] == settings

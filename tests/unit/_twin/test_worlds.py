@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import worlds
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, worlds
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
 
 TO_POD = Ends("10.1.0.5", "eth0", "192.0.2.1")
@@ -39,13 +39,43 @@ def test_a_filter_is_open_as_far_as_the_larger_of_two_settings_is(settings: dict
     assert (found and [value.name for value in found.values]) == names
 
 
+@pytest.mark.parametrize(
+    ("of_all", "of_link", "names"),
+    [
+        ({}, {}, []),
+        ({"net.ipv4.ip_forward": 1}, {}, []),
+        ({"net.ipv4.ip_forward": 0}, {}, ["0", "1"]),
+        ({"net.ipv4.ip_forward": 0}, {"forwarding": 0}, None),
+        ({"net.ipv4.ip_forward": 1}, {"forwarding": 1}, None),
+        ({}, {"forwarding": 1}, None),
+    ],
+)
+def test_the_setting_of_the_link_decides_about_forwarding(
+    of_all: dict[str, int], of_link: dict[str, int], names: list[str] | None
+) -> None:
+    given = snapshot(settings={"node": of_all, "ipv4": {"eth0": of_link}})
+    found = worlds.open_for(given, TO_POD).get("net.ipv4.conf.eth0.forwarding")
+    assert (found and [value.name for value in found.values]) == names
+    completed, assumed = assumptions.complete({**given, "routes": []}, {}, TO_POD)
+    value = next((each for each in completed["settings"]["ipv4"].get("all", {}).values()), None)
+    assert value == (None if of_all else 1)
+    sentences = [each.sentence for each in assumed if each.sentence.startswith("net.ipv4.conf.eth0.forwarding is not known")]
+    assert len(sentences) == (names is not None)
+
+
+def test_a_port_hands_its_packets_to_its_bridge_whose_forwarding_counts() -> None:
+    links = [{"name": "br0", "kind": "bridge"}, {"name": "eth0", "master": "br0"}]
+    opened = worlds.open_for({"links": links, "settings": {"ipv4": {"all": {}}}}, TO_POD)
+    assert [name for name in opened if name.endswith("forwarding")] == ["net.ipv4.conf.br0.forwarding"]
+
+
 def test_a_chain_drops_in_one_world_and_a_policy_in_another() -> None:
     table = {"family": "ip", "table": "filter", "save": "*filter\n:FORWARD ACCEPT [0:0]\n:OWN - [0:0]\nCOMMIT\n"}
     facts = open_facts.chain("ip", "filter", "OWN"), open_facts.policy("ip", "filter", "FORWARD")
     given = snapshot(*facts, iptables=[table])
     changed, left = worlds.applied(given, worlds.open_for(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
     assert changed["iptables"][0]["save"] == "*filter\n:FORWARD DROP [0:0]\n:OWN - [0:0]\n-A OWN -j DROP\nCOMMIT\n"
-    assert [*left] == ["rp_filter:eth0", "net.ipv4.ip_forward"] and given["iptables"] == [table]
+    assert [*left] == ["rp_filter:eth0", "net.ipv4.conf.eth0.forwarding"] and given["iptables"] == [table]
 
 
 def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
