@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from .._core.errors import Failure, Uncertain
 from . import wire
-from .attributes import attributes, message, pack, text
+from .attributes import ATTRIBUTE, TYPE_MASK, attributes, message, pack, text
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 BATCH_BEGIN, BATCH_END = 0x10, 0x11
@@ -38,6 +38,7 @@ SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
 OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
 CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK = 1, 3, 4
+HOOK_DEVICES, DEVICE_NAME = 4, 1  # NFTA_HOOK_DEVS, NFTA_DEVICE_NAME
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
 FAMILIES = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
@@ -89,18 +90,37 @@ def delete_table(family: str, name: str) -> None:
 
 
 class Chain(t.NamedTuple):
-    """has_hook: packets come to it from the kernel (a base chain), and not only from rules that jump to it."""
+    """has_hook: packets come to it from the kernel (a base chain), and not only from rules that jump to it.
+
+    devices: the links of whose packets it gets, at ingress and egress.
+    """
 
     table: str
     name: str
     has_hook: bool
+    devices: tuple[str, ...] = ()
 
 
 def chains(family: str) -> list[Chain]:
     """Return the chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
     bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
     listed = (attributes(body, 4) for body in bodies)
-    return [Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs) for attrs in listed]
+    return [
+        Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs, _devices(attrs.get(CHAIN_HOOK, b"")))
+        for attrs in listed
+    ]
+
+
+def _devices(hook: bytes) -> tuple[str, ...]:
+    """Return the names of links in a hook. Linux 6.16 and newer may have the beginning of names there (NFTA_DEVICE_PREFIX)."""
+    listed, offset = attributes(hook).get(HOOK_DEVICES, b""), 0
+    names = []
+    while offset < len(listed):
+        length, kind = ATTRIBUTE.unpack_from(listed, offset)
+        name = listed[offset + ATTRIBUTE.size : offset + length].rstrip(b"\0").decode(errors="replace")
+        names.append(name if kind & TYPE_MASK == DEVICE_NAME else f"{name}*")
+        offset += (length + 3) & ~3
+    return tuple(names)
 
 
 def ipsets() -> list[str]:

@@ -99,6 +99,18 @@ def _with(body: Entry, places: t.Container[int]) -> Entry:
     return {**{key: value for key, value in body.items() if key != "elem"}, **({"elem": remaining} if remaining else {})}
 
 
+def is_within(entry: Entry, outer: Entry, is_table: bool) -> bool:
+    """Return whether an object goes with another one: with a table, or with a chain whose rule it is.
+
+    is_table: whether it goes with the table of the other one.
+    """
+    ((kind, body),), ((outer_kind, outer_body),) = entry.items(), outer.items()
+    if is_table or outer_kind == "table":
+        return _place(kind, body) == _place(outer_kind, outer_body)
+    is_rule = (kind, outer_kind) == ("rule", "chain") and body.get("chain") == outer_body.get("name")
+    return is_rule and _place(kind, body) == _place(outer_kind, outer_body)
+
+
 def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:
     """Return whether a rule has an extension of iptables, of which nft shows the name alone."""
     return any("xt" in statement for statement in body["expr"])

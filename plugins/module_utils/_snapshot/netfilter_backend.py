@@ -39,7 +39,7 @@ def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str
     every = nfnetlink.tables()
     tables = [place for place in every if place not in excluded]
     if len(tables) == len(every):
-        return _objects(run, "ruleset") if tables else []
+        return _with_devices(_objects(run, "ruleset") if tables else [])
     objects = []
     for family, name in tables:
         try:
@@ -47,6 +47,17 @@ def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str
         except Failure:
             if nfnetlink.has_table(family, name):  # otherwise it was removed meanwhile
                 raise
+    return _with_devices(objects)
+
+
+def _with_devices(objects: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Add the links of each chain at ingress or egress, which nft 1.0.6 leaves out of its JSON and cannot load it without."""
+    lacking = [entry["chain"] for entry in objects if "chain" in entry and saved.lacks_devices(entry["chain"])]
+    for family in {chain["family"] for chain in lacking}:
+        devices = {(chain.table, chain.name): [*chain.devices] for chain in nfnetlink.chains(family)}
+        for chain in lacking:
+            if chain["family"] == family:
+                chain["dev"] = devices.get((chain["table"], chain["name"]), [])
     return objects
 
 

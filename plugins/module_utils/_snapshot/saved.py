@@ -18,6 +18,7 @@ Entry = t.Mapping[str, t.Any]
 TABLES = ("raw", "mangle", "nat", "filter", "security")  # of iptables
 _TABLE = re.compile(r"^\*(\S+)\n(?:(?!\*).*\n)*?COMMIT\n", re.MULTILINE)
 BASES = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")  # chains in which iptables prints each rule right
+OF_LINKS = ("ingress", "egress")  # hooks of chains that get the packets of some links
 SHARED = "is_shared"  # a key of a table, for compose()
 _SHARED = re.compile(r"^# Table `(\S+)' contains incompatible base-chains", re.MULTILINE)  # iptables 1.8.8 and newer
 _INCOMPATIBLE = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
@@ -72,6 +73,11 @@ def _divided(table: Entry, ruleset: t.Iterable[Entry]) -> tuple[Entry, list[Entr
     rules = [line for line in lines if not (line.startswith("-A ") and line.split(" ", 2)[1] in of_nft)]
     objects: list[Entry] = [{kind: body} for kind, body in bodies if _chain(kind, body) in ("", *of_nft)]
     return {**{key: value for key, value in table.items() if key != SHARED}, "save": "".join(rules)}, objects
+
+
+def lacks_devices(chain: Entry) -> bool:
+    """Return whether a chain gets packets of some links that nft did not name in its JSON."""
+    return chain.get("hook") in OF_LINKS and not chain.get("dev")
 
 
 def _place(body: Entry) -> tuple[t.Any, t.Any]:

@@ -30,7 +30,7 @@ from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, LINK_KIND, STACKED_LINK, gap, replaced
+from .substitutions import GROUP_ROUTE, LINK_KIND, SENDER, STACKED_LINK, gap, replaced
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
@@ -106,6 +106,7 @@ def draw(snapshot: Entry) -> Blueprint:
     servers, differences = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += differences
     objects = foreign_tables.objects(entries(snapshot, "nftables"), (OWN_TABLE,), sizes, notes)
+    objects = foreign_tables.of_links(objects, names.values(), notes)
     text = foreign_tables.ruleset(str(snapshot.get("nftables_text") or ""), (OWN_TABLE,), sizes, notes)
     return Blueprint(
         links,
@@ -293,6 +294,7 @@ def parsed_rules(snapshot: Entry) -> t.Iterator[rule.Rule]:
     yield from filter(None, rules)
 
 
+ROOT = "0-0"  # as a range of users
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
@@ -318,11 +320,11 @@ def _rule(number: int, entry: Entry, notes: list[Assumption]) -> tuple[str, str]
     if _is_of_own_addresses(entry):
         return str(entry.get("family") or "ipv4"), LOCAL_RULE
     parsed = _parsed_rule(number, entry, notes)
-    if parsed is None:
+    if parsed is None or (parsed.uidrange and not _is_of_root(parsed, entry, notes)):
         return None
     shown = parsed.options()
     words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
-    words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
+    words += [f"{name} {ROOT if name == 'uidrange' else shown[name]}" for name in _RULE_WORDS if name in shown]
     if "goto" in shown:
         words.append(f"goto {shown['goto']}")
     elif "action" in shown:
@@ -332,6 +334,19 @@ def _rule(number: int, entry: Entry, notes: list[Assumption]) -> tuple[str, str]
     if "suppress_prefixlength" in shown:
         words.append(f"suppress_prefixlength {shown['suppress_prefixlength']}")
     return shown["family"], " ".join(filter(None, words))
+
+
+def _is_of_root(parsed: rule.Rule, entry: Entry, notes: list[Assumption]) -> bool:
+    """Return whether a rule of some users selects packets of root, which are the only ones in a twin.
+
+    The kernel routes a packet that comes in as one of root (net/ipv4/route.c, ip_route_input_slow).
+    """
+    is_of_root = parsed.uidrange[:1] == (0,)
+    sentence = f"Rule {parsed.priority} selects packets of the node by the user that sends: {parsed.options()['uidrange']}."
+    notes.append(replaced(SENDER, sentence, Concern(assumption.SENDER, ""), subject=str(parsed.priority)))
+    if parsed.invert and not is_of_root:
+        notes.append(gap(f"Rule {parsed.priority} is not in the twin: it selects all but some users.", lacking.by_rule(entry)))
+    return is_of_root
 
 
 def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[route.Route, str]]:

@@ -47,14 +47,20 @@ FIRST = (
     ("net/ipv6/icmp/ratelimit", 0),
 )
 _FAILED = re.compile(r"Command failed -:(\d+)")
+EXISTS, GONE = (
+    "File exists",
+    ("No such file or directory", "No such process"),
+)  # the kernel's answers to a line that was run before
 # In a listing of nft.
 _TABLE = re.compile(r"^table (\S+) (\S+) \{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
 _SET = re.compile(r"^\tset (\S+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _DYNAMIC = re.compile(r"^\t\tflags \S*\bdynamic\b", re.MULTILINE)
 ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
+_DEVICES = re.compile(r"hook (?:in|e)gress devices? (.*?) priority")
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
+MOST_BAD_OBJECTS = 10  # of nft's JSON, each of which takes some runs of nft to find
 FAMILIES = {program: family for family, program in foreign_tables.RESTORES.items()}
 
 # The trace begins before all chains of the snapshot: at the lowest priority, at which the kernel calls the newest chain first.
@@ -67,6 +73,11 @@ table inet {table} {{
   chain tracking {{ type filter hook prerouting priority -90; {tracking} }}
 }}
 """  # routing and rerouting are behind the translation of destinations (-100): they show what a packet is routed by
+TRACE_LINKS = """\
+table netdev {table} {{
+  chain ingress {{ type filter hook ingress devices = {{ {links} }} priority -2147483648; meta nftrace set 1; }}
+}}
+"""  # for chains at ingress, which packets meet before
 TRACE_BRIDGE = """\
 table bridge {table} {{
   chain prerouting {{ type filter hook prerouting priority -2147483648; meta nftrace set 1; }}
@@ -75,6 +86,7 @@ table bridge {table} {{
 """  # output: requests for MAC addresses, which pass no other family
 
 
+Part = t.TypeVar("Part")
 Place = tuple[str, str, str]  # of a chain: family, table and name
 
 
@@ -130,8 +142,27 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     # Chains of nat are passed without connection tracking, which only rules that translate start in a network namespace.
     tracking = "ct state new continue;" if _has_nat(drawn) else ""
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark, tracking=tracking))
+    links = _devices(sorted(_traced_at_ingress(drawn)))
+    if links:  # a kernel that refuses this has refused the chains there
+        _refused_by_nft(run, TRACE_LINKS.format(table=OWN_TABLE, links=links))
     _await_carriers(drawn.links)
     return Twin(texts, bypassed, notes)
+
+
+def _traced_at_ingress(drawn: Blueprint) -> set[str]:
+    """Return the links whose packets a chain gets at ingress."""
+    devices = {str(name) for entry in drawn.ruleset for name in _listed((entry.get("chain") or {}).get("dev"))}
+    devices |= {name for text in _DEVICES.findall(drawn.ruleset_text) for name in re.findall(r'[^\s"{},=]+', text)}
+    return devices & {link.name for link in drawn.links}
+
+
+def _devices(names: t.Iterable[str]) -> str:
+    """Return links as a list of nft."""
+    return ", ".join(f'"{name}"' for name in names if not {*name} & {*'"\\'})
+
+
+def _listed(value: t.Any) -> t.Sequence[t.Any]:
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def _has_nat(drawn: Blueprint) -> bool:
@@ -297,25 +328,38 @@ def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[Assumption]) ->
     return failed
 
 
-def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list[Assumption]) -> t.Iterator[str]:
+def _batch(
+    run: process.Runner, family: str, lines: t.Sequence[str], notes: list[Assumption], is_again: bool = False
+) -> t.Iterator[str]:
+    """Run the lines, and yield those that failed. is_again: whether some of them may have been run before."""
     if not lines:
         return
     done = run(
         [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
     )
+    # At a word that it does not know, ip ends even with -force, and leaves out the lines behind it.
+    if done.rc not in (0, 1) and len(lines) > 1:
+        middle = len(lines) // 2
+        for part in (lines[:middle], lines[middle:]):
+            yield from _batch(run, family, part, notes, is_again=True)
+        return
     reason = ""
     for message in _errors(done.stderr):
         match = _FAILED.search(message)
         if match:
             line = lines[int(match[1]) - 1]
+            if is_again and reason.endswith(GONE if " del " in line else EXISTS):
+                reason = ""
+                continue
             sentence = f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}."
             notes.append(gap(sentence, *lacking.by_line(family, line)))
             reason = ""
             yield line
         else:
             reason = message.rstrip(".")
-    if done.rc not in (0, 1):  # ip ends at a word that it does not know, even with -force, and leaves out the lines behind it
-        notes.append(gap(f"The twin lacks some of {len(lines)} lines of ip, which ended before the last one: {reason}."))
+    if done.rc not in (0, 1):
+        notes.append(gap(f"The twin lacks `ip {lines[0]}`: {reason}.", *lacking.by_line(family, lines[0])))
+        yield lines[0]
 
 
 def _errors(stderr: str) -> list[str]:
@@ -408,16 +452,21 @@ def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str]
     named = _BAD_LINE.search(said)
     if named and 0 < int(named[1]) <= len(lines) and lines[int(named[1]) - 1] != "COMMIT":
         return int(named[1]) - 1
-    good, bad = 0, len(lines)
+    bad = _first_bad(fails, lines) if lines else 0
+    return bad if lines and not lines[bad].startswith(("*", "COMMIT")) else None
+
+
+def _first_bad(fails: t.Callable[[t.Sequence[Part]], bool], parts: t.Sequence[Part]) -> int:
+    """Return the index of the part that is the last of the shortest failing beginning."""
+    good, bad = 0, len(parts)
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (good, middle) if fails(lines[:middle]) else (middle, bad)
-    return bad - 1 if lines and not lines[bad - 1].startswith(("*", "COMMIT")) else None
+        good, bad = (good, middle) if fails(parts[:middle]) else (middle, bad)
+    return bad - 1
 
 
 def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
-    if drawn.ruleset:
-        _nft(run, json.dumps({"nftables": drawn.ruleset}), "-j")
+    _load_objects(run, drawn.ruleset, notes)
     lines, count = drawn.ruleset_text.splitlines(), 0
     while any(map(str.strip, lines)):
         refused = _refused_by_nft(run, "\n".join([*lines, ""]))
@@ -434,6 +483,53 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
         else:
             shown = f"a line: {lines.pop(place).strip()}"
         notes.append(gap(f"nft refused {shown} ({reason}). The twin lacks it."))
+
+
+def _of_several_links(chain: blueprint.Entry) -> str:
+    """Return the text for nft that adds a chain at ingress or egress, with its table. Names with other characters are not quoted
+    there, so that nft refuses them.
+    """
+    family, table, name, hook, policy = (
+        re.sub(r"[^\w./-]", "?", str(chain.get(key) or "")) for key in ("family", "table", "name", "hook", "policy")
+    )
+    place, devices = f"{family} {table}", _devices(map(str, chain["dev"]))
+    head = (
+        f"type filter hook {hook} devices = {{ {devices} }} priority {int(chain.get('prio') or 0)}; policy {policy or 'accept'};"
+    )
+    return f"add table {place}\nadd chain {place} {name} {{ {head} }}\n"
+
+
+def _without_several_links(
+    run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]
+) -> list[blueprint.Entry]:
+    """Add the chains of several links, which the JSON of nft 1.0.6 does not take, and return the other objects."""
+    remaining = []
+    for entry in objects:
+        if isinstance((entry.get("chain") or {}).get("dev"), list):
+            refused = _refused_by_nft(run, _of_several_links(entry["chain"]))
+            notes += [gap(f"nft refused chain {entry['chain'].get('name')}: {refused[1][:120]}.")] if refused else []
+        else:
+            remaining.append(entry)
+    return remaining
+
+
+def _load_objects(run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]) -> None:
+    """Load objects of nft's JSON, without those that nft refuses; without the tables of these if they are many."""
+    nft = [_program("nft", "nftables"), "-j"]
+
+    def refusal(part: t.Sequence[blueprint.Entry], *options: str) -> str:
+        done = run([*nft, *options, "-f", "-"], json.dumps({"nftables": part})) if part else None
+        return (done.stderr.strip() or str(done.rc)) if done and done.rc else ""
+
+    remaining, count = _without_several_links(run, objects, notes), 0
+    while error := refusal(remaining):
+        bad = remaining[_first_bad(lambda part: bool(refusal(part, "--check")), remaining)]
+        count += 1
+        is_table = count > MOST_BAD_OBJECTS
+        remaining = [entry for entry in remaining if entry is not bad and not nft_json.is_within(entry, bad, is_table)]
+        reason = (error.rpartition("Error: ")[2].splitlines() or [error])[0]
+        shown = f"{'the table of ' if is_table else ''}{str(dict(bad))[:200]}"
+        notes.append(gap(f"nft refused an object. The twin lacks {shown} ({reason[:120]})."))
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:

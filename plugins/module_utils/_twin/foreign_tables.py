@@ -11,6 +11,7 @@ is left out, and what is permitted in its place.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import typing as t
 
@@ -19,6 +20,7 @@ from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
 from .._ruleset import nft_listing, nft_objects
 from .._snapshot.assumption import CHAIN, Assumption, Concern
+from .._snapshot.saved import OF_LINKS
 from . import bounds
 from .substitutions import FLOWTABLE, TRACING, gap, replaced
 
@@ -95,6 +97,29 @@ def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds
                 sizes.nft("snapshot.nftables", _allocated(entry[kind]))
             kept += _without_tracing(entry, notes) if "rule" in entry else [_without_owner(entry)]
     return sorted(kept, key=_load_order)
+
+
+def of_links(objects: t.Iterable[Entry], links: t.Collection[str], notes: list[Assumption]) -> list[Entry]:
+    """Return nft's JSON objects with those of the devices of chains that a twin has. links: the names of its links.
+
+    A chain without any is left out with its rules: it gets no packet, unless its devices were not read.
+    """
+    left_out, remaining = set[tuple[t.Any, ...]](), list[Entry]()
+    for entry in objects:
+        body = entry.get("chain") or entry.get("rule") or {}
+        place = body.get("family"), body.get("table"), body.get("name" if "chain" in entry else "chain")
+        if "chain" in entry and body.get("hook") in OF_LINKS:
+            listed = [body["dev"]] if isinstance(body.get("dev"), str) else body.get("dev") or ()
+            names = [link for link in links if any(fnmatch.fnmatchcase(link, str(pattern)) for pattern in listed)]
+            if not names:
+                left_out.add(place)
+                notes += (
+                    [] if listed else [gap(f"Chain {' '.join(map(str, place))} is not in the twin: its links are not known.")]
+                )
+            entry = {"chain": {**body, "dev": names[0] if len(names) == 1 else names}}
+        if place not in left_out:
+            remaining.append(entry)
+    return remaining
 
 
 def _is_loadable(entry: Entry, reserved: t.Container[str], notes: list[Assumption]) -> bool:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assump
     ADDRESS,
     CHAIN,
     LINK,
+    PREFIX,
     Assumption,
     Concern,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import LINE, gap
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend, foreign_tables
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import gap
 
 
 @pytest.fixture(autouse=True)
@@ -37,16 +40,27 @@ def test_a_warning_about_a_line_is_not_the_reason_of_the_next_failure() -> None:
     assert notes == [gap("The twin lacks `ip address add 10.0.0.2/8 dev b`: it failed.", *concerns)]
 
 
-def test_lines_behind_a_word_that_ip_does_not_know_are_lacking() -> None:
-    def run(_argv: Sequence[str], _stdin: str | None) -> Completed:
-        return Completed(255, "", 'Error: "nexthop" or end of line is expected instead of "protocol"\n')
+def test_one_line_with_a_word_that_ip_does_not_know_is_lacking() -> None:
+    """ip ends there, so the lines behind it are run again; what was run before is there already."""
+    rules: list[str] = []
+    unknown = "rule add priority 7 from 10.1.0.0/16 lookup word"
 
+    def run(_argv: Sequence[str], stdin: str | None) -> Completed:
+        errors = []
+        for number, line in enumerate((stdin or "").splitlines(), 1):
+            if line == unknown:
+                return Completed(255, "", "\n".join([*errors, 'Error: argument "word" is wrong: invalid table ID', ""]))
+            if line in rules:
+                errors += ["RTNETLINK answers: File exists", f"Command failed -:{number}"]
+            else:
+                rules.append(line)
+        return Completed(1 if errors else 0, "", "\n".join([*errors, ""]))
+
+    lines = [f"rule add priority {number} lookup {number}" for number in range(1, 10)]
     notes: list[Assumption] = []
-    assert list(build_backend._batch(run, "-4", ["route add 10.1.0.0/16 nexthop dev lo protocol static", "x"], notes)) == []
-    (note,) = notes
-    assert note.fact == LINE and note.sentence.startswith(
-        "The twin lacks some of 2 lines of ip, which ended before the last one: Error"
-    )
+    assert list(build_backend._batch(run, "-4", [*lines[:5], unknown, *lines[5:]], notes)) == [unknown]
+    sentence = f'The twin lacks `ip {unknown}`: Error: argument "word" is wrong: invalid table ID.'
+    assert rules == lines and notes == [gap(sentence, Concern(PREFIX, "10.1.0.0/16"))]
 
 
 def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -> None:
@@ -60,3 +74,37 @@ def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -
     assert kept == "*filter\n-A A\nCOMMIT\n"
     sentence = "iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed)."
     assert notes == [gap(sentence, Concern(CHAIN, "ip filter B"))]
+
+
+def test_an_object_that_nft_refuses_is_lacking_with_what_is_within_it() -> None:
+    chains = [{"chain": {"family": "inet", "table": "t", "name": name}} for name in ("a", "bad", "c")]
+    rules = [{"rule": {"family": "inet", "table": "t", "chain": name, "expr": []}} for name in ("a", "bad", "c")]
+    loaded: list[Any] = []
+
+    def run(argv: Sequence[str], stdin: str | None) -> Completed:
+        objects = json.loads(stdin or "")["nftables"]
+        if chains[1] in objects:
+            return Completed(1, "", "internal:0:0-0: Error: Missing `device' in this chain definition\n")
+        loaded[:] = loaded if "--check" in argv else objects
+        return Completed(0, "", "")
+
+    notes: list[Assumption] = []
+    table = {"table": {"family": "inet", "name": "t"}}
+    build_backend._load_objects(run, [table, *chains, *rules], notes)
+    assert loaded == [table, chains[0], chains[2], rules[0], rules[2]]
+    (note,) = notes
+    assert "'bad'" in note.sentence and "Missing `device'" in note.sentence
+
+
+def test_a_chain_of_links_has_those_that_a_twin_has() -> None:
+    def chain(name: str, *links: str) -> dict[str, Any]:
+        body = {"family": "netdev", "table": "t", "name": name, "hook": "ingress", "prio": 0}
+        return {"chain": {**body, "dev": [*links]}}
+
+    objects = [chain("one", "eth0", "gone"), chain("any", "eth*"), chain("none", "gone"), chain("open")]
+    rules = [{"rule": {"family": "netdev", "table": "t", "chain": name, "expr": []}} for name in ("one", "none")]
+    notes: list[Assumption] = []
+    remaining = foreign_tables.of_links([*objects, *rules], ["lo", "eth0", "eth1"], notes)
+    assert [entry["chain"]["dev"] for entry in remaining if "chain" in entry] == ["eth0", ["eth0", "eth1"]]
+    assert [entry["rule"]["chain"] for entry in remaining if "rule" in entry] == ["one"]
+    assert [note.sentence for note in notes] == ["Chain netdev t open is not in the twin: its links are not known."]

@@ -1,0 +1,255 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings, rules and sizes that a twin once had of its own: a real packet goes as the trace says, of a node and of its outputs.
+
+A host behind `left` sends to one behind `right`, and the node is a router between them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
+from lab import Lab
+from lab.inner_pods import InnerPod, batch
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+LEFT, RIGHT = "10.60.1.9", "10.60.2.9"
+COMMANDS = (
+    *("ip -d addr", "ip rule", "ip route show table all", "ip neigh", "iptables-save", "iptables-legacy-save"),
+    *("nft list ruleset", "ebtables-save", "sysctl -a", "ip nexthop"),
+)
+ARRIVES = ("forwarded", "delivered")
+NOTHING = 7  # what PING ends with if no answer comes
+# Sends an echo request of a length, with the option that forbids fragments or without it.
+PING = f"""
+import socket, struct, sys
+destination, length, df = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+sock.setsockopt(socket.IPPROTO_IP, 10, 3 if df else 0)  # IP_MTU_DISCOVER: IP_PMTUDISC_PROBE, IP_PMTUDISC_DONT
+sock.settimeout(0.7)
+data = bytearray(struct.pack("!BBHHH", 8, 0, 0, 7, 1) + bytes(length - 28))
+data[2:4] = struct.pack("!H", ~(0x0800 + 7 + 1) & 0xFFFF)
+sock.sendto(data, (destination, 0))
+try:
+    while sock.recv(65535)[20] != 0:  # an error about the packet is none
+        pass
+except TimeoutError:
+    sys.exit({NOTHING})
+"""
+
+
+class Scene(NamedTuple):
+    """lines: of a shell on the node. culprit: a part of its text; empty where the packet and its answer arrive.
+
+    cure: a part of the one that is offered. packet: what differs. leave_out: a pattern of lines of the outputs that the report
+    lacks. fact: a part of the id of what is open then; empty if the report is certain, too.
+    """
+
+    lines: str
+    culprit: str = ""
+    cure: str = ""
+    packet: dict[str, Any] = {}
+    leave_out: str = ""
+    fact: str = ""
+
+
+SCENES = {
+    "a link that does not forward": Scene(
+        "sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.right.forwarding=1",
+        "net.ipv4.conf.left.forwarding = 0",
+        "sysctl -w net.ipv4.conf.left.forwarding=1",
+        leave_out=r"conf\.left\.forwarding",
+        fact="net.ipv4.conf.left.forwarding",
+    ),
+    "links that forward though the node does not": Scene(
+        "sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.right.forwarding=1 net.ipv4.conf.left.forwarding=1",
+        leave_out=r"conf\.\w+\.forwarding",
+        fact="net.ipv4.conf.left.forwarding",
+    ),
+    "a link whose answers are not forwarded": Scene(
+        "sysctl -qw net.ipv4.conf.right.forwarding=0",
+        "net.ipv4.conf.right.forwarding = 0",
+        "sysctl -w net.ipv4.conf.right.forwarding=1",
+        leave_out=r"conf\.\w+\.forwarding",
+        fact="net.ipv4.conf.right.forwarding",
+    ),
+    "a chain at ingress that drops": Scene(
+        "nft add table netdev f; nft add chain netdev f i '{ type filter hook ingress device left priority -500; }'\n"
+        f"nft add rule netdev f i ip daddr {RIGHT} drop",
+        f"netdev f i: ip daddr {RIGHT} drop",
+    ),
+    "a chain at ingress of several links that drops answers": Scene(
+        "nft add table inet f\n"
+        "nft add chain inet f i '{ type filter hook ingress devices = { left, right, eth0 } priority -500; }'\n"
+        f"nft add rule inet f i ip saddr {RIGHT} drop",
+        f"inet f i: ip saddr {RIGHT} drop",
+    ),
+    "a chain at ingress that passes packets": Scene(
+        "nft add table netdev f; nft add chain netdev f i '{ type filter hook ingress device left priority -500; }'\n"
+        "nft add rule netdev f i counter"
+    ),
+    "a rule of a user, as whom no packet is routed": Scene("ip rule add priority 900 uidrange 1000-2000 prohibit"),
+    "a rule of root, as whom packets are routed": Scene("ip rule add priority 900 uidrange 0-99 prohibit", "uidrange 0-0"),
+    "no link that forwards": Scene(
+        "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
+    ),
+}
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node: NamespaceNode = lab.node("node1")
+    for number, (link, address) in enumerate((("left", LEFT), ("right", RIGHT)), 1):
+        host = InnerPod(node, f"host-{link}", address, f"0a:00:00:00:00:0{number}", link)
+        gateway = address.replace(".9", ".1")
+        batch(node, [f"address add {gateway}/24 dev {link}", f"link set {link} up"])
+        host.ip(["link set lo up", "link set eth0 up", f"address add {address}/24 dev eth0", f"route add default via {gateway}"])
+    return node
+
+
+def arrives(node: NamespaceNode, packet: dict[str, Any]) -> bool:
+    """Send a real packet, and return whether its answer comes back."""
+    words = [packet["destination"], str(packet.get("length", 60)), "1" if packet.get("df") else "0"]
+    done = node.run(["ip", "netns", "exec", "host-left", sys.executable, "-c", PING, *words], check=False)
+    assert done.returncode in (0, NOTHING), done.stderr
+    return not done.returncode
+
+
+def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+    result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
+    assert not result["failed"], result
+    return result
+
+
+def outputs(node: NamespaceNode) -> dict[str, str]:
+    """Return what an operator pastes, with the output of a command that is not there."""
+    return {command: (done := node.run(command.split(), check=False)).stdout + done.stderr for command in COMMANDS}
+
+
+def without(text: str, pattern: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not re.search(pattern, line))
+
+
+def fate(result: dict[str, Any]) -> bool | None:
+    """Return whether the packet and its answer arrive; None for an answer that is not certain."""
+    verdicts = [result["verdict"], (result["reply"] or {}).get("verdict", "delivered")]
+    return all(verdict in ARRIVES for verdict in verdicts) if result["certain"] else None
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_real_packet_goes_as_the_trace_says(node: NamespaceNode, name: str) -> None:
+    scene = SCENES[name]
+    node.run(["sh", "-ec", scene.lines])
+    packet = {"source": LEFT, "destination": RIGHT, "protocol": "icmp", "interface": "left", **scene.packet}
+    dump = outputs(node)
+    live, pasted = trace(node, packet), trace(node, packet, dump=dump)
+    is_well = arrives(node, packet)
+    assert is_well == (not scene.culprit)
+    for result in (live, pasted):
+        assert fate(result) == is_well, (result["verdict"], result["reason"], result["depends_on"])
+        assert scene.culprit in (result["culprit"] or {"text": ""})["text"], result["culprit"]
+        assert scene.cure in "; ".join(cure["change"] for cure in result["cures"]), result["cures"]
+    if scene.leave_out:
+        cut = {command: without(text, scene.leave_out) for command, text in dump.items()}
+        result = trace(node, packet, dump=cut)
+        assert not result["certain"] and scene.fact in "; ".join(each["fact"] for each in result["depends_on"]), result
+
+
+# Of each kind of object, one or more that a node can have. A kernel may refuse some of them.
+KINDS = r"""
+nft add table netdev k; nft add chain netdev k in '{ type filter hook ingress device left priority 5; }'
+nft add chain netdev k out '{ type filter hook egress device right priority 5; }'
+nft add rule netdev k in ip saddr 192.0.2.0/24 ip dscp set cs1
+nft add rule netdev k in ip daddr 192.0.2.1 fwd to right
+nft add rule netdev k in ip daddr 192.0.2.2 dup to right
+nft add table arp k; nft add chain arp k in '{ type filter hook input priority 0; }'
+nft add rule arp k in arp operation request counter
+nft add table bridge k; nft add chain bridge k f '{ type filter hook forward priority 0; }'
+nft add rule bridge k f vlan id 7 drop
+nft add table inet k; nft add chain inet k f '{ type filter hook forward priority 7; }'; nft add chain inet k g
+nft add flowtable inet k ft '{ hook ingress priority 0; devices = { left, right }; }'
+nft add rule inet k f tcp dport 9 flow add @ft
+nft add counter inet k c; nft add rule inet k f udp dport 9 counter name c
+nft add quota inet k q '{ over 9 mbytes }'; nft add rule inet k f udp dport 10 quota name q drop
+nft add limit inet k l '{ rate 9/second }'; nft add rule inet k f udp dport 11 limit name l
+nft add ct helper inet k h '{ type "ftp" protocol tcp; }'; nft add rule inet k f tcp dport 21 ct helper set h
+nft add ct timeout inet k t '{ protocol tcp; policy = { established: 9 }; }'
+nft add ct expectation inet k e '{ protocol udp; dport 9; timeout 9m; size 9; }'
+nft add synproxy inet k s '{ mss 1460; wscale 7; }'; nft add rule inet k f tcp dport 22 synproxy name s
+nft add secmark inet k s '{ "system_u:object_r:x_t:s0"; }'
+nft add map inet k m '{ type ipv4_addr . inet_service : verdict; flags interval; }'
+nft add element inet k m '{ 192.0.2.0/24 . 9-10 : jump g }'
+nft add rule inet k f ip saddr . tcp dport vmap @m
+nft add set inet k d '{ type ipv4_addr; flags dynamic,timeout; timeout 9s; size 99; }'
+nft add rule inet k f update @d '{ ip saddr limit rate over 9/second }' drop
+nft add set inet k n '{ typeof ip6 saddr . meta l4proto; }'
+nft add rule inet k f meta nfproto ipv6 exthdr rt exists drop
+nft add rule inet k f udp dport 12 queue num 3 bypass
+nft add rule inet k f numgen inc mod 2 vmap '{ 0 : continue, 1 : continue }'
+nft add rule inet k f jhash ip saddr mod 2 seed 0xa vmap '{ 0 : continue, 1 : continue }'
+nft add rule inet k f tcp option maxseg size set rt mtu
+nft add rule inet k f socket transparent 1 accept
+nft add rule inet k f meta hour "01:00"-"02:00" udp dport 13 drop
+nft add rule inet k f @nh,0,8 0x44 drop
+nft add rule inet k f rt ip nexthop 192.0.2.1 udp dport 14 drop
+nft add rule inet k f osf name "Linux" udp dport 14 drop
+nft add rule inet k f meta ipsec exists drop
+nft add rule inet k f udp dport 15 tproxy to :9
+ip rule add priority 901 uidrange 5-9 lookup 77
+ip rule add priority 902 tun_id 5 lookup 77
+ip rule add priority 903 iif left suppress_ifgroup 3 lookup main
+ip rule add priority 904 realms 3 lookup 77
+ip rule add priority 905 nop
+ip rule add priority 906 goto 32766
+ip rule add priority 907 l3mdev
+ip rule add priority 908 not from 192.0.2.0/24 iif left ipproto udp sport 1-9 dport 2-8 tos 0x10 blackhole
+ip rule add priority 909 oif right lookup 77 suppress_prefixlength 0
+ip route add 192.0.2.0/25 dev right mtu lock 1400 advmss 1300 initcwnd 9 quickack 1 rto_min 9 congctl cubic table 77
+ip route add 192.0.2.128/25 nexthop via 10.60.2.9 weight 2 nexthop dev left weight 3 table 77
+ip route add 192.0.3.0/24 via inet6 fe80::9 dev right
+ip route add 192.0.4.0/24 encap ip id 7 dst 10.60.2.9 dev right
+ip route add 192.0.5.0/24 encap seg6 mode encap segs fd00::1 dev right
+ip route add throw 192.0.6.0/24; ip route add prohibit 192.0.7.0/24; ip route add local 192.0.8.0/24 dev lo
+ip route add 192.0.9.0/24 dev right tos 0x10 src 10.60.2.1 realms 3 scope link proto 77 metric 9
+ip route add multicast 239.1.1.1 dev right; ip route add broadcast 192.0.10.255 dev right
+ip nexthop add id 9 via 10.60.2.9 dev right; ip nexthop add id 10 group 9; ip nexthop add id 11 blackhole
+ip route add 192.0.11.0/24 nhid 10; ip route add 192.0.12.0/24 nhid 11
+ip -6 route add fd00:9::/64 dev right expires 9 pref high; ip -6 route add fd00:8::/64 via fe80::9 dev right onlink
+ip -6 rule add priority 901 flowlabel 0x9 lookup 77
+ip neigh add 10.60.2.77 dev right nud failed; ip neigh add proxy 10.60.1.77 dev left; ip neigh add 10.60.2.78 dev right nud noarp
+ip link add k0 type bridge vlan_filtering 1 stp_state 1; ip link add k1 type veth peer name k2; ip link set k1 master k0
+bridge vlan add vid 7 dev k1; bridge fdb add 0a:00:00:00:00:77 dev k1 master static
+ip link add k3 link left type macvlan mode bridge; ip link add k4 link left type vlan id 9; ip link add k5 type ifb
+ip link add k6 type gre local 10.60.1.1 remote 10.60.1.9; ip link add k7 type sit local 10.60.1.1
+ip link add k8 type vxlan id 9 local 10.60.1.1 dstport 4789; ip link add k9 type geneve id 9 remote 10.60.1.9
+ip link add k10 type dummy; ip link add k11 type wireguard; ip link add k12 type bond; ip link add k13 type vrf table 77
+ip tuntap add k14 mode tun; ip tuntap add k15 mode tap; ip link add k16 type xfrm if_id 9; ip link add k17 type ip6tnl
+ip link add name "k.18@x" type veth peer name "k:19"; ip link property add dev left altname k20
+ip addr add 10.60.1.78 peer 10.60.1.79 dev left; ip addr add fd00:7::1/64 dev left preferred_lft 0
+ip addr add 10.60.1.80/24 dev left label left:1
+tc qdisc add dev left clsact; tc filter add dev left ingress matchall action pass; tc qdisc add dev right root netem delay 1ms
+tc filter add dev left ingress prio 9 protocol ip u32 match ip dport 9 0xffff action drop
+tc filter add dev left ingress prio 10 protocol ip flower ip_proto udp dst_port 9 action drop
+iptables -A FORWARD -p udp -m udp --dport 9 -m hashlimit --hashlimit-name k --hashlimit-upto 9/s -j ACCEPT
+iptables -A FORWARD -p udp -m recent --name k --set -j RETURN; iptables -t raw -A PREROUTING -p udp --dport 9 -j NOTRACK
+iptables -A FORWARD -m time --timestart 01:00 -p udp --dport 10 -j DROP; iptables -A FORWARD -p udp -m owner --uid-owner 9 -j DROP
+ip xfrm policy add src 192.0.2.0/24 dst 192.0.3.0/24 dir fwd tmpl src 10.60.1.1 dst 10.60.1.9 proto esp mode tunnel
+ip maddress add 01:00:5e:00:00:09 dev left; ip token set ::9 dev left; ip mptcp endpoint add 10.60.1.1 dev left
+"""
+
+
+def test_no_kind_of_object_keeps_a_node_from_being_traced(node: NamespaceNode) -> None:
+    for line in KINDS.strip().splitlines():
+        for command in line.split("; ") if "nft" not in line else [line]:
+            node.run(["sh", "-c", command], check=False)
+    packet = {"source": LEFT, "destination": RIGHT, "destination_port": 80, "interface": "left"}
+    result = trace(node, packet)
+    assert result["verdict"] == "forwarded" and result["steps"], result
+    assert trace(node, packet, dump=outputs(node))["steps"]
