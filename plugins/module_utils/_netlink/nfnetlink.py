@@ -37,7 +37,8 @@ DELETE_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
 SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
 OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
-CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK = 1, 3, 4
+CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_USE = 1, 3, 4, 5, 6
+POLICIES = {0: "drop", 1: "accept"}  # NF_DROP, NF_ACCEPT
 HOOK_DEVICES, DEVICE_NAME = 4, 1  # NFTA_HOOK_DEVS, NFTA_DEVICE_NAME
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
 FAMILIES = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6": 10}
@@ -92,23 +93,38 @@ def delete_table(family: str, name: str) -> None:
 class Chain(t.NamedTuple):
     """has_hook: packets come to it from the kernel (a base chain), and not only from rules that jump to it.
 
-    devices: the links of whose packets it gets, at ingress and egress.
+    devices: the links of whose packets it gets, at ingress and egress. policy: empty for a chain without one. use: the number of
+    its rules and of the jumps to it.
     """
 
     table: str
     name: str
     has_hook: bool
     devices: tuple[str, ...] = ()
+    family: str = ""
+    policy: str = ""
+    use: int = 0
 
 
-def chains(family: str) -> list[Chain]:
-    """Return the chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
-    bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
-    listed = (attributes(body, 4) for body in bodies)
-    return [
-        Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs, _devices(attrs.get(CHAIN_HOOK, b"")))
-        for attrs in listed
-    ]
+def chains(family: str = "") -> list[Chain]:
+    """Return the chains of a family, or of all. The kernel must have loaded nf_tables, as for has_table()."""
+    header = _family(family) if family else NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)
+    bodies = wire.dump(GET_CHAIN, header, f"the chains of {family}", _open)
+    names = {number: name for name, number in FAMILIES.items()}
+    return [_chain(names.get(body[0], str(body[0])), attributes(body, 4)) for body in bodies]
+
+
+def _chain(family: str, attrs: dict[int, bytes]) -> Chain:
+    hook, policy = attrs.get(CHAIN_HOOK), attrs.get(CHAIN_POLICY)
+    return Chain(
+        text(attrs, CHAIN_TABLE),
+        text(attrs, CHAIN_NAME),
+        hook is not None,
+        _devices(hook) if hook else (),
+        family,
+        "" if policy is None else POLICIES.get(int.from_bytes(policy, "big"), ""),
+        int.from_bytes(attrs.get(CHAIN_USE, b""), "big"),
+    )
 
 
 def _devices(hook: bytes) -> tuple[str, ...]:

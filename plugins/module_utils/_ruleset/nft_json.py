@@ -11,6 +11,8 @@ import typing as t
 
 from .ruleset import (
     CONNECTION_MARK,
+    GOTO,
+    JUMP,
     PACKET_MARK,
     PROTOCOL,
     TRANSPORTS,
@@ -97,6 +99,33 @@ def _with(body: Entry, places: t.Container[int]) -> Entry:
     """Return a map with some of its elements. nft takes no empty list of them."""
     remaining = [element for place, element in enumerate(listed(body.get("elem"))) if place in places]
     return {**{key: value for key, value in body.items() if key != "elem"}, **({"elem": remaining} if remaining else {})}
+
+
+def counted(objects: t.Iterable[Entry]) -> dict[Place, tuple[dict[str, int], dict[str, str], int]]:
+    """Return of each table the number of rules by chain, the policies of base chains, and the number of jumps."""
+    found: dict[Place, tuple[dict[str, int], dict[str, str], int]] = {}
+    for kind, body in _bodies(objects):
+        rules, policies, jumps = found.setdefault(_place(kind, body), ({}, {}, 0))
+        if kind == "chain":
+            rules.setdefault(str(body.get("name")), 0)
+            policies[str(body.get("name"))] = str(body.get("policy") or "")
+        elif kind == "rule":
+            rules[str(body.get("chain"))] = rules.get(str(body.get("chain")), 0) + 1
+        jumps += _jumps(body.get("expr")) + (_jumps(body.get("elem")) if kind == "map" else 0)
+        found[_place(kind, body)] = rules, policies, jumps
+    return found
+
+
+def _jumps(part: t.Any) -> int:
+    """Return the number of jumps in the statements of a rule, or in the elements of a map: ``[[KEY, {"jump": ...}], ...]``."""
+    count = 0
+    for entry in listed(part):
+        if isinstance(entry, list):
+            entry = entry[-1]
+        if isinstance(entry, dict):
+            data = (entry.get(VMAP) or {}).get("data") if isinstance(entry.get(VMAP), dict) else None
+            count += (JUMP in entry) + (GOTO in entry) + (_jumps(data.get("set")) if isinstance(data, dict) else 0)
+    return count
 
 
 def is_within(entry: Entry, outer: Entry, is_table: bool) -> bool:

@@ -19,9 +19,11 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
+from .._ruleset import inventory
 from . import saved
 from .snapshot import Notes
 
+RULESETS = ("iptables", "ebtables", "nftables")  # subsets
 ARP_TABLES = "/proc/net/arp_tables_names"
 RECENT = "/proc/net/xt_recent"  # only while the module is loaded; a file for each name (net/netfilter/xt_recent.c)
 _RECORD = re.compile(r"^src=(\S+) ", re.MULTILINE)
@@ -59,6 +61,21 @@ def _with_devices(objects: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
             if chain["family"] == family:
                 chain["dev"] = devices.get((chain["table"], chain["name"]), [])
     return objects
+
+
+def kernel_chains() -> list[inventory.Chain]:
+    """Return the chains of all families. The kernel must have loaded nf_tables. Raises Failure."""
+    return [
+        inventory.Chain(each.family, each.table, each.name, each.has_hook, each.policy, each.use) for each in nfnetlink.chains()
+    ]
+
+
+def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    """Return the tables of which a snapshot has something else than the kernel, with sentences; none if a subset was not read."""
+    subsets = [values.get(subset) for subset in RULESETS]
+    if not kernel.is_ready("nf_tables") or None in subsets:
+        return []
+    return [*inventory.differences(kernel_chains(), *subsets)]  # type: ignore[arg-type]
 
 
 def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:

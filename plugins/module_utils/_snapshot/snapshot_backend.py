@@ -127,6 +127,7 @@ def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
 Reader = t.Callable[..., t.Any]  # takes a runner, Notes, and options of its own
 
 NFTABLES, SETTINGS = "nftables", "settings"
+ATTEMPTS = 2  # to read rulesets again of which the kernel has something else
 READERS: dict[str, Reader] = {
     "links": links,
     "neighbors": neighbors,
@@ -157,6 +158,29 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
     """Return the snapshot of these subsets. run: starts programs. further: as for settings()."""
     values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
+    _read(run, values, unread, subsets, further)
+    composed = snapshot.compose(values, unread)
+    if not {*netfilter_backend.RULESETS} <= {*subsets}:
+        return composed
+    for _attempt in range(ATTEMPTS):
+        differences = netfilter_backend.differences(composed)
+        if not differences:
+            return composed
+        # Programs such as kube-proxy may have changed a table between two listings.
+        unread[:] = [entry for entry in unread if entry.subset not in netfilter_backend.RULESETS]
+        _read(run, values, unread, netfilter_backend.RULESETS)
+        composed = snapshot.compose(values, unread)
+    unread += (Unread(NFTABLES, *difference) for difference in netfilter_backend.differences(composed))
+    return snapshot.compose(values, unread)
+
+
+def _read(
+    run: process.Runner,
+    values: dict[str, t.Any],
+    unread: list[Unread],
+    subsets: t.Sequence[str],
+    further: t.Sequence[str] = (),
+) -> None:
     # nft lists what the programs of iptables and ebtables do not print.
     for subset in sorted(subsets, key=lambda subset: subset == NFTABLES):
 
@@ -169,4 +193,3 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
             values[subset] = _reader(subset)(run, note, **options.get(subset, {}))
         except Failure as failure:
             note("", str(failure))
-    return snapshot.compose(values, unread)

@@ -21,7 +21,17 @@ from .._snapshot.assumption import Assumption
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
-from .._twin import assumptions, blueprint, build_backend, isolation_backend, reachable, reduction, virtual_servers, worlds
+from .._twin import (
+    assumptions,
+    blueprint,
+    build_backend,
+    isolation_backend,
+    lacking,
+    reachable,
+    reduction,
+    virtual_servers,
+    worlds,
+)
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from .._twin.substitutions import ASSUMED, STATE, STATED, gap, replaced
@@ -291,7 +301,8 @@ class _Exchange:
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
         way = next((branch.way for branch in branches if not branch.way.is_well(self._question.wants_reply)), first)
-        notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
+        unread = filter(None, map(lacking.by_unread, blueprint.entries(self._question.snapshot, "unread")))
+        notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread]
         notes += (
             replaced(ASSUMED, f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
             for name, value in self._unknown_filters(way).items()

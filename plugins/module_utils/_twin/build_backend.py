@@ -24,7 +24,9 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
-from .._ruleset import nft_json
+from .._ruleset import inventory, nft_json
+from .._snapshot import netfilter_backend, saved
+from .._snapshot.assumption import FAMILY as OF_FAMILY
 from .._snapshot.assumption import LINK as OF_LINK
 from .._snapshot.assumption import Assumption, Concern
 from . import blueprint, foreign_tables, lacking, link_messages
@@ -135,7 +137,8 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
         isolated.tell(f"load {len(text.splitlines())} lines by {program}")
         texts[program] = _restore(run, program, text, notes)
     isolated.tell("load the ruleset of nft")
-    _load_rulesets(run, drawn, notes)
+    objects = _load_rulesets(run, drawn, notes)
+    notes += _differences(texts, objects, drawn)
     set_mark = f"meta mark set {mark:#x};" if mark else ""
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
     bypassed = _bypass_forward(run, drawn.servers) if drawn.servers else {}
@@ -465,8 +468,25 @@ def _first_bad(fails: t.Callable[[t.Sequence[Part]], bool], parts: t.Sequence[Pa
     return bad - 1
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
-    _load_objects(run, drawn.ruleset, notes)
+def _differences(texts: t.Mapping[str, str], objects: t.Sequence[blueprint.Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
+    """Yield the tables that the kernel has otherwise than they were loaded. What was loaded as text has no counts to compare."""
+    if drawn.ruleset_text.strip() or not (objects or texts):
+        return
+    tables = [
+        {"family": FAMILIES[program], "table": name, "save": text, "backend": "nft"}
+        for program, restored in texts.items()
+        if program in FAMILIES
+        for name, text in saved.tables(restored).items()
+    ]
+    for place, sentence in inventory.differences(netfilter_backend.kernel_chains(), tables, (), objects):
+        family = place.partition(" ")[0]
+        concerns = [Concern(OF_FAMILY, lacking.FAMILIES[family])] if family in lacking.FAMILIES else []
+        yield gap(f"Table {place} is another one in the twin. {sentence}", *concerns)
+
+
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> list[blueprint.Entry]:
+    """Load the rulesets of nft, without what nft refuses. Return the objects of JSON that were loaded. Raises Failure."""
+    objects = _load_objects(run, drawn.ruleset, notes)
     lines, count = drawn.ruleset_text.splitlines(), 0
     while any(map(str.strip, lines)):
         refused = _refused_by_nft(run, "\n".join([*lines, ""]))
@@ -483,6 +503,7 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
         else:
             shown = f"a line: {lines.pop(place).strip()}"
         notes.append(gap(f"nft refused {shown} ({reason}). The twin lacks it."))
+    return objects
 
 
 def _of_several_links(chain: blueprint.Entry) -> str:
@@ -513,8 +534,11 @@ def _without_several_links(
     return remaining
 
 
-def _load_objects(run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]) -> None:
-    """Load objects of nft's JSON, without those that nft refuses; without the tables of these if they are many."""
+def _load_objects(run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]) -> list[blueprint.Entry]:
+    """Load objects of nft's JSON, without those that nft refuses; without the tables of these if they are many.
+
+    Return those that were loaded.
+    """
     nft = [_program("nft", "nftables"), "-j"]
 
     def refusal(part: t.Sequence[blueprint.Entry], *options: str) -> str:
@@ -530,6 +554,8 @@ def _load_objects(run: process.Runner, objects: t.Sequence[blueprint.Entry], not
         reason = (error.rpartition("Error: ")[2].splitlines() or [error])[0]
         shown = f"{'the table of ' if is_table else ''}{str(dict(bad))[:200]}"
         notes.append(gap(f"nft refused an object. The twin lacks {shown} ({reason[:120]})."))
+    several = [entry for entry in objects if isinstance((entry.get("chain") or {}).get("dev"), list)]
+    return [*several, *remaining]
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:

@@ -12,9 +12,17 @@ import ipaddress
 import typing as t
 
 from .._routing import rt_names
-from .._snapshot.assumption import ADDRESS, FAMILY, LINK, PREFIX, ROUTE, ROUTES, Concern
+from .._snapshot.assumption import ADDRESS, FAMILY, LINK, PREFIX, ROUTE, ROUTES, SET, Assumption, Concern
+from .substitutions import UNREAD, replaced
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+FAMILIES = {"ip": "ipv4", "ip6": "ipv6", "arp": "arp"}  # of packets that meet a table; an IP packet meets none of ARP
+RULESETS = ("nftables", "iptables", "ipsets")
+# Subsets without which the path of a packet is open, with a command that shows them. Rules and routes are named by themselves.
+ASKED = {
+    "links": "ip -d addr", "rules": "ip rule", "routes": "ip route show table all", "settings": "sysctl -a",
+    "nftables": "nft list ruleset", "iptables": "iptables-save", "ipsets": "ipset save", "ipvs": "ipvsadm -Ln",
+}  # fmt: skip
 DEFAULTS = {"ipv4": "0.0.0.0/0", "ipv6": "::/0"}
 
 
@@ -43,6 +51,22 @@ def by_route(route: t.Mapping[str, t.Any]) -> Concern:
     family = str(route.get("family") or ("ipv6" if ":" in str(route.get("via")) else "ipv4"))
     network = _network(DEFAULTS.get(family, "") if destination == "default" else destination)
     return Concern(ROUTE, f"{table} {network}") if network else Concern(ROUTES, table)
+
+
+def by_unread(entry: t.Mapping[str, t.Any]) -> Assumption | None:
+    """Return the fact about what could not be read of a ruleset or of a link; None if others are about it.
+
+    entry: of a snapshot's ``unread``.
+    """
+    subset, name = (str(entry.get(key) or "") for key in ("subset", "object"))
+    if subset not in ASKED or (subset not in RULESETS and name):
+        return None
+    family = name.partition(" ")[0]
+    concerns = [Concern(FAMILY, FAMILIES[family])] if family in FAMILIES else []
+    concerns += [Concern(SET, name)] if subset == "ipsets" and name else []
+    subject = f"{subset} {name}".strip()
+    fact = replaced(UNREAD, f"{subject}: {entry.get('reason')}", *concerns, subject=subject)
+    return fact._replace(ask=ASKED[subset])
 
 
 def by_line(family: str, line: str) -> frozenset[Concern]:

@@ -26,8 +26,8 @@ class Substitution(t.NamedTuple):
     ask: str = ""
 
 
-LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER = (
-    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender"
+LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD = (
+    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread"
 )  # fmt: skip
 ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
     "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
@@ -48,6 +48,7 @@ TABLE: dict[str, Substitution] = {
     SCHEDULER: Substitution("a choice by chance", "which endpoint of a virtual server a client gets", "ipvsadm -Ln"),
     VRF_TABLE: Substitution("no table of a VRF", "by which routes packets of its ports leave", "ip -d link show dev {}"),
     SENDER: Substitution("root, as the user that sends what the node sends", "which rules select the packet", "ip rule"),
+    UNREAD: Substitution("nothing, in place of what could not be read of the node", "what it does to packets"),
     ASSUMED: Substitution("what a packet needs, in place of what no output shows"),  # open facts of the snapshot cover it
     STATED: Substitution("what the option assume says"),
     NEIGHBOR: Substitution("a machine that answers for its address"),

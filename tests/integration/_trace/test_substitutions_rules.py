@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab
 from lab.inner_pods import InnerPod, batch
@@ -25,6 +26,7 @@ COMMANDS = (
     *("ip -d addr", "ip rule", "ip route show table all", "ip neigh", "iptables-save", "iptables-legacy-save"),
     *("nft list ruleset", "ebtables-save", "sysctl -a", "ip nexthop"),
 )
+SAVE, NFT = "/usr/sbin/iptables-nft-save", "/usr/sbin/nft"
 ARRIVES = ("forwarded", "delivered")
 NOTHING = 7  # what PING ends with if no answer comes
 # Sends an echo request of a length, with the option that forbids fragments or without it.
@@ -160,6 +162,37 @@ def test_a_real_packet_goes_as_the_trace_says(node: NamespaceNode, name: str) ->
         cut = {command: without(text, scene.leave_out) for command, text in dump.items()}
         result = trace(node, packet, dump=cut)
         assert not result["certain"] and scene.fact in "; ".join(each["fact"] for each in result["depends_on"]), result
+
+
+@pytest.mark.parametrize(
+    ("program", "setup", "hidden"),
+    [
+        (SAVE, "iptables -A FORWARD -p tcp --dport 80 -j DROP", "dport 80"),
+        (
+            SAVE,
+            "iptables -N OWN; iptables -A OWN -p tcp --dport 80 -j DROP; iptables -A FORWARD -j OWN",
+            "A OWN",
+        ),
+        (
+            NFT,
+            "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; policy drop; }'",
+            "policy",
+        ),
+    ],
+    ids=["rule", "rule of another chain", "policy"],
+)
+def test_what_a_program_does_not_print_is_open(node: NamespaceNode, program: str, setup: str, hidden: str) -> None:
+    node.run(["sh", "-ec", setup])
+    packet = {"source": LEFT, "destination": RIGHT, "destination_port": 80, "interface": "left"}
+    assert trace(node, packet)["certain"]
+    shown = """sed 's/"policy": "drop"/"policy": "accept"/'""" if hidden == "policy" else f"grep -v -e '{hidden}'"
+    # The programs of iptables are links to one, which takes its name as an argument, too.
+    script = f'name=$(basename "$0")\ncase $name in\nnft) @REAL@ "$@" | {shown};;\n*-save) @REAL@ $name "$@" | {shown};;\n'
+    with node.replace_program(program, f'#!/bin/sh\n{script}*) exec @REAL@ $name "$@";;\nesac\n'):
+        snapshot = Steps(node, "datapath_info", {"gather": [*PACKET_PATH]}).run()["snapshot"]
+    result = trace(node, packet, snapshot=snapshot)
+    facts = [each for each in result["depends_on"] if each["fact"].startswith("unread:nftables ip ")]
+    assert not result["certain"] and facts and "listed" in facts[0]["what"], result["depends_on"]
 
 
 # Of each kind of object, one or more that a node can have. A kernel may refuse some of them.

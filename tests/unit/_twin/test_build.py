@@ -46,7 +46,7 @@ def test_one_line_with_a_word_that_ip_does_not_know_is_lacking() -> None:
     unknown = "rule add priority 7 from 10.1.0.0/16 lookup word"
 
     def run(_argv: Sequence[str], stdin: str | None) -> Completed:
-        errors = []
+        errors: list[str] = []
         for number, line in enumerate((stdin or "").splitlines(), 1):
             if line == unknown:
                 return Completed(255, "", "\n".join([*errors, 'Error: argument "word" is wrong: invalid table ID', ""]))
@@ -78,7 +78,9 @@ def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -
 
 def test_an_object_that_nft_refuses_is_lacking_with_what_is_within_it() -> None:
     chains = [{"chain": {"family": "inet", "table": "t", "name": name}} for name in ("a", "bad", "c")]
-    rules = [{"rule": {"family": "inet", "table": "t", "chain": name, "expr": []}} for name in ("a", "bad", "c")]
+    rules: list[dict[str, Any]] = [
+        {"rule": {"family": "inet", "table": "t", "chain": name, "expr": []}} for name in ("a", "bad", "c")
+    ]
     loaded: list[Any] = []
 
     def run(argv: Sequence[str], stdin: str | None) -> Completed:
@@ -102,7 +104,9 @@ def test_a_chain_of_links_has_those_that_a_twin_has() -> None:
         return {"chain": {**body, "dev": [*links]}}
 
     objects = [chain("one", "eth0", "gone"), chain("any", "eth*"), chain("none", "gone"), chain("open")]
-    rules = [{"rule": {"family": "netdev", "table": "t", "chain": name, "expr": []}} for name in ("one", "none")]
+    rules: list[dict[str, Any]] = [
+        {"rule": {"family": "netdev", "table": "t", "chain": name, "expr": []}} for name in ("one", "none")
+    ]
     notes: list[Assumption] = []
     remaining = foreign_tables.of_links([*objects, *rules], ["lo", "eth0", "eth1"], notes)
     assert [entry["chain"]["dev"] for entry in remaining if "chain" in entry] == ["eth0", ["eth0", "eth1"]]
