@@ -139,7 +139,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
-    (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
+    (SYSCTL, r"net[./]\S+ ?= ?-?\d+|(?:sysctl: cannot stat |cat: )?/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain (?:\S+ \((?:policy|\d+ references)|[A-Z][\w-]+\s*$)"),
     (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),

@@ -234,13 +234,23 @@ _KEY = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]*\w)")
 _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10})\s*")
 
 
+# As procps, busybox and cat say that a kernel without the module br_netfilter has no such setting.
+_UNBRIDGED = re.compile(
+    r"(?:sysctl: cannot stat |cat: (?:can't open ')?|sysctl: error: ')(?:/proc/sys/)?"
+    r"(net[./]bridge[./]bridge-nf-call-ip6?tables)\b.*(?:No such file|unknown key)"
+)
+
+
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     """Of the node and of each link, as the snapshot has them. Of links, those that decide nothing about packets are left out."""
     values: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
         text = line.strip()
         match, key = _SETTING.fullmatch(re.split(r"(?<!\s)\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
-        if match:
+        unbridged = _UNBRIDGED.match(text)
+        if unbridged:
+            put(values, unbridged[1], 0)
+        elif match:
             if may_matter(match[1]):
                 put(values, match[1], int(match[2]))
         elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n

@@ -41,6 +41,9 @@ NODE = (
         "conn_reuse_mode", "conntrack", "expire_nodest_conn", "expire_quiescent_template", "nat_icmp_send", "snat_reroute",
     )),
 )  # fmt: skip
+# By which a bridge shows its frames to the rules of iptables and nft, by family. Without the module br_netfilter the kernel has
+# none of them, and a bridge shows nothing.
+BRIDGED = {"ipv4": "net.bridge.bridge-nf-call-iptables", "ipv6": "net.bridge.bridge-nf-call-ip6tables"}
 # Of each link, of all and of default.
 LINK = {
     "ipv4": (

@@ -34,7 +34,10 @@ def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) 
     by_family = {family: _settings_of_links(family, names) for family in settings_model.FAMILIES}
     keys = (*settings_model.NODE, *(key.translate(DOTTED) for key in further))
     return {
-        "node": {key.translate(DOTTED): value for key, value in _values(keys).items()},
+        "node": {
+            **dict.fromkeys(settings_model.BRIDGED.values(), 0),
+            **{key.translate(DOTTED): value for key, value in _values(keys).items()},
+        },
         **by_family,
         "effective": {family: settings_model.effective(family, by_link) for family, by_link in by_family.items()},
     }

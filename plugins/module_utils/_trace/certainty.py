@@ -32,7 +32,7 @@ from .._snapshot.open_facts import (
     TABLE,
     Fact,
 )
-from .._snapshot.settings import ALL
+from .._snapshot.settings import ALL, BRIDGED
 from .._twin.substitutions import LINE, UNNAMED
 from .._twin.worlds import SETTINGS, Open
 from . import culprit, likelihood, path
@@ -132,6 +132,7 @@ def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             HAIRPIN: subject in entrances,
             FORWARDING: subject in entrances,
             **dict.fromkeys(SETTINGS, True),
+            **dict.fromkeys(BRIDGED.values(), any(each.met.bridge for first in answer.every_way for each in first.both)),
             IPVS: answer.is_virtual,
             **dict.fromkeys(RULESETS, way.met.may_be_for_service),
         }

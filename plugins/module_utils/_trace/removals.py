@@ -94,6 +94,9 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
         yield from _of_link(decider)
     elif isinstance(decider, Setting) and is_forwarding(decider):
         yield from _of_forwarding(decider, snapshot)
+    elif isinstance(decider, Setting) and decider.key in setting_model.BRIDGED.values():
+        takes_along = "The rules of IP see all frames between ports of bridges."
+        yield Removal("Show the frames of bridges to rules", f"sysctl -w {decider.key}=1", takes_along)
     elif is_filter(decider):
         rules = loss.rules[1:]
     for rule in filter(None, rules):

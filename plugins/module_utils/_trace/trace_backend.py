@@ -36,7 +36,7 @@ from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from .._twin.substitutions import ASSUMED, STATE, STATED, gap, replaced
 from . import certainty, changes_backend, likelihood, path, verdict
-from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Cure, Way
+from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Culprit, Cure, Way
 from .culprit import ChainRule, NoRoute
 from .far_ends_backend import FarEnds
 from .kernel_events import DROPS, Observation, of_packet
@@ -434,7 +434,8 @@ class _Exchange:
         if reply.met.frame and reply.met.frame.packet.flow != expected.flow:
             arrived = reply.met.frame.packet
             reason = f"The reply arrives as {arrived}, and {expected} is expected: its translation is not undone."
-            reply = reply._replace(verdict=DROPPED, reason=reason)
+            unseen, why = verdict.unseen_on_bridge(link, reply.interface, packet, self._scene)
+            reply = reply._replace(verdict=DROPPED, reason=f"{reason}{why}", culprit=Culprit.of(unseen) if unseen else None)
         reply = verdict.by_its_uplink(reply, observation.sent.interface, self._scene)
         return verdict.at_its_pod(reply, observation.sent.interface, self._scene)
 

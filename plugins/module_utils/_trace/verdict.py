@@ -14,6 +14,7 @@ from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
 from .._routing.rule import LOOKUP, Rule, protocol_name
+from .._snapshot.settings import BRIDGED
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from . import answer
@@ -174,6 +175,16 @@ def at_its_pod(reply: Way, link: str, scene: Scene) -> Way:
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
     culprit = Culprit.of(_misled(reply.interface, reply.met.frame, scene))
     return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=culprit))
+
+
+def unseen_on_bridge(link: str, left_by: str, packet: Packet, scene: Scene) -> tuple[Setting | None, str]:
+    """Return the setting by which a frame passed a bridge without any rule of IP, and a sentence; None if it passed none."""
+    topology = scene.topology
+    key = BRIDGED["ipv6" if packet.family == IPV6 else "ipv4"].replace(".", "/")
+    if not topology.bridge(link) or topology.bridge(link) != topology.bridge(left_by) or scene.settings(key):
+        return None, ""
+    sentence = f" Rules do not see what passes the bridge {topology.bridge(link)} (of the module br_netfilter)."
+    return Setting(key, 0), sentence
 
 
 def unanswered(answering: PodAnswer, request: Packet) -> Way:

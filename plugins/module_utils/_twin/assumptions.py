@@ -66,6 +66,10 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     completed["links"] = links
     assumptions += _assumed_forwarding(settings, links)
     assumptions += _without_effect(values, {str(link.get("name")) for link in links})
+    for key in setting_model.BRIDGED.values():
+        if key not in (settings.get("node") or {}) and any(link.get("kind") == "bridge" for link in links):
+            # A snapshot of a kernel without the module lacks it, and in outputs it is an open fact.
+            put(settings, key, int(any(entry.fact.fact == key for entry in _open_facts(completed))))
     if not interface:
         _assume_address(completed, packet, assumptions)
     if interface and _lacks_routes(completed, packet.family):

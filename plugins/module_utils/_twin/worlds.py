@@ -42,7 +42,7 @@ from .._snapshot.open_facts import (
     Fact,
     OpenFact,
 )
-from .._snapshot.settings import forwarding_of_all
+from .._snapshot.settings import BRIDGED, forwarding_of_all
 from . import pod_links, stateful_matches, substitutions
 from .assumptions import (
     Ends,
@@ -62,11 +62,10 @@ KINDS = (
     *(RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS, NEIGHBORS, NFT, TABLE, CUT, JUMP),
     *(POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY, HAIRPIN),
 )
-# Further settings of which a fact may be open, with their values in a new network namespace.
-DEFAULTS = {"net.ipv4.conf.all.src_valid_mark": 0, "net.ipv4.conf.all.route_localnet": 0}
-# Kubernetes demands that they are 1, as in a new namespace (kubeadm's preflight checks), so no other value is tried.
-DEMANDED = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
-SETTINGS = (*DEFAULTS, *DEMANDED)
+# Further settings of which a fact may be open, with the usual values, which are in the twin. Kubernetes demands that frames of
+# bridges are shown to rules (kubeadm's preflight checks).
+DEFAULTS = {"net.ipv4.conf.all.src_valid_mark": 0, "net.ipv4.conf.all.route_localnet": 0, **dict.fromkeys(BRIDGED.values(), 1)}
+SETTINGS = (*DEFAULTS,)
 # The order in which a packet's fate usually depends on them.
 DECISIVE = (
     ROUTES,

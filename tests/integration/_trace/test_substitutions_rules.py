@@ -40,8 +40,9 @@ data = bytearray(struct.pack("!BBHHH", 8, 0, 0, 7, 1) + bytes(length - 28))
 data[2:4] = struct.pack("!H", ~(0x0800 + 7 + 1) & 0xFFFF)
 sock.sendto(data, (destination, 0))
 try:
-    while sock.recv(65535)[20] != 0:  # an error about the packet is none
-        pass
+    answer, sender = b"", ""
+    while answer[20:21] != bytes(1) or sender != destination:  # an error about the packet is none
+        answer, (sender, _port) = sock.recvfrom(65535)
 except TimeoutError:
     sys.exit({NOTHING})
 """
@@ -61,6 +62,15 @@ class Scene(NamedTuple):
     leave_out: str = ""
     fact: str = ""
 
+
+# Two pods on a bridge, of which the second is behind a Service.
+ON_BRIDGE = """
+ip link add b0 type bridge mcast_snooping 0; ip addr flush dev left; ip link set left master b0; ip link set b0 up
+ip addr add 10.60.1.1/24 dev b0; ip netns add second; ip link add second type veth peer name eth0 netns second
+ip link set second master b0 up; ip -n second link set eth0 up; ip -n second addr add 10.60.1.8/24 dev eth0
+ip -n second route add default via 10.60.1.1; iptables -t nat -A PREROUTING -d 10.96.0.10 -j DNAT --to-destination 10.60.1.8
+sysctl -qw net.bridge.bridge-nf-call-iptables="""
+BRIDGED = {"destination": "10.96.0.10"}
 
 SCENES = {
     "a link that does not forward": Scene(
@@ -99,6 +109,17 @@ SCENES = {
     ),
     "a rule of a user, as whom no packet is routed": Scene("ip rule add priority 900 uidrange 1000-2000 prohibit"),
     "a rule of root, as whom packets are routed": Scene("ip rule add priority 900 uidrange 0-99 prohibit", "uidrange 0-0"),
+    "a bridge that shows no frame to rules": Scene(
+        f"{ON_BRIDGE}0",
+        "net.bridge.bridge-nf-call-iptables = 0",
+        "sysctl -w net.bridge.bridge-nf-call-iptables=1",
+        BRIDGED,
+        leave_out="bridge-nf-call-iptables",
+        fact="net.bridge.bridge-nf-call-iptables",
+    ),
+    "a bridge that shows frames to rules": Scene(
+        f"{ON_BRIDGE}1", packet=BRIDGED, leave_out="bridge-nf-call-iptables", fact="net.bridge.bridge-nf-call-iptables"
+    ),
     "no link that forwards": Scene(
         "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
     ),
@@ -162,6 +183,18 @@ def test_a_real_packet_goes_as_the_trace_says(node: NamespaceNode, name: str) ->
         cut = {command: without(text, scene.leave_out) for command, text in dump.items()}
         result = trace(node, packet, dump=cut)
         assert not result["certain"] and scene.fact in "; ".join(each["fact"] for each in result["depends_on"]), result
+
+
+def test_a_setting_that_sysctl_does_not_find_is_that_of_a_bridge_that_shows_nothing(node: NamespaceNode) -> None:
+    node.run(["sh", "-ec", f"{ON_BRIDGE}1"])
+    dump = outputs(node)
+    dump["sysctl -a"] = without(dump["sysctl -a"], "bridge-nf-call-iptables")
+    key = "net/bridge/bridge-nf-call-iptables"
+    dump[f"sysctl {key}"] = f"sysctl: cannot stat /proc/sys/{key}: No such file or directory\n"
+    packet = {"source": LEFT, "protocol": "icmp", "interface": "left", **BRIDGED}
+    result = trace(node, packet, dump=dump)
+    assert (result["reply"]["verdict"], result["certain"]) == ("dropped", True), result["depends_on"]
+    assert result["culprit"]["text"] == "net.bridge.bridge-nf-call-iptables = 0"
 
 
 @pytest.mark.parametrize(

@@ -732,3 +732,17 @@ def test_no_text_is_an_error_of_ours(dump: dict[str, str]) -> None:
         pastes.read(dump)
     except Invalid as error:
         assert error.option == "dump"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sysctl: cannot stat /proc/sys/net/bridge/bridge-nf-call-iptables: No such file or directory",
+        "cat: /proc/sys/net/bridge/bridge-nf-call-iptables: No such file or directory",
+        "cat: can't open '/proc/sys/net/bridge/bridge-nf-call-iptables': No such file or directory",
+        "sysctl: error: 'net.bridge.bridge-nf-call-iptables' is an unknown key",
+    ],
+)
+def test_a_kernel_without_the_setting_shows_no_frames_of_bridges_to_rules(line: str) -> None:
+    settings = pastes.read({"report": f"$ sysctl net.bridge.bridge-nf-call-iptables\n{line}\n"}).snapshot["settings"]
+    assert settings["node"] == {"net.bridge.bridge-nf-call-iptables": 0}
