@@ -30,7 +30,9 @@ DROPPING = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -d 198.51.100.9/32 -j DRO
 def node(rp_filter: int | None = 0, forwarding: int = 1, routes: tuple[Entry, ...] = (), **subsets: Any) -> Entry:
     """A snapshot of a node between two networks. rp_filter: of eth0; None if it is open. routes: besides the default route."""
     names = {"all": {"rp_filter": 0}} if rp_filter is not None else {}
-    of_links: Entry = {**names, "eth1": {"rp_filter": 0}, **({"eth0": {"rp_filter": rp_filter}} if names else {})}
+    forwards = {"forwarding": forwarding}
+    of_eth0 = {**forwards, **({"rp_filter": rp_filter} if names else {})}
+    of_links: Entry = {**names, "eth1": {**forwards, "rp_filter": 0}, "eth0": of_eth0}
     default = {"family": "ipv4", "table": "254", "to": "default", "via": "10.0.0.1", "dev": "eth0"}
     neighbors = [
         {"address": address, "dev": dev, "mac": f"02:00:00:00:00:0{number}", "state": "REACHABLE"}
