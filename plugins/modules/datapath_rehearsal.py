@@ -72,6 +72,15 @@ options:
       mark:
         description: The mark with which the packet comes in or is sent.
         type: str
+      length:
+        description:
+          - The length of the IP packet in bytes, from 40 to 65535. Without it, a small packet is sent. An answer to an echo
+            request has the same length, and other answers are small. Omit it for TCP of the node itself, which divides data by
+            itself.
+        type: int
+      df:
+        description: Whether no router may divide the packet, as the flag DF of IPv4 says. No router divides IPv6. Needs a length.
+        type: bool
 seealso:
   - module: kubenode.datapath.datapath_trace
   - module: kubenode.datapath.profile

@@ -40,7 +40,7 @@ options:
   packet:
     description:
       - The first packet of the connection.
-      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1) or
+      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1 length 1500 df) or
         V(default/web-0 -> default/api:http), a line of C(tcpdump) or of C(conntrack -L), or one that the C(LOG) target of
         iptables wrote to the kernel's log. If the line does not say by which link the packet comes in, O(packet.interface) is
         V(auto), and if it does not name the protocol, O(packet.protocol) is V(tcp).
@@ -82,6 +82,15 @@ options:
       mark:
         description: The mark with which the packet comes in or is sent.
         type: str
+      length:
+        description:
+          - The length of the IP packet in bytes, from 40 to 65535. Without it, a small packet is sent. An answer to an echo
+            request has the same length, and other answers are small. Omit it for TCP of the node itself, which divides data by
+            itself.
+        type: int
+      df:
+        description: Whether no router may divide the packet, as the flag DF of IPv4 says. No router divides IPv6. Needs a length.
+        type: bool
   snapshot:
     description:
       - The snapshot of a node, as RV(kubenode.datapath.datapath_info#module:snapshot) returns it.
@@ -268,7 +277,9 @@ came_in_by:
   returned: success
   type: str
 packet:
-  description: The packet as it left, with the MAC addresses of its frame; null if it did not leave.
+  description:
+    - The packet as it left, with the MAC addresses of its frame; null if it did not leave.
+    - Without O(packet.length), RV(assumed) says that it was a small one where a larger one may meet a smaller MTU.
   returned: success
   type: dict
   sample: {source: 10.12.97.49, destination: 10.253.4.194, protocol: tcp, source_port: 40000, destination_port: 8000,
@@ -286,7 +297,7 @@ culprit:
     - The object that stopped the packet, or its reply; null if both arrive. Where a rule drops all packets with a mark, or all of
       a chain to which a map of nft sends them, it is the rule that set the mark, or that has the map.
     - C(kind) is V(rule), V(route), V(sysctl), V(neighbor), V(link), V(address), V(bpf) or V(missing). C(text) is the object as
-      its own tool prints it.
+      its own tool prints it. Of a packet that is too large, it is the link or the route with its MTU.
   returned: success
   type: dict
   sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}

@@ -91,6 +91,25 @@ class Link(t.NamedTuple):
         return _OF_LINK.get(self.trouble, "")
 
 
+class Mtu(t.NamedTuple):
+    """A link that passes no larger packet. size: bytes."""
+
+    link: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.link} mtu {self.size}"
+
+
+class RouteMtu(t.NamedTuple):
+    """A route that leads no larger packet."""
+
+    route: Route
+
+    def __str__(self) -> str:
+        return str(self.route)
+
+
 class Address(t.NamedTuple):
     """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED or empty. owner: the link of the node that has it."""
 
@@ -126,13 +145,13 @@ class Programs(t.NamedTuple):
         return ", ".join(self.names)
 
 
-Object = t.Union[ChainRule, VirtualServer, Rule, Route, Setting, Neighbor, Link, Address, NoRoute, Programs]
+Object = t.Union[ChainRule, VirtualServer, Rule, Route, Setting, Neighbor, Link, Mtu, RouteMtu, Address, NoRoute, Programs]
 KINDS: dict[type, str] = {
     **dict.fromkeys((ChainRule, VirtualServer, Rule), "rule"),
-    Route: "route",
+    **dict.fromkeys((Route, RouteMtu), "route"),
     Setting: "sysctl",
     Neighbor: "neighbor",
-    Link: "link",
+    **dict.fromkeys((Link, Mtu), "link"),
     Address: "address",
     Programs: "bpf",
     NoRoute: "missing",

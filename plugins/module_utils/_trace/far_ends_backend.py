@@ -30,6 +30,8 @@ from .packet import TCP, UDP, Packet
 NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
 PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
+IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_DONT, PMTUDISC_DO = 10, 23, 0, 2
+UDP_HEADER = 8  # bytes
 QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
 PATIENCE, LOOKS = 0.5, 50  # seconds, and looks, without any sign of the packet: a machine that stood still looked once
 LIMIT = 5.0  # seconds for a packet with all packets that it causes
@@ -165,6 +167,9 @@ class FarEnds:
             sock.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
         if packet.source:
             sock.setsockopt(level, transparent, 1)
+        if packet.length:
+            discover = IPV6_MTU_DISCOVER if packet.family == IPV6 else IP_MTU_DISCOVER
+            sock.setsockopt(level, discover, PMTUDISC_DO if packet.is_whole else PMTUDISC_DONT)
         port = 0 if kind == socket.SOCK_RAW else packet.source_port
         sock.bind((fields.show(packet.source) if packet.source else "", port))
         place = (fields.show(packet.destination), packet.destination_port if kind != socket.SOCK_RAW else 0)
@@ -174,7 +179,7 @@ class FarEnds:
         address, *_rest = sock.getsockname()
         packet = packet._replace(source=fields.address(address.partition("%")[0])[1])
         if kind == socket.SOCK_DGRAM:
-            sock.send(b"data")
+            sock.send(frame.payload(packet)[UDP_HEADER:])
         elif kind == socket.SOCK_RAW:
             sock.send(frame.payload(packet))
         return packet

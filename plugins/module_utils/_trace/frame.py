@@ -18,6 +18,8 @@ IP, IP6, ARP = 0x0800, 0x86DD, 0x0806
 IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
 IPV6_HEADER = struct.Struct("!IHBB16s16s")
 ARP_PACKET = struct.Struct("!HHBBH6s4s6s4s")
+DONT_FRAGMENT, OFFSET = 0x4000, 0x1FFF  # in the header of IPv4
+FRAGMENT = 44  # the header of a fragment of IPv6
 TTL = 61  # of a packet that has passed three routers
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ECHO = {ICMP: (8, 0), ICMPV6: (128, 129)}  # type of request and of reply
@@ -60,23 +62,28 @@ def ip_packet(packet: Packet) -> bytes:
     if packet.family == IPV6:
         header = IPV6_HEADER.pack(6 << 28, len(content), packet.protocol, TTL, packet.source, packet.destination)
         return header + content
-    fields = [0x45, 0, 20 + len(content), 1, 0x4000, TTL, packet.protocol, 0, packet.source, packet.destination]
+    flags = DONT_FRAGMENT if packet.is_whole or not packet.length else 0
+    fields = [0x45, 0, IPV4_HEADER.size + len(content), 1, flags, TTL, packet.protocol, 0, packet.source, packet.destination]
     fields[7] = _checksum(IPV4_HEADER.pack(*fields))
     return IPV4_HEADER.pack(*fields) + content
 
 
 def payload(packet: Packet) -> bytes:
     ports, data = (packet.source_port, packet.destination_port), b""
+    room = packet.length - (IPV6_HEADER if packet.family == IPV6 else IPV4_HEADER).size
     if packet.protocol == TCP:
         flags, acknowledged = (SYN | ACK, packet.acknowledged) if packet.is_reply else (SYN, 0)
         data = struct.pack("!HHIIBBHHH", *ports, packet.sequence, acknowledged, 5 << 4, flags, 64240, 0, 0)
+        data += bytes(max(0, room - len(data)))
         return _with_checksum(packet, data, 16)
     if packet.protocol == UDP:
-        return _with_checksum(packet, struct.pack("!HHHH", *ports, 12, 0) + b"data", 6)
+        data = b"data".ljust(room - 8, b"\0")
+        return _with_checksum(packet, struct.pack("!HHHH", *ports, 8 + len(data), 0) + data, 6)
     if packet.protocol in ECHO:
-        data = struct.pack("!BBHHH", ECHO[packet.protocol][packet.is_reply], 0, 0, packet.source_port, 1) + b"datadata"
+        data = struct.pack("!BBHHH", ECHO[packet.protocol][packet.is_reply], 0, 0, packet.source_port, 1)
+        data += b"datadata".ljust(room - len(data), b"\0")
         return _with_checksum(packet, data, 2)
-    return struct.pack("!HHI", *ports, 0) + b"data" if packet.protocol in PORTS else b"datadata"
+    return (struct.pack("!HHI", *ports, 0) + b"data" if packet.protocol in PORTS else b"datadata").ljust(room, b"\0")
 
 
 def _with_checksum(packet: Packet, data: bytes, place: int) -> bytes:
@@ -123,13 +130,19 @@ def _ip(body: bytes) -> tuple[Packet, bytes] | None:
     """Return the packet, and the bytes after its IP header."""
     if len(body) >= 20 and body[0] >> 4 == 4:
         length = (body[0] & 15) * 4
-        _version, _tos, _total, _number, _place, _ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
+        _version, _tos, _total, _number, place, _ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
+        if place & OFFSET:  # a fragment without the header behind that of IP
+            return None
         payload = body[length:]
     elif len(body) >= 40 and body[0] >> 4 == 6:
         _flow, _length, protocol, _ttl, source, destination = IPV6_HEADER.unpack_from(body)
         payload = body[40:]
         if protocol == 0 and len(payload) >= 8:  # a hop-by-hop header, as multicast reports have
             protocol, payload = payload[0], payload[(payload[1] + 1) * 8 :]
+        elif protocol == FRAGMENT and len(payload) >= 8:
+            if int.from_bytes(payload[2:4], "big") >> 3:
+                return None
+            protocol, payload = payload[0], payload[8:]
     else:
         return None
     packet = Packet(source, destination, protocol)
@@ -161,7 +174,8 @@ _MEANINGS = {
     (ICMP, 3, 13): "administratively prohibited", (ICMP, 11, 0): "time to live exceeded",
     (ICMPV6, 1, 0): "no route to destination", (ICMPV6, 1, 1): "administratively prohibited",
     (ICMPV6, 1, 2): "beyond scope of source address", (ICMPV6, 1, 3): "address unreachable",
-    (ICMPV6, 1, 4): "port unreachable", (ICMPV6, 1, 5): "source address failed policy", (ICMPV6, 3, 0): "hop limit exceeded",
+    (ICMPV6, 1, 4): "port unreachable", (ICMPV6, 2, 0): "packet too big",
+    (ICMPV6, 1, 5): "source address failed policy", (ICMPV6, 3, 0): "hop limit exceeded",
 }  # fmt: skip
 
 

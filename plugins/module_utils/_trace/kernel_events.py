@@ -26,7 +26,7 @@ QUEUE, VERDICT_MASK = "queue", 0xFF  # NF_VERDICT_MASK: above it, a queue has it
 # Counters that show where a packet ended (net/ipv4/proc.c, net/ipv6/proc.c), by the ends of their names.
 TELLING = (
     "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
-    "InDelivers",
+    "InTooBigErrors", "InDelivers",
 )  # fmt: skip
 _SOLICITED = bytes.fromhex("ff0200000000000000000000000001ff")[:13]
 IP_LENGTHS = {4: 20, 6: 40}  # of a header without options, by the version

@@ -25,7 +25,10 @@ OPTIONS: Options = {
     "destination_port": Option("int"),
     "interface": Option("str"),
     "mark": Option("str"),
+    "length": Option("int"),
+    "df": Option("bool"),
 }
+LENGTHS = (40, 65535)  # bytes; a shorter packet is built as long as its headers and a few bytes are
 MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
 AUTO = "auto"  # in place of a link: the one behind which the source is
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
@@ -37,7 +40,8 @@ class Packet(t.NamedTuple):
     source, destination: addresses in network order; source is empty if the node itself chooses it. protocol: IANA's number.
     interface: the link by which it comes in; empty if the node itself sends it. is_reply: an answer, such as a SYN-ACK.
     sequence: the number of TCP; of a packet that the node sends, the kernel chooses it. acknowledged: by an answer. Connection
-    tracking takes an answer that acknowledges another number for invalid (net/netfilter/nf_conntrack_proto_tcp.c).
+    tracking takes an answer that acknowledges another number for invalid (net/netfilter/nf_conntrack_proto_tcp.c). length: of the
+    IP packet in bytes; 0 for a small one. is_whole: whether no router may divide it (the flag DF of IPv4).
     """
 
     source: bytes
@@ -50,6 +54,8 @@ class Packet(t.NamedTuple):
     is_reply: bool = False
     sequence: int = 1000
     acknowledged: int = 0
+    length: int = 0
+    is_whole: bool = False
 
     @property
     def family(self) -> int:
@@ -66,7 +72,9 @@ class Packet(t.NamedTuple):
         if self.protocol in (ICMP, ICMPV6):  # the source port stands for the identifier, which an answer repeats
             ports = (self.source_port, self.destination_port)
         is_reply, acknowledged = not self.is_reply, (self.sequence + 1) % 2**32 if self.protocol == TCP else 0
-        return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, is_reply, acknowledged=acknowledged)
+        answer = Packet(self.destination, self.source, self.protocol, *ports, interface, 0, is_reply, acknowledged=acknowledged)
+        # An answer to an echo request repeats its data. Those of other protocols are small.
+        return answer._replace(length=self.length) if self.protocol in (ICMP, ICMPV6) else answer
 
     def report(self) -> dict[str, t.Any]:
         """Return the packet as the module returns it."""
@@ -77,7 +85,14 @@ class Packet(t.NamedTuple):
         }
         if self.protocol in PORTS:
             shown.update(source_port=self.source_port, destination_port=self.destination_port)
+        if self.length:
+            shown.update(length=self.length, df=self.is_whole)
         return shown
+
+    @property
+    def size(self) -> str:
+        """Return the length as a line of text has it; empty for a small packet."""
+        return f" length {self.length}{' df' if self.is_whole else ''}" if self.length else ""
 
     def __str__(self) -> str:
         has_ports = self.protocol in PORTS
@@ -112,7 +127,14 @@ def from_options(options: t.Mapping[str, t.Any]) -> Packet:
         raise Invalid("packet.destination_port", options.get("destination_port"), _PORT)
     source_port = ports["source_port"] or (SOURCE_PORT if protocol in (*PORTS, ICMP, ICMPV6) else 0)
     mark = _parsed(options, "mark", lambda value: fields.number(value, 0, UINT32)) if options.get("mark") else 0
-    return Packet(source, destination, protocol, source_port, ports["destination_port"], interface, mark)
+    length = _parsed(options, "length", lambda value: fields.number(value, *LENGTHS)) if options.get("length") else 0
+    if length and protocol == TCP and not interface:
+        raise Invalid(
+            "packet.length", length, "left out for TCP of the node itself, whose kernel divides data by the MTU of the route"
+        )
+    is_whole = bool(length and options.get("df"))
+    ends = source, destination, protocol, source_port, ports["destination_port"], interface, mark
+    return Packet(*ends, length=length, is_whole=is_whole)
 
 
 def from_list(option: str, entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Packet]:

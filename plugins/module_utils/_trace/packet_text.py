@@ -34,7 +34,7 @@ PORTS_OR_ECHO = (
 _ECHO_TYPES = {"icmp": "8", "icmp6": "128", "icmpv6": "128"}  # by the name of the protocol (RFC 792, RFC 4443)
 _PLAIN = re.compile(
     r"(?:(?P<protocol>[\w-]+)\s+)?(?P<source>[\w\[:][^\s>]*?)\s*(?:->|>)\s*(?P<destination>\S+?)"
-    r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?"
+    r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?(?:\s+length\s+(?P<length>\S+)(?P<df>\s+df)?)?"
 )
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::(\S+))?")
 # tcpdump prints the port behind a dot, and the link and the direction before the protocol with -i any. Of a tunnel or an ICMP
@@ -86,7 +86,8 @@ def _plain(line: str) -> Options | None:
             is_service = name == "destination" and names.is_name(address)  # whose ports may have other names
             described[f"{name}_port"] = port if is_service else _port(port, protocol)
     mark = {"mark": match["mark"]} if match["mark"] else {}
-    return {**described, "interface": match["interface"] or AUTO, **mark}
+    size = {"length": match["length"], "df": bool(match["df"])} if match["length"] else {}
+    return {**described, "interface": match["interface"] or AUTO, **mark, **size}
 
 
 def _end(text: str) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from .._twin import (
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from .._twin.substitutions import ASSUMED, STATE, STATED, gap, replaced
-from . import certainty, changes_backend, likelihood, path, verdict
+from . import certainty, changes_backend, likelihood, path, sizes, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Culprit, Cure, Way
 from .culprit import ChainRule, NoRoute
 from .far_ends_backend import FarEnds
@@ -301,8 +301,11 @@ class _Exchange:
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
         way = next((branch.way for branch in branches if not branch.way.is_well(self._question.wants_reply)), first)
+        notes_of_sizes = sizes.notes(
+            self._packet.length, branches[0].way if branches else first, self._topology, self._scene.tables
+        )
         unread = filter(None, map(lacking.by_unread, blueprint.entries(self._question.snapshot, "unread")))
-        notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread]
+        notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread, *notes_of_sizes]
         notes += (
             replaced(ASSUMED, f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
             for name, value in self._unknown_filters(way).items()
@@ -426,7 +429,9 @@ class _Exchange:
             if not answering.link:
                 return verdict.unanswered(answering, departed)
             link = answering.link
-        packet = departed.replied(link)
+        # The end of a link divides what is larger than the link takes.
+        size = min(filter(None, (sizes.mtu_of(self._topology, link), observation.sent.length)), default=0)
+        packet = departed._replace(length=size if observation.sent.length else 0).replied(link)
         _source, destination = self._topology.macs(packet)
         source = way.met.frame.destination_mac if link == way.interface else self._topology.world_mac(link)
         reply = verdict.judge(self._send(packet, source, destination), self._scene)._replace(came_in_by=link)

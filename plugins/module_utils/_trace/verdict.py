@@ -17,7 +17,7 @@ from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._snapshot.settings import BRIDGED
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
-from . import answer
+from . import answer, sizes
 from .answer import DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Caveat, Culprit, Met, Step, Way
 from .culprit import (
     BRIDGE,
@@ -236,7 +236,7 @@ def _is_of(packet: Packet, frame: Frame) -> bool:
 def _steps(observation: Observation, events: t.Sequence[Event], query: Query, scene: Scene, departed: Frame | None) -> list[Step]:
     packet = observation.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
-    steps, is_routed = [Step(answer.IN, start, str(packet))], False
+    steps, is_routed = [Step(answer.IN, start, f"{packet}{packet.size}")], False
     for event in events:
         if event.oif and not is_routed and packet.interface:
             is_routed = True
@@ -321,6 +321,7 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
     route = scene.tables.decide(query).route
     explained = (
         (_by_rule(drop, "rejects" if verdict == REJECTED else "drops", observation.sent, events, scene) if drop else None)
+        or sizes.explained(observation, query, scene.topology, scene.tables)
         or _by_neighbour(observation, scene)
         or _by_counters(observation, query, scene)
     )

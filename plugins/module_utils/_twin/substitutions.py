@@ -26,11 +26,11 @@ class Substitution(t.NamedTuple):
     ask: str = ""
 
 
-LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD = (
-    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread"
+LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD, TUNNEL_HEAD = (
+    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head"
 )  # fmt: skip
-ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
-    "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
+SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
+    "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
 )  # fmt: skip
 # By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
 TABLE: dict[str, Substitution] = {
@@ -49,6 +49,12 @@ TABLE: dict[str, Substitution] = {
     VRF_TABLE: Substitution("no table of a VRF", "by which routes packets of its ports leave", "ip -d link show dev {}"),
     SENDER: Substitution("root, as the user that sends what the node sends", "which rules select the packet", "ip rule"),
     UNREAD: Substitution("nothing, in place of what could not be read of the node", "what it does to packets"),
+    TUNNEL_HEAD: Substitution(
+        "a link of the size that it says, in place of a tunnel whose packets leave by a link that is too small for them",
+        "whether the link below divides or drops them",
+        "ip -d link show dev {}",
+    ),
+    SIZE: Substitution("a small packet, where the option packet has no length"),
     ASSUMED: Substitution("what a packet needs, in place of what no output shows"),  # open facts of the snapshot cover it
     STATED: Substitution("what the option assume says"),
     NEIGHBOR: Substitution("a machine that answers for its address"),

@@ -120,6 +120,19 @@ SCENES = {
     "a bridge that shows frames to rules": Scene(
         f"{ON_BRIDGE}1", packet=BRIDGED, leave_out="bridge-nf-call-iptables", fact="net.bridge.bridge-nf-call-iptables"
     ),
+    "a link that is too small": Scene("ip link set right mtu 1400", "right mtu 1400", packet={"length": 1500, "df": True}),
+    "a link for which a packet is divided": Scene(
+        "ip link set right mtu 1400; ip -n host-right link set eth0 mtu 1400", packet={"length": 1500}
+    ),
+    "a link that is large enough": Scene("ip link set right mtu 1400", packet={"length": 1400, "df": True}),
+    "a route that is too small": Scene(
+        "ip route change 10.60.2.0/24 dev right mtu 1300",
+        "ip route 10.60.2.0/24 dev right table main scope link mtu 1300",
+        packet={"length": 1400, "df": True},
+    ),
+    "a link that takes no larger packet": Scene(
+        "ip link set left mtu 1400", "left mtu 1400", packet={"length": 1500, "df": True}
+    ),
     "no link that forwards": Scene(
         "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
     ),
@@ -145,7 +158,7 @@ def arrives(node: NamespaceNode, packet: dict[str, Any]) -> bool:
     return not done.returncode
 
 
-def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
     result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
     assert not result["failed"], result
     return result
@@ -183,6 +196,19 @@ def test_a_real_packet_goes_as_the_trace_says(node: NamespaceNode, name: str) ->
         cut = {command: without(text, scene.leave_out) for command, text in dump.items()}
         result = trace(node, packet, dump=cut)
         assert not result["certain"] and scene.fact in "; ".join(each["fact"] for each in result["depends_on"]), result
+
+
+def test_a_packet_without_a_length_is_a_small_one_where_a_larger_one_may_be_lost(node: NamespaceNode) -> None:
+    packet = f"udp {LEFT}:9 > {RIGHT}:9 in left"
+    assert "small" not in str(trace(node, packet)["assumed"])
+    node.run(["sh", "-ec", "ip link set right mtu 1400"])
+    result = trace(node, packet)
+    said = "A small packet was sent. One of more than 1400 bytes may not pass: right mtu 1400."
+    assert result["certain"] and said in result["assumed"], result["assumed"]
+    lost = trace(node, f"{packet} length 1401 df")
+    assert (lost["verdict"], lost["culprit"]["text"], lost["certain"]) == ("rejected", "right mtu 1400", True)
+    own = trace(node, {"destination": RIGHT, "destination_port": 9, "protocol": "udp", "length": 1500, "df": True})
+    assert (own["culprit"]["text"], own["certain"]) == ("right mtu 1400", True), own["reason"]
 
 
 def test_a_setting_that_sysctl_does_not_find_is_that_of_a_bridge_that_shows_nothing(node: NamespaceNode) -> None:

@@ -52,6 +52,9 @@ def test_a_packet_has_defaults_and_its_reply_the_other_ends() -> None:
         ({"destination": "0.0.0.0"}, "packet.destination"),
         ({"destination": "224.0.0.1"}, "packet.destination"),
         ({"source": "255.255.255.255"}, "packet.source"),
+        ({"length": 39, "interface": "eth0"}, "packet.length"),
+        ({"length": 65536, "interface": "eth0"}, "packet.length"),
+        ({"length": 1500}, "packet.length"),
     ],
 )
 def test_a_wrong_packet_is_named(options: dict[str, Any], option: str) -> None:
@@ -74,6 +77,29 @@ def test_a_frame_is_read_as_it_was_built(
     found = frame.read(frame.build(sent, MAC, OTHER))
     assert isinstance(found, frame.Frame)
     assert (found.packet, found.source_mac, found.destination_mac, found.reject) == (sent, MAC, OTHER, "")
+
+
+@pytest.mark.parametrize("ends", [(A, B), (A6, B6)])
+@pytest.mark.parametrize("protocol", [6, 17, 132, 1, 58, 47])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_packet_is_as_long_as_it_says(ends: tuple[bytes, bytes], protocol: int, is_whole: bool) -> None:
+    if (protocol, len(ends[0])) in ((1, 16), (58, 4)):
+        return
+    sent = Packet(*ends, protocol, 5, 5, length=1400, is_whole=is_whole)
+    data = frame.build(sent, MAC, OTHER)
+    found = frame.read(data)
+    assert isinstance(found, frame.Frame) and found.packet.flow[:3] == sent.flow[:3]
+    assert len(data) == frame.ETHERNET.size + 1400
+    if len(ends[0]) == 4:
+        assert bool(data[20] & 0x40) == is_whole
+        assert frame.read(data[:20] + b"\x00\x10" + data[22:]) is None  # a fragment behind the first
+
+
+def test_an_answer_to_an_echo_request_repeats_its_length_and_others_are_small() -> None:
+    sent = Packet(A, B, 1, length=1400, is_whole=True)
+    assert (sent.replied("eth1").length, sent.replied("eth1").is_whole) == (1400, False)
+    assert sent._replace(protocol=17).replied("eth1").length == 0
+    assert sent.report() == {"source": "10.0.0.1", "destination": "10.0.0.2", "protocol": "icmp", "length": 1400, "df": True}
 
 
 @pytest.mark.parametrize("ends", [(A, B), (A6, B6)])
