@@ -13,7 +13,7 @@ import typing as t
 from .._routing.neighbour import STATES
 from .._routing.route import TYPES
 
-RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", "neighbor"
+RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get", "link", "neighbor", "nexthop"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 IPAMD, BPF = "ipamd", "bpf"
@@ -74,7 +74,9 @@ _DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # stand for omitted lines
 
 # A command after a prompt, or on a separate line, where prose may begin with the name of a program. A pod's command follows
 # the command that runs it, such as kubectl exec.
-_OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
+_OBJECT = (
+    r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?|xthop)?)?)"
+)
 _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
@@ -139,6 +141,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
+    (NEXTHOP, r"id \d+ (?:via|dev|group|blackhole|encap)\b"),
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|(?:sysctl: cannot stat |cat: )?/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain (?:\S+ \((?:policy|\d+ references)|[A-Z][\w-]+\s*$)"),
@@ -310,7 +313,9 @@ def _of_command(command: str, is_pod: bool) -> Part:
         kinds = {"a": LINK, "l": LINK, "n": NEIGHBOUR}
         if objects:
             of_routes = ROUTE_GET if re.search(r"[ -]get\b", command) else ROUTE
-            kind = kinds.get(objects[0][0], RULE if objects[0].startswith("ru") else of_routes)
+            kind = (
+                NEXTHOP if objects[0] == NEXTHOP else kinds.get(objects[0][0], RULE if objects[0].startswith("ru") else of_routes)
+            )
             table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
             return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
         return Part(UNKNOWN, (), family, "", is_pod)

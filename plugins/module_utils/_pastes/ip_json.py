@@ -129,7 +129,15 @@ def _route(entry: Entry) -> list[str]:
     return [" ".join(words)]
 
 
-_OF_ROUTE = {"table": "table", "protocol": "proto", "scope": "scope", "prefsrc": "src", "metric": "metric", "from": "from"}
+_OF_ROUTE = {
+    "table": "table",
+    "protocol": "proto",
+    "scope": "scope",
+    "prefsrc": "src",
+    "metric": "metric",
+    "from": "from",
+    "nhid": "nhid",
+}
 
 
 def _hop(entry: Entry) -> list[str]:

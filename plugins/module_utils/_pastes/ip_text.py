@@ -102,6 +102,7 @@ _PAIRS = {
     "scope": "scope",
     "proto": "protocol",
     "table": "table",
+    "nhid": "nhid",
 }
 BLOCKING = ("unreachable", "blackhole", "prohibit", "throw")
 _SKIPPED_PAIRS = (
@@ -120,7 +121,6 @@ _SKIPPED_PAIRS = (
     "window",
     "rtt",
     "ssthresh",
-    "nhid",
 )
 
 
@@ -209,10 +209,48 @@ def _next_hop(words: list[str]) -> Entry:
     }
 
 
+def nexthops(part: Part, ignore: Ignore) -> dict[str, Entry]:
+    """Return the nexthop objects by their numbers, as parts of routes. A group has the numbers and weights of its members."""
+    objects: dict[str, Entry] = {}
+    for line in part.lines:
+        words = _cut(line).split()
+        if words[:1] != ["id"] or len(words) < 3:
+            if words:
+                ignore("is no nexthop object", line)
+            continue
+        pairs = dict(zip(words, words[1:]))
+        entry: Entry = {name: pairs[name] for name in ("via", "dev", "group") if name in pairs}
+        if "encap" not in words:
+            objects[words[1]] = {**entry, **({"type": "blackhole"} if "blackhole" in words else {})}
+    return objects
+
+
+def with_next_hops(routes: t.Iterable[Entry], objects: t.Mapping[str, Entry], ignore: Ignore) -> t.Iterator[Entry]:
+    """Yield the routes, those to a nexthop object with its next hops, or open if no output has it."""
+    for parsed in routes:
+        number = str(parsed.get("nhid", ""))
+        if not number:
+            yield parsed
+            continue
+        members = [member.partition(",") for member in str(objects.get(number, {}).get("group") or number).split("/")]
+        hops = [(objects.get(member), weight or "1") for member, _comma, weight in members]
+        known = [{**each, "weight": weight} for each, weight in hops if each is not None and "group" not in each]
+        entry = {name: value for name, value in parsed.items() if name != "nhid"}
+        if len(known) < len(hops):
+            yield {**entry, "unread": [route.NEXT_HOPS]}
+            continue
+        ways = [each for each in known if "type" not in each]
+        whole = _checked({**entry, "nexthops": ways} if ways else {**entry, "type": "blackhole"}, ignore)
+        if whole:
+            yield whole
+
+
 def _checked(parsed: Entry, ignore: Ignore) -> Entry | None:
     """The route as the snapshot has it; None if the line is incomplete."""
-    entry = {name: value for name, value in parsed.items() if name not in ("protocol", "nexthops")}
+    entry = {name: value for name, value in parsed.items() if name not in ("protocol", "nexthops", "nhid")}
     hops = parsed.get("nexthops", [])
+    if parsed.get("nhid") and not (hops or {"via", "dev", "type"} & {*entry}):
+        return parsed  # until with_next_hops() has all outputs
     if len(hops) == 1:
         entry.update((name, value) for name, value in hops[0].items() if name != "weight")
     elif hops:

@@ -97,6 +97,7 @@ class _Reader:
         self._filters: Tables = {}
         self._bridge_filters: Tables = {}
         self._sets: dict[str, str] = {}
+        self._nexthops: dict[str, Entry] = {}
         self._outputs: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
         self._answers: list[Entry] = []  # of ip route get
         self._ruleset_text: list[Part] = []
@@ -162,6 +163,7 @@ class _Reader:
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
+            commands.NEXTHOP: lambda: self._nexthops.update(ip_text.nexthops(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.BPF: lambda: self._bpf_parts.append(part),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
@@ -279,6 +281,8 @@ class _Reader:
         for of_subset in self._subsets.values():
             for entry in of_subset:
                 entry.pop("_place", None)
+        if self._subsets.get("routes"):
+            self._subsets["routes"] = [*ip_text.with_next_hops(self._subsets["routes"], self._nexthops, self._ignore)]
         self._add_martians()
         with_kernels = self._add_kernels_rules()
         if self._answers and not self._subsets.get("routes"):

@@ -29,6 +29,7 @@ RTM_F_CLONED = 0x200
 RTNH_F_ONLINK = 4
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
 RTA_SRC, RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 2, 12, 15, 20, 23
+RTA_NH_ID = 30  # of a nexthop object, whose next hops the kernel lists too, unless net.ipv4.nexthop_compat_mode is 0
 RTAX_LOCK, RTAX_MTU = 1, 2
 BROADCAST = 3  # a type that only the kernel creates
 KNOWN = frozenset(
@@ -37,20 +38,24 @@ KNOWN = frozenset(
 # Names of attributes and metrics that this module cannot read, for messages.
 UNREAD = {
     RTA_SRC: "from", 11: "realms", 18: "via inet6", RTA_PREF: "pref", 22: "encap", RTA_EXPIRES: "expires", 29: "ttl-propagate",
-    30: "nhid",
+    RTA_NH_ID: "nhid",
 }  # fmt: skip
 METRICS = {
     RTAX_LOCK: "a lock", 3: "window", 4: "rtt", 5: "rttvar", 6: "ssthresh", 7: "cwnd", 8: "advmss", 9: "reordering",
     10: "hoplimit", 11: "initcwnd", 12: "features", 13: "rto_min", 14: "initrwnd", 15: "quickack", 16: "congctl",
     17: "fastopen_no_cookie",
 }  # fmt: skip
-# Unread attributes that do not decide where a packet goes. The kernel lists the next hops of a nexthop object with its number.
-HARMLESS = frozenset((UNREAD[30], UNREAD[RTA_EXPIRES], *METRICS.values()))
+NEXT_HOPS = "its next hops"  # of a nexthop object that was not read
+# Unread attributes that do not decide where a packet goes, where the next hops of a nexthop object are known.
+HARMLESS = frozenset((UNREAD[RTA_NH_ID], UNREAD[RTA_EXPIRES], *METRICS.values()))
 UNREAD_TYPE = "its type"
 OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
 IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
 HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
 NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, link's index
+# nhmsg: family, scope, protocol, reserved, flags; nexthop_grp: number, weight - 1 (include/uapi/linux/nexthop.h)
+NEXTHOP_OBJECT, GROUP_ENTRY = struct.Struct("=BBBBI"), struct.Struct("=IBxxx")
+NHA_ID, NHA_GROUP, NHA_BLACKHOLE, NHA_OIF, NHA_GATEWAY, NHA_ENCAP = 1, 2, 4, 5, 6, 8
 CACHE_EXPIRES = struct.Struct("=8xi")  # rta_cacheinfo: clntref, lastuse, expires
 
 
@@ -209,10 +214,46 @@ def _hop_options(hop: Hop) -> dict[str, t.Any]:
     return {name: value for name, value in shown.items() if value}
 
 
-def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
+class NextHops(t.NamedTuple):
+    """The next hops of a nexthop object. unread: names of attributes of theirs that this module cannot read."""
+
+    hops: tuple[Hop, ...]
+    is_blackhole: bool = False
+    unread: frozenset[str] = frozenset()
+
+
+def nexthop_objects(bodies: t.Iterable[bytes], links: t.Mapping[int, str]) -> dict[int, NextHops]:
+    """Return the nexthop objects by their numbers, from the messages of the kernel. links: link names by index."""
+    objects, groups = dict[int, NextHops](), dict[int, bytes]()
+    for body in bodies:
+        attrs = attributes(body, NEXTHOP_OBJECT.size)
+        number, flags = u32(attrs, NHA_ID), NEXTHOP_OBJECT.unpack_from(body)[4]
+        if NHA_GROUP in attrs:
+            groups[number] = attrs[NHA_GROUP]
+        else:
+            gateway = {RTA_GATEWAY: attrs[NHA_GATEWAY]} if NHA_GATEWAY in attrs else {}
+            hops = () if NHA_BLACKHOLE in attrs else (_hop(u32(attrs, NHA_OIF), gateway, flags, 0, links),)
+            unread = frozenset(["encap"] if NHA_ENCAP in attrs else ())
+            objects[number] = NextHops(hops, NHA_BLACKHOLE in attrs, unread)
+    for number, data in groups.items():
+        entries = [GROUP_ENTRY.unpack_from(data, place) for place in range(0, len(data), GROUP_ENTRY.size)]
+        members = [(objects[member], weight + 1) for member, weight in entries if member in objects]
+        ways = sorted(hop._replace(weight=weight) for each, weight in members for hop in each.hops)
+        lacking = [NEXT_HOPS] if len(members) < len(entries) else []
+        objects[number] = NextHops(
+            tuple(ways) if len(ways) > 1 else tuple(hop._replace(weight=1) for hop in ways),
+            bool(members) and not ways,
+            frozenset(lacking).union(*(each.unread for each, _weight in members)),
+        )
+    return objects
+
+
+def from_message(
+    body: bytes, links: t.Mapping[int, str], nexthop: t.Callable[[int], NextHops | None] = lambda _number: None
+) -> tuple[Route, int] | None:
     """Return the route and its protocol; None for an entry of the kernel's route cache.
 
-    links: link names by index.
+    links: link names by index. nexthop: returns an object by its number; None for one that is not known.
     """
     family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
     if flags & RTM_F_CLONED:
@@ -221,6 +262,10 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
     metrics = attributes(attrs.get(RTA_METRICS, b""))
     leads = kind not in _TYPE_NAMES or kind in (UNICAST, LOCAL)
     hops, unread = _hops(attrs, flags, links) if leads else ((), set())
+    if leads and RTA_NH_ID in attrs and not attrs.keys() & {RTA_OIF, RTA_MULTIPATH}:
+        found = nexthop(u32(attrs, RTA_NH_ID)) or NextHops((), False, frozenset([NEXT_HOPS]))
+        hops, unread = found.hops, {*found.unread}
+        kind = BLACKHOLE if found.is_blackhole else kind  # net/ipv4/fib_trie.c, fib_table_lookup
     if not KNOWN.issuperset(attrs) or kind not in _TYPE_NAMES or any(attrs.get(RTA_PREF, b"")) or _expires(attrs):
         unread |= set(_unread(attrs, kind))
     if metrics.keys() - {RTAX_MTU}:

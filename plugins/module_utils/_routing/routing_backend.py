@@ -14,6 +14,7 @@ scope and flags that differ between versions.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 import typing as t
@@ -39,6 +40,7 @@ Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 # include/uapi/linux/netlink.h, rtnetlink.h
 REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
+GETNEXTHOP = 106  # Linux 5.3 and newer
 GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
 LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
 CHUNK = 128  # messages; if all are refused, the answers still fit a socket's default buffer (net.core.rmem_default)
@@ -364,7 +366,13 @@ def rules_at(priorities: t.Container[int]) -> list[Owned]:
 def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Owned]:
     """List the routes of both families and all tables. links: names by index. Raises Failure."""
     bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family, opener)]
-    return list(filter(None, (routes.from_message(body, links) for body in bodies)))
+
+    @functools.cache
+    def objects() -> dict[int, routes.NextHops]:
+        listed = wire.dump(GETNEXTHOP, bytes(routes.NEXTHOP_OBJECT.size), "the nexthop objects of this node", opener)
+        return routes.nexthop_objects(listed, links)
+
+    return list(filter(None, (routes.from_message(body, links, lambda number: objects().get(number)) for body in bodies)))
 
 
 def listed_neighbours(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Neighbour]:

@@ -30,7 +30,7 @@ from .._snapshot.settings import LINK, NODE
 from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, LINK_KIND, SENDER, STACKED_LINK, gap, replaced
+from .substitutions import GROUP_ROUTE, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
@@ -359,6 +359,11 @@ def parsed_routes(snapshot: Entry, notes: list[Assumption]) -> t.Iterator[tuple[
                 sentence = f"Route {entry['type']} {entry.get('to')} of table {entry.get('table')} is not in the twin."
                 subject = f"{entry.get('table')} {entry.get('to')}"
                 notes.append(replaced(GROUP_ROUTE, sentence, lacking.by_route(entry), subject=subject))
+            continue
+        if route.NEXT_HOPS in (entry.get("unread") or ()):
+            subject = f"{entry.get('table')} {entry.get('to')}"
+            sentence = f"The next hops of route {entry.get('to')} of table {entry.get('table')} are open."
+            notes.append(replaced(NEXT_HOPS, sentence, lacking.by_route(entry), subject=subject))
             continue
         unread = [name for name in entry.get("unread") or () if name not in route.HARMLESS]
         if unread or entry.get("tos") or entry.get("from"):

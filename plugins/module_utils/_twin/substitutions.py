@@ -26,8 +26,9 @@ class Substitution(t.NamedTuple):
     ask: str = ""
 
 
-LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD, TUNNEL_HEAD = (
-    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head"
+LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD, TUNNEL_HEAD, NEXT_HOPS = (
+    "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
+    "next-hops",
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
@@ -49,6 +50,9 @@ TABLE: dict[str, Substitution] = {
     VRF_TABLE: Substitution("no table of a VRF", "by which routes packets of its ports leave", "ip -d link show dev {}"),
     SENDER: Substitution("root, as the user that sends what the node sends", "which rules select the packet", "ip rule"),
     UNREAD: Substitution("nothing, in place of what could not be read of the node", "what it does to packets"),
+    NEXT_HOPS: Substitution(
+        "no route, in place of one to a nexthop object that was not read", "by which link packets leave", "ip nexthop"
+    ),
     TUNNEL_HEAD: Substitution(
         "a link of the size that it says, in place of a tunnel whose packets leave by a link that is too small for them",
         "whether the link below divides or drops them",

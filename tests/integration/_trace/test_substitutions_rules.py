@@ -71,6 +71,9 @@ ip link set second master b0 up; ip -n second link set eth0 up; ip -n second add
 ip -n second route add default via 10.60.1.1; iptables -t nat -A PREROUTING -d 10.96.0.10 -j DNAT --to-destination 10.60.1.8
 sysctl -qw net.bridge.bridge-nf-call-iptables="""
 BRIDGED = {"destination": "10.96.0.10"}
+# A network behind the host at the right, by a route that the kernel lists with the number of an object alone.
+BY_OBJECT = "ip -n host-right addr add 10.70.0.1/32 dev eth0; ip route add 10.70.0.0/24 nhid"
+BEHIND = {"destination": "10.70.0.1"}
 
 SCENES = {
     "a link that does not forward": Scene(
@@ -133,6 +136,11 @@ SCENES = {
     "a link that takes no larger packet": Scene(
         "ip link set left mtu 1400", "left mtu 1400", packet={"length": 1500, "df": True}
     ),
+    "a route to a nexthop object": Scene(f"{BY_OBJECT} 22", packet=BEHIND, leave_out="^id 22", fact="next-hops:254 10.70.0.0/24"),
+    "a route to a group of nexthop objects": Scene(f"ip nexthop add id 7 group 22; {BY_OBJECT} 7", packet=BEHIND),
+    "a route to a nexthop object without a link": Scene(
+        f"ip nexthop add id 7 blackhole; {BY_OBJECT} 7", "blackhole 10.70.0.0/24", packet=BEHIND
+    ),
     "no link that forwards": Scene(
         "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
     ),
@@ -182,7 +190,8 @@ def fate(result: dict[str, Any]) -> bool | None:
 @pytest.mark.parametrize("name", SCENES)
 def test_a_real_packet_goes_as_the_trace_says(node: NamespaceNode, name: str) -> None:
     scene = SCENES[name]
-    node.run(["sh", "-ec", scene.lines])
+    before = "sysctl -qw net.ipv4.nexthop_compat_mode=0; ip nexthop add id 22 via 10.60.2.9 dev right\n"
+    node.run(["sh", "-ec", (before if BY_OBJECT in scene.lines else "") + scene.lines])
     packet = {"source": LEFT, "destination": RIGHT, "protocol": "icmp", "interface": "left", **scene.packet}
     dump = outputs(node)
     live, pasted = trace(node, packet), trace(node, packet, dump=dump)
