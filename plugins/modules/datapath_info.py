@@ -48,6 +48,7 @@ options:
       - ipsets
       - ebtables
       - bpf
+      - filters
       - ipvs
       - recent
       - pods
@@ -255,6 +256,15 @@ snapshot:
       returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{link: eth0, hook: tc, direction: ingress, name: cil_from_netdev}]
+    filters:
+      description:
+        - The filters of traffic control that are no BPF programs. C(direction) is V(ingress) or V(egress), C(protocol) is V(all),
+          V(ip), V(ipv6) or a number, C(match) is V(all) for a filter that takes all packets of the protocol, and C(action) is
+          V(drop), V(pass), or V(redirect) or V(mirror) with a link. What was not read is V(""). From netlink.
+      type: list
+      returned: if O(gather) has it; null if it could not be read
+      elements: dict
+      sample: [{link: veth1, direction: ingress, kind: u32, protocol: all, match: all, action: redirect ifb0}]
     ipvs:
       description:
         - The virtual servers of IPVS. Empty if IPVS is not loaded. From C(/proc/net/ip_vs).

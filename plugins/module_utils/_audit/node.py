@@ -46,6 +46,7 @@ ASK = {
     "ipsets": "ipset save",
     "ebtables": "ebtables-save",
     "bpf": "bpftool net",
+    "filters": "tc filter show dev LINK ingress",
     "ipvs": "ipvsadm -Ln",
     "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",

@@ -62,6 +62,14 @@ def at_ingress(link: str) -> list[Program]:
     return by_number + [Program("tc", name) for name in sorted(rtnetlink.bpf_filters(link, (rtnetlink.CLSACT_INGRESS,)))]
 
 
+def other_filters(links: t.Mapping[int, str]) -> t.Iterator[tuple[str, str, rtnetlink.Filter]]:
+    """Yield link, direction and filter for those of traffic control that are no programs. links: names by index."""
+    for index, kind in sorted({(index, kind) for index, kind in rtnetlink.qdiscs() if kind in FILTERED and index in links}):
+        for direction in FILTERED[kind]:
+            listed = rtnetlink.filters(index, CLSACT[direction])
+            yield from ((links[index], direction, each) for each in listed if each.kind != rtnetlink.BPF)
+
+
 def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
     """Return all programs and filters by link. links: names by index. Raises Failure if the kernel refuses to tell."""
     directions = {index: FILTERED[kind] for index, kind in rtnetlink.qdiscs() if kind in FILTERED}

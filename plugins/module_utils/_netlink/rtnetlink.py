@@ -25,6 +25,16 @@ RTA_DST, RTA_OIF = 1, 4
 IFLA_XDP = 43
 IFLA_XDP_PROG_IDS = (4, 5, 6, 7)  # the only program's, or those in the driver, in the generic path and in the hardware
 TCA_KIND, TCA_OPTIONS, TCA_BPF_NAME = 1, 2, 7
+# include/uapi/linux/pkt_cls.h, tc_act/tc_mirred.h, tc_act/tc_gact.h
+U32, MATCHALL, FLOWER, ETH_P_ALL = "u32", "matchall", "flower", 3
+TCA_U32_SEL, TC_U32_TERMINAL, U32_HEADER, U32_KEY = 5, 1, 16, 16  # tc_u32_sel without its keys, and tc_u32_key, in bytes
+ACTIONS_OF = {U32: 7, MATCHALL: 2, FLOWER: 3}  # TCA_U32_ACT, TCA_MATCHALL_ACT, TCA_FLOWER_ACT
+U32_PLAIN = frozenset((1, 2, TCA_U32_SEL, 7, 9, 11, 12))  # class, table, actions, counters, flags, padding
+FLOWER_PLAIN = frozenset((1, 3, 8, 22, 87))  # class, actions, Ethernet type, flags, count in hardware
+TCA_ACT_KIND, TCA_ACT_OPTIONS, PARAMETERS, TCA_GACT_PROB = 1, 2, 2, 3
+GENERAL, MIRRED = struct.Struct("=IIiii"), struct.Struct("=IIiiiiI")  # index, capab, action, refcnt, bindcnt; eaction, ifindex
+MIRRED_ACTIONS = {1: "redirect", 2: "mirror"}  # TCA_EGRESS_REDIR, TCA_EGRESS_MIRROR
+GACT_ACTIONS = {0: "pass", 2: "drop"}  # TC_ACT_OK, TC_ACT_SHOT
 CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 BPF = "bpf"  # the kind of a filter
 LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
@@ -52,10 +62,19 @@ def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_
 
 
 class Filter(t.NamedTuple):
-    """A filter of traffic control. kind: "bpf", "flower"... name: the one of its BPF program; empty if it has none."""
+    """A filter of traffic control. kind: "bpf", "flower"... name: the one of its BPF program; empty if it has none.
+
+    protocol: the Ethernet type of its packets, or ETH_P_ALL. takes_all: whether it takes each packet of the protocol. action:
+    drop, pass, redirect or mirror; empty for another, for several, and if a part was not read. device: the index of the link to
+    which it sends packets.
+    """
 
     kind: str
     name: str
+    protocol: int = 0
+    takes_all: bool = False
+    action: str = ""
+    device: int = 0
 
 
 def filters(index: int, parent: int) -> list[Filter]:
@@ -64,9 +83,39 @@ def filters(index: int, parent: int) -> list[Filter]:
     for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, TRAFFIC.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
         of_filter = attributes(answer, TRAFFIC.size)
         if TCA_OPTIONS in of_filter:  # before its filters the kernel lists each priority, which has none
-            kind = text(of_filter, TCA_KIND)
-            listed.append(Filter(kind, text(attributes(of_filter[TCA_OPTIONS]), TCA_BPF_NAME) if kind == BPF else ""))
+            kind, options = text(of_filter, TCA_KIND), attributes(of_filter[TCA_OPTIONS])
+            if kind == BPF:
+                listed.append(Filter(kind, text(options, TCA_BPF_NAME)))
+            elif kind != U32 or TCA_U32_SEL in options:  # otherwise it is a table of filters
+                protocol = socket.ntohs(TRAFFIC.unpack_from(answer)[4] & 0xFFFF)
+                action, device = _action(options.get(ACTIONS_OF.get(kind, 0), b""))
+                listed.append(Filter(kind, "", protocol, _takes_all(kind, options), action, device))
     return listed
+
+
+def _takes_all(kind: str, options: t.Mapping[int, bytes]) -> bool:
+    """Return whether a filter takes each packet of its protocol."""
+    if kind == U32:
+        selector = options[TCA_U32_SEL]
+        flags, _shift, count = selector[:3]
+        masks = [struct.unpack_from("=I", selector, U32_HEADER + number * U32_KEY)[0] for number in range(count)]
+        return bool(flags & TC_U32_TERMINAL) and not any(masks) and not options.keys() - U32_PLAIN
+    return kind == MATCHALL or (kind == FLOWER and not options.keys() - FLOWER_PLAIN)
+
+
+def _action(listed: bytes) -> tuple[str, int]:
+    """Return the action of a filter, and the index of the link to which it sends packets; empty for what is not read."""
+    actions = [attributes(action) for action in attributes(listed).values()]
+    if len(actions) != 1:
+        return "", 0
+    kind, options = text(actions[0], TCA_ACT_KIND), attributes(actions[0].get(TCA_ACT_OPTIONS, b""))
+    data = options.get(PARAMETERS, b"")
+    if kind == "mirred" and len(data) >= MIRRED.size:
+        *_general, how, device = MIRRED.unpack_from(data)
+        return MIRRED_ACTIONS.get(how, ""), device
+    if kind == "gact" and len(data) >= GENERAL.size and TCA_GACT_PROB not in options:
+        return GACT_ACTIONS.get(GENERAL.unpack_from(data)[2], ""), 0
+    return "", 0
 
 
 def qdiscs() -> list[tuple[int, str]]:

@@ -39,5 +39,43 @@ def programs(part: Part, links: t.Iterable[str] = ()) -> list[dict[str, str]]:
     return entries
 
 
+_HEAD = re.compile(r"\s*filter\b(?: parent (\S+))? protocol (\S+) pref \d+ (\w+)\b(.*)")
+_MIRRED, _GACT = re.compile(r"mirred \(Egress (Redirect|Mirror) to device ([^)\s]+)\)"), re.compile(r"gact action (drop|pass)\b")
+_PARENTS = {"ffff:": "ingress", "ffff:fff1": "ingress", "ffff:fff2": "ingress", "ffff:fff3": "egress"}
+
+
+def filters(part: Part, links: t.Iterable[str] = ()) -> list[dict[str, str]]:
+    """Return the filters of an output of tc that are no programs, as the snapshot has them. Arguments: as of programs()."""
+    heads = list[tuple[re.Match[str], list[str]]]()
+    for line in part.lines:
+        head = _HEAD.match(line)
+        if head:
+            heads.append((head, []))
+        elif heads:
+            heads[-1][1].append(line.strip())
+    entries = []
+    for head, lines in heads:
+        parent, protocol, kind, rest = head.groups()
+        is_head_alone = kind == "u32" and "::" not in rest or (kind in ("matchall", "flower") and " handle " not in rest)
+        if kind == "bpf" or is_head_alone:  # of a priority, or of a table
+            continue
+        directions = [part.chain] if part.chain else [_PARENTS[parent]] if parent in _PARENTS else _DIRECTIONS
+        is_all = kind == "matchall" or (
+            kind == "u32" and all(line == "match 00000000/00000000 at 0" for line in lines if line.startswith("match "))
+        )
+        action = _action(lines)
+        for link, direction in itertools.product([part.table] if part.table else links, directions):
+            entry = {"link": link, "direction": direction, "kind": kind, "protocol": protocol}
+            entries.append({**entry, "match": "all" if is_all else "", "action": action})
+    return entries
+
+
+def _action(lines: t.Iterable[str]) -> str:
+    """Return the action of a filter if it has one that is understood."""
+    actions = [line for line in lines if line.startswith("action order ")]
+    mirred, gact = (pattern.search(actions[0]) if len(actions) == 1 else None for pattern in (_MIRRED, _GACT))
+    return f"{mirred[1].lower()} {mirred[2]}" if mirred else gact[1] if gact else ""
+
+
 def _entry(link: str, hook: str, direction: str, name: str) -> dict[str, str]:
     return {"link": link, "hook": hook, "direction": direction, "name": name}

@@ -137,7 +137,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPAMD, r'\{"version":"vpc-cni-ipam/|\{(?:"\d+":\{)?"TotalIPs":'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
     (LINK, r"\s*\d+:\s+[^\s:]+:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
-    (BPF, r"\s*filter (?:\S+ )*?protocol \S+ pref \d+ bpf\b|[\w.@-]+\(\d+\)\s+(?:clsact|tcx)/"),
+    (BPF, r"\s*filter (?:\S+ )*?protocol \S+ pref \d+ \w+|[\w.@-]+\(\d+\)\s+(?:clsact|tcx)/"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),

@@ -314,6 +314,7 @@ class _Reader:
         programs = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached]
         names = [str(link["name"]) for link in links.links]
         subsets["bpf"] = [*programs, *(each for part in self._bpf_parts for each in bpf_text.programs(part, names))] or None
+        subsets["filters"] = [each for part in self._bpf_parts for each in bpf_text.filters(part, names)] or None
         if self._settings:
             subsets["settings"] = {
                 "node": self._settings["node"],

@@ -15,7 +15,7 @@ from . import saved
 FORMAT = 1  # raised when the meaning of a key changes
 POD_ADDRESSES = "pod_addresses"
 PACKET_PATH = (
-    "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
+    "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "filters", "ipvs",
     "recent", "pods", POD_ADDRESSES,
 )  # fmt: skip
 SOFTWARE = (

@@ -113,13 +113,26 @@ def _proxies(family: int) -> bytes:
     return HEADER.pack(family, 0, 0, NTF_PROXY, 0)
 
 
-def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
+def filters(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
+    """Return the filters of traffic control that are no BPF programs. Raises Failure."""
+    names = dict(socket.if_nameindex())
+    protocols = {rtnetlink.ETH_P_ALL: "all", 0x0800: "ip", 0x86DD: "ipv6"}
+    return [
+        {
+            "link": link,
+            "direction": direction,
+            "kind": each.kind,
+            "protocol": protocols.get(each.protocol, f"{each.protocol:#06x}"),
+            "match": "all" if each.takes_all else "",
+            "action": f"{each.action} {names.get(each.device, '')}".strip(),
+        }
+        for link, direction, each in bpf.other_filters(names)
+    ]
+
+
+def programs(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
     """Return the BPF programs of links, at XDP, tcx and tc. Raises Failure."""
     attached = [(link, program) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for program in those]
-    for link, direction, kind in sorted(
-        {(link, program.direction, program.kind) for link, program in attached if program.kind != rtnetlink.BPF}
-    ):
-        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
     return [
         {"link": link, "hook": program.hook, "direction": program.direction, "name": program.name}
         for link, program in attached
@@ -142,6 +155,7 @@ READERS: dict[str, Reader] = {
     "ipsets": netfilter_backend.ipsets,
     "ebtables": netfilter_backend.ebtables_rules,
     "bpf": programs,
+    "filters": filters,
     "ipvs": netfilter_backend.ipvs,
     "recent": netfilter_backend.recent,
     "pods": pods_backend.pods,

@@ -145,9 +145,20 @@ class Programs(t.NamedTuple):
         return ", ".join(self.names)
 
 
-Object = t.Union[ChainRule, VirtualServer, Rule, Route, Setting, Neighbor, Link, Mtu, RouteMtu, Address, NoRoute, Programs]
+class TrafficFilter(t.NamedTuple):
+    """A filter of traffic control, as text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Object = t.Union[
+    TrafficFilter, ChainRule, VirtualServer, Rule, Route, Setting, Neighbor, Link, Mtu, RouteMtu, Address, NoRoute, Programs
+]
 KINDS: dict[type, str] = {
-    **dict.fromkeys((ChainRule, VirtualServer, Rule), "rule"),
+    **dict.fromkeys((ChainRule, VirtualServer, Rule, TrafficFilter), "rule"),
     **dict.fromkeys((Route, RouteMtu), "route"),
     Setting: "sysctl",
     Neighbor: "neighbor",

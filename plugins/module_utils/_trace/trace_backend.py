@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import typing as t
 from functools import partial
@@ -14,6 +15,7 @@ from functools import partial
 from .._core import codec, fields
 from .._core.errors import DatapathError, MissingLibrary
 from .._platform import kernel, process
+from .._routing import routing_backend
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
 from .._snapshot import open_facts
@@ -27,14 +29,16 @@ from .._twin import (
     build_backend,
     isolation_backend,
     lacking,
+    link_messages,
     reachable,
     reduction,
+    traffic_filters,
     virtual_servers,
     worlds,
 )
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from .._twin.substitutions import ASSUMED, STATE, STATED, gap, replaced
+from .._twin.substitutions import ASSUMED, FILTER, STATE, STATED, gap, replaced
 from . import certainty, changes_backend, likelihood, path, sizes, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Culprit, Cure, Way
 from .culprit import ChainRule, NoRoute
@@ -289,7 +293,13 @@ class _Exchange:
             self._programs.setdefault(place, []).append(
                 f"{program.get('name') or 'unnamed'} ({program.get('hook')} of {program.get('link')})"
             )
+        self._filters = traffic_filters.of(question.snapshot)
         self._look()
+
+    def _down_links(self) -> set[str]:
+        """Return the links of the twin that are down, after changes as well."""
+        bodies = routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)
+        return {self._drawn.names.get(index, "") for index in link_messages.down_links(bodies)}
 
     def answer(self) -> Answer:
         before = None
@@ -304,6 +314,7 @@ class _Exchange:
         notes_of_sizes = sizes.notes(
             self._packet.length, branches[0].way if branches else first, self._topology, self._scene.tables
         )
+        self._assumed += self._unread_filters(first)
         unread = filter(None, map(lacking.by_unread, blueprint.entries(self._question.snapshot, "unread")))
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread, *notes_of_sizes]
         notes += (
@@ -413,7 +424,15 @@ class _Exchange:
         self._filled_sets = build_backend.filled_sets(self._run) if may_fill else {}
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
         self._scene = Scene(
-            self._topology, tables, kernel.setting, self._rule_texts.text, self._programs, hidden, self._rule_texts.element
+            self._topology,
+            tables,
+            kernel.setting,
+            self._rule_texts.text,
+            self._programs,
+            hidden,
+            self._rule_texts.element,
+            self._filters,
+            self._down_links() if self._filters else (),
         )
 
     def _reply(self, observation: Observation, way: Way) -> Way | None:
@@ -511,6 +530,14 @@ class _Exchange:
             return {}
         unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in settings.get(name, {})]
         return {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
+
+    def _unread_filters(self, first: Way) -> t.Iterator[Assumption]:
+        for way in first.both:
+            packet = self._packet._replace(interface=way.came_in_by)
+            for direction, decision in verdict.of_filters(packet, way, self._scene):
+                if decision.unread:
+                    sentence = f"A filter of traffic control may decide: {decision.unread}."
+                    yield replaced(FILTER, sentence, subject=f"{decision.unread.link} {direction}")
 
     def _unknown(self, way: Way) -> list[str]:
         unread = [

@@ -15,12 +15,14 @@ from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._snapshot.settings import BRIDGED
+from .._twin import traffic_filters
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from . import answer, sizes
 from .answer import DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Caveat, Culprit, Met, Step, Way
 from .culprit import (
     BRIDGE,
+    DOWN,
     EXPIRED,
     LINK_LOCAL,
     NO_HAIRPIN,
@@ -32,6 +34,7 @@ from .culprit import (
     Object,
     Programs,
     Setting,
+    TrafficFilter,
     VirtualServer,
 )
 from .frame import Frame, is_group
@@ -50,6 +53,7 @@ Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin
 class Scene(t.NamedTuple):
     """The facts that a verdict is based on. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
+    filters: of traffic control, by link and direction. down: the links of the twin that are down.
     hidden: family, table and name of chains, with the handles of rules that only the twin has. element: that of a map in an
     event's table, by the name of the map and the key.
     """
@@ -61,6 +65,8 @@ class Scene(t.NamedTuple):
     programs: t.Mapping[tuple[str, str], list[str]] = {}
     hidden: t.Collection[tuple[str, str, str, int]] = ()
     element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
+    filters: t.Mapping[tuple[str, str], list[traffic_filters.Filter]] = {}
+    down: t.Collection[str] = ()
 
 
 def judge(observation: Observation, scene: Scene) -> Way:
@@ -96,7 +102,8 @@ def judge(observation: Observation, scene: Scene) -> Way:
         is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
         **chains_met(events),
     )
-    return with_step(_with_programs(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene))
+    way = _with_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
+    return with_step(_with_programs(packet, way, scene))
 
 
 def with_step(way: Way) -> Way:
@@ -590,6 +597,29 @@ def _with_queue(way: Way) -> Way:
         return way
     reason = f"A program that reads the queue decides, and a twin has none: {step.text}. Without it: {way.reason}"
     return way._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit.of(step.object))
+
+
+def of_filters(packet: Packet, way: Way, scene: Scene) -> t.Iterator[tuple[str, traffic_filters.Decision]]:
+    """Yield the direction in which a packet meets filters of traffic control, and what they do."""
+    kinds = {name: scene.topology.kind(name) for name in scene.topology.links}
+    for direction, link in (("ingress", packet.interface), ("egress", way.interface)):
+        if (link, direction) in scene.filters:
+            yield direction, traffic_filters.decide(scene.filters[link, direction], packet.family == IPV6, kinds)
+
+
+def _with_filters(packet: Packet, way: Way, scene: Scene) -> Way:
+    """Return the way, lost if a filter of traffic control drops the packet, or leads it by a link that is down."""
+    for direction, decision in of_filters(packet, way, scene):
+        by = decision.by
+        if by is None or (by.target and by.target not in scene.down):
+            continue
+        decider: Object = Link(by.target, DOWN) if by.target else TrafficFilter(str(by))
+        deed = f"leads the packet to {by.target}, which is down" if by.target else "drops the packet"
+        reason = f"A filter of traffic control {deed}: {by}."
+        steps = way.steps[:1] if direction == "ingress" else way.steps
+        met = Met(query=way.met.query, links=(by.link,)) if direction == "ingress" else way.met._replace(frame=None)
+        return lost(reason, decider)._replace(steps=steps, met=met)
+    return way
 
 
 def _with_programs(packet: Packet, way: Way, scene: Scene) -> Way:

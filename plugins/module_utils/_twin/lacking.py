@@ -22,6 +22,7 @@ RULESETS = ("nftables", "iptables", "ipsets")
 ASKED = {
     "links": "ip -d addr", "rules": "ip rule", "routes": "ip route show table all", "settings": "sysctl -a",
     "nftables": "nft list ruleset", "iptables": "iptables-save", "ipsets": "ipset save", "ipvs": "ipvsadm -Ln",
+    "bpf": "bpftool net", "filters": "tc filter show dev LINK ingress",
 }  # fmt: skip
 DEFAULTS = {"ipv4": "0.0.0.0/0", "ipv6": "::/0"}
 

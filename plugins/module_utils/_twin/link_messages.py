@@ -97,6 +97,11 @@ def operational_links(bodies: t.Iterable[bytes]) -> set[int]:
     return {index for index, state in states if state == bytes([IF_OPER_UP])}
 
 
+def down_links(bodies: t.Iterable[bytes]) -> set[int]:
+    """Return the indexes of the links that are down, from the kernel's list of links."""
+    return {index for _family, _type, index, flags, _change in map(IFINFO.unpack_from, bodies) if not flags & IFF_UP}
+
+
 def delete_group(group: int, number: int) -> bytes:
     """Delete all links of a group, and the other end of each."""
     return message(DELLINK, 0, IFINFO.pack(0, 0, 0, 0, 0) + pack({IFLA_GROUP: struct.pack("=I", group)}), number)

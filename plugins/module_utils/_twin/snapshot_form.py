@@ -18,7 +18,7 @@ from .._snapshot.snapshot import of_this_format
 from .blueprint import Entry, entries
 
 LISTS = (
-    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs"),
+    *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "filters", "ipvs"),
     *("recent", "pods", "pod_addresses", "unread", "open", "assumed", "evidence"),
     *("cni", "units", "policies", "listeners", "pod_neighbors"),
 )
@@ -46,7 +46,7 @@ REQUIRED = {"links": ("name",), "rules": ("priority",), "pod_neighbors": ("link"
 # Others have values of one word.
 OF_WORDS = (
     *("links", "neighbors", "rules", "routes", "iptables", "ipsets", "ebtables", "bpf", "cni", "units", "listeners"),
-    "pod_neighbors",
+    *("pod_neighbors", "filters"),
 )
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 COUNTERS = ("packets", "connections", "routing", "otherhost")

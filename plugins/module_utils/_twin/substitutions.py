@@ -26,9 +26,9 @@ class Substitution(t.NamedTuple):
     ask: str = ""
 
 
-LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD, TUNNEL_HEAD, NEXT_HOPS = (
+LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNREAD, TUNNEL_HEAD, NEXT_HOPS, FILTER = (
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
-    "next-hops",
+    "next-hops", "filter",
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
@@ -52,6 +52,11 @@ TABLE: dict[str, Substitution] = {
     UNREAD: Substitution("nothing, in place of what could not be read of the node", "what it does to packets"),
     NEXT_HOPS: Substitution(
         "no route, in place of one to a nexthop object that was not read", "by which link packets leave", "ip nexthop"
+    ),
+    FILTER: Substitution(
+        "no filter of traffic control, in place of one that was not read",
+        "which packets it takes, and what it does to them",
+        "tc filter show dev {}",
     ),
     TUNNEL_HEAD: Substitution(
         "a link of the size that it says, in place of a tunnel whose packets leave by a link that is too small for them",

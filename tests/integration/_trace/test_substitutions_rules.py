@@ -24,7 +24,7 @@ from lab.steps import Steps
 LEFT, RIGHT = "10.60.1.9", "10.60.2.9"
 COMMANDS = (
     *("ip -d addr", "ip rule", "ip route show table all", "ip neigh", "iptables-save", "iptables-legacy-save"),
-    *("nft list ruleset", "ebtables-save", "sysctl -a", "ip nexthop"),
+    *("nft list ruleset", "ebtables-save", "sysctl -a", "ip nexthop", "tc filter show dev left ingress"),
 )
 SAVE, NFT = "/usr/sbin/iptables-nft-save", "/usr/sbin/nft"
 ARRIVES = ("forwarded", "delivered")
@@ -74,6 +74,11 @@ BRIDGED = {"destination": "10.96.0.10"}
 # A network behind the host at the right, by a route that the kernel lists with the number of an object alone.
 BY_OBJECT = "ip -n host-right addr add 10.70.0.1/32 dev eth0; ip route add 10.70.0.0/24 nhid"
 BEHIND = {"destination": "10.70.0.1"}
+# As the bandwidth plugin of CNI limits what a pod sends.
+BY_IFB = (
+    "ip link add ifb0 type ifb; tc qdisc add dev left ingress;"
+    " tc filter add dev left parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev ifb0"
+)
 
 SCENES = {
     "a link that does not forward": Scene(
@@ -141,6 +146,8 @@ SCENES = {
     "a route to a nexthop object without a link": Scene(
         f"ip nexthop add id 7 blackhole; {BY_OBJECT} 7", "blackhole 10.70.0.0/24", packet=BEHIND
     ),
+    "a filter that leads packets by a link that is down": Scene(BY_IFB, "ifb0 is down", "ip link set dev ifb0 up"),
+    "a filter that leads packets by a link that is up": Scene(f"{BY_IFB}; ip link set ifb0 up"),
     "no link that forwards": Scene(
         "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
     ),
@@ -230,6 +237,26 @@ def test_a_setting_that_sysctl_does_not_find_is_that_of_a_bridge_that_shows_noth
     result = trace(node, packet, dump=dump)
     assert (result["reply"]["verdict"], result["certain"]) == ("dropped", True), result["depends_on"]
     assert result["culprit"]["text"] == "net.bridge.bridge-nf-call-iptables = 0"
+
+
+def test_a_filter_that_is_not_understood_is_open(node: NamespaceNode) -> None:
+    node.run(["tc", "qdisc", "add", "dev", "right", "ingress"])
+    match = "protocol ip u32 match ip sport 9 0xffff action mirred egress redirect dev right"
+    node.run(["sh", "-ec", f"tc filter add dev right parent ffff: {match}"])
+    packet = f"udp {LEFT}:9 > {RIGHT}:9 in left"
+    for result in (
+        trace(node, packet),
+        trace(
+            node,
+            packet,
+            dump={
+                **outputs(node),
+                "tc filter show dev right ingress": node.run(["tc", "filter", "show", "dev", "right", "ingress"]).stdout,
+            },
+        ),
+    ):
+        assert [each["fact"] for each in result["depends_on"]] == ["filter:right ingress"], result["depends_on"]
+    assert trace(node, packet, assume={"filter:right ingress": "shown"})["certain"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters of traffic control: from the kernel's messages and from text, and what they do to a packet."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import rtnetlink
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import traffic_filters
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.traffic_filters import Decision, Filter
+
+GENERAL = struct.pack("=IIiii", 1, 0, 2, 1, 1)  # a gact that drops
+DROPPING = pack({1: pack({1: b"gact\0", 2: pack({2: GENERAL})})})
+LEADING = pack({1: pack({1: b"mirred\0", 2: pack({2: struct.pack("=IIiiiiI", 1, 0, 4, 1, 1, 1, 9)})})})
+ANY, SOME = (struct.pack("=BBBxHHhhI", 1, 0, 1, 0, 0, 0, 0, 0) + struct.pack("=IIii", mask, 0, 0, 0) for mask in (0, 255))
+
+
+def message(kind: str, protocol: int, options: dict[int, bytes]) -> bytes:
+    head = rtnetlink.TRAFFIC.pack(0, 3, 1, rtnetlink.CLSACT_INGRESS, 49152 << 16 | socket.htons(protocol))
+    return head + pack({1: kind.encode() + b"\0", 2: pack(options)})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (message("u32", 3, {5: ANY, 7: LEADING}), [(3, True, "redirect", 9)]),
+        (message("u32", 0x800, {5: SOME, 7: LEADING}), [(0x800, False, "redirect", 9)]),
+        (message("u32", 3, {5: ANY, 8: b"eth0", 7: DROPPING}), [(3, False, "drop", 0)]),
+        (message("u32", 3, {4: bytes(4)}), []),  # a table of filters
+        (message("matchall", 3, {2: DROPPING}), [(3, True, "drop", 0)]),
+        (message("matchall", 3, {2: pack({1: b"", 2: b""})}), [(3, True, "", 0)]),  # two actions
+        (message("flower", 0x86DD, {3: DROPPING, 8: b"\x86\xdd"}), [(0x86DD, True, "drop", 0)]),
+        (message("flower", 0x86DD, {3: DROPPING, 9: b"\x11"}), [(0x86DD, False, "drop", 0)]),
+        (message("basic", 3, {3: DROPPING}), [(3, False, "", 0)]),
+    ],
+)
+def test_a_filter_is_read_as_far_as_it_is_simple(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, expected: list[tuple[int, bool, str, int]]
+) -> None:
+    def answers(_question: bytes) -> Iterator[bytes]:
+        yield body
+
+    monkeypatch.setattr(rtnetlink, "_ask", answers)
+    found = rtnetlink.filters(3, rtnetlink.CLSACT_INGRESS)
+    assert [(each.protocol, each.takes_all, each.action, each.device) for each in found] == expected
+
+
+def filter_of(match: str, action: str, protocol: str = "all") -> Filter:
+    return Filter("v1", "ingress", "u32", protocol, match, action)
+
+
+@pytest.mark.parametrize(
+    ("filters", "decides", "is_unread"),
+    [
+        ([filter_of("all", "redirect ifb0")], 0, False),
+        ([filter_of("all", "redirect v2")], 0, True),
+        ([filter_of("all", "mirror v2"), filter_of("all", "drop")], 1, False),
+        ([filter_of("all", "pass"), filter_of("all", "drop")], None, False),
+        ([filter_of("", "pass"), filter_of("all", "drop")], 0, True),
+        ([filter_of("all", "")], 0, True),
+        ([filter_of("", "", "ipv6"), filter_of("all", "drop", "ip")], 1, False),
+        ([filter_of("", "", "0x0806")], None, False),
+    ],
+)
+def test_the_first_filter_of_a_packet_decides(filters: list[Filter], decides: int | None, is_unread: bool) -> None:
+    found = traffic_filters.decide(filters, False, {"ifb0": "ifb", "v2": "veth"})
+    by = None if decides is None else filters[decides]
+    assert found == (Decision(unread=by) if is_unread else Decision(by))
+
+
+TEXT = """filter protocol all pref 49152 u32 chain 0
+filter protocol all pref 49152 u32 chain 0 fh 800: ht divisor 1
+filter protocol all pref 49152 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 terminal flowid not_in_hw
+  match 00000000/00000000 at 0
+\taction order 1: mirred (Egress Redirect to device ifb0) stolen
+ \tindex 1 ref 1 bind 1
+filter protocol ip pref 49153 matchall chain 0
+filter protocol ip pref 49153 matchall chain 0 handle 0x1
+\taction order 1: gact action drop
+filter protocol ip pref 9 flower chain 0 handle 0x1
+  ip_proto udp
+\taction order 1: gact action drop
+"""
+
+
+@pytest.mark.parametrize("command", ["tc filter show dev v1 ingress", "tc filter show dev v1 parent ffff:"])
+def test_an_output_of_tc_shows_the_same(command: str) -> None:
+    text = TEXT if "ingress" in command else TEXT.replace("filter protocol", "filter parent ffff: protocol")
+    found = pastes.read({command: text, "ip link": "3: v1: <UP> mtu 1500\n"}).snapshot
+    assert [*traffic_filters.of(found)] == [("v1", "ingress")]
+    shown = [(each.kind, each.protocol, each.match, each.action) for each in traffic_filters.of(found)["v1", "ingress"]]
+    assert shown == [
+        ("u32", "all", "all", "redirect ifb0"),
+        ("matchall", "ip", "all", "drop"),
+        ("flower", "ip", "", "drop"),
+    ]
