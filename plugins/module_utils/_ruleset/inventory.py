@@ -19,7 +19,7 @@ from . import nft_json
 Entry = t.Mapping[str, t.Any]
 Place = tuple[str, str]  # family and name of a table
 FAMILIES = ("ip", "ip6", "inet", "bridge", "netdev")  # whose chains an IP packet may meet
-_OF_SAVE = re.compile(r"^(?::(\S+) (\S+)|-A (\S+)(?:.* -[jg] (\S+))?)", re.MULTILINE)
+_OF_SAVE = re.compile(r"^(?::(\S+) (\S+)|(?:\[\d+:\d+\] )?-[AI] (\S+)(?:.* -[jg] (\S+))?)", re.MULTILINE)
 
 
 class Chain(t.NamedTuple):

@@ -71,11 +71,11 @@ def kernel_chains() -> list[inventory.Chain]:
 
 
 def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
-    """Return the tables of which a snapshot has something else than the kernel, with sentences; none if a subset was not read."""
-    subsets = [values.get(subset) for subset in RULESETS]
-    if not kernel.is_ready("nf_tables") or None in subsets:
+    """Return the tables of which a snapshot has something else than the kernel, with sentences; none if nft listed nothing."""
+    if not kernel.is_ready("nf_tables") or values.get("nftables") is None:
         return []
-    return [*inventory.differences(kernel_chains(), *subsets)]  # type: ignore[arg-type]
+    iptables, ebtables, objects = (values.get(subset) or [] for subset in RULESETS)
+    return [*inventory.differences(kernel_chains(), iptables, ebtables, objects)]
 
 
 def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:

@@ -60,7 +60,8 @@ def by_unread(entry: t.Mapping[str, t.Any]) -> Assumption | None:
     entry: of a snapshot's ``unread``.
     """
     subset, name = (str(entry.get(key) or "") for key in ("subset", "object"))
-    if subset not in ASKED or (subset not in RULESETS and name):
+    # What a program of iptables does not print of nf_tables, nft lists; what neither shows is an entry of nftables.
+    if subset not in ASKED or (subset not in RULESETS and name) or name.endswith("(nft)"):
         return None
     family = name.partition(" ")[0]
     concerns = [Concern(FAMILY, FAMILIES[family])] if family in FAMILIES else []
