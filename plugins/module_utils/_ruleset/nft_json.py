@@ -103,17 +103,23 @@ def _with(body: Entry, places: t.Container[int]) -> Entry:
 
 def counted(objects: t.Iterable[Entry]) -> dict[Place, tuple[dict[str, int], dict[str, str], int]]:
     """Return of each table the number of rules by chain, the policies of base chains, and the number of jumps."""
-    found: dict[Place, tuple[dict[str, int], dict[str, str], int]] = {}
+    rules: dict[Place, dict[str, int]] = {}
+    policies: dict[Place, dict[str, str]] = {}
+    jumps: dict[Place, int] = {}
     for kind, body in _bodies(objects):
-        rules, policies, jumps = found.setdefault(_place(kind, body), ({}, {}, 0))
+        if kind not in ("chain", "rule", "map"):
+            continue
+        place = _place(kind, body)
+        of_table = rules.setdefault(place, {})
         if kind == "chain":
-            rules.setdefault(str(body.get("name")), 0)
-            policies[str(body.get("name"))] = str(body.get("policy") or "")
+            of_table.setdefault(body["name"], 0)
+            policies.setdefault(place, {})[body["name"]] = body.get("policy") or ""
         elif kind == "rule":
-            rules[str(body.get("chain"))] = rules.get(str(body.get("chain")), 0) + 1
-        jumps += _jumps(body.get("expr")) + (_jumps(body.get("elem")) if kind == "map" else 0)
-        found[_place(kind, body)] = rules, policies, jumps
-    return found
+            of_table[body["chain"]] = of_table.get(body["chain"], 0) + 1
+            jumps[place] = jumps.get(place, 0) + _jumps(body.get("expr"))
+        else:
+            jumps[place] = jumps.get(place, 0) + _jumps(body.get("elem"))
+    return {place: (of_table, policies.get(place, {}), jumps.get(place, 0)) for place, of_table in rules.items()}
 
 
 def _jumps(part: t.Any) -> int:

@@ -99,8 +99,13 @@ def iptables(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def _nft_tables(family: str) -> set[str]:
-    chains = nfnetlink.chains(family) if kernel.is_ready("nf_tables") else []
-    return {chain.table for chain in chains} & set(saved.TABLES)
+    tables = nfnetlink.tables() if kernel.is_ready("nf_tables") else []
+    return {name for of_family, name in tables if of_family == family} & set(saved.TABLES)
+
+
+def _without_chains(family: str, names: t.Collection[str]) -> set[str]:
+    """Return those of the tables in nf_tables that have no chain, which no program prints."""
+    return {*names} - {chain.table for chain in nfnetlink.chains(family)} if names else set()
 
 
 def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, dict[str, t.Any]]:
@@ -111,11 +116,14 @@ def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Col
     try:
         text = _printed(run, tool)
     except Failure as failure:
-        for name in sorted(names):
+        for name in sorted({*names} - (_without_chains(place.partition(" ")[0], names) if "-nft-" in tool else set())):
             note(place.format(name), str(failure))
         return {}
     texts = saved.tables(text)
-    for name in sorted({*names} - texts.keys()):
+    missing = {*names} - texts.keys()
+    if "-nft-" in tool:
+        missing -= _without_chains(place.partition(" ")[0], missing)
+    for name in sorted(missing):
         is_nfts = name in saved.incompatible(text)
         note(
             place.format(name),

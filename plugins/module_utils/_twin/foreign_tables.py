@@ -105,6 +105,9 @@ def of_links(objects: t.Iterable[Entry], links: t.Collection[str], notes: list[A
     A chain without any is left out with its rules: it gets no packet, unless its devices were not read.
     """
     left_out, remaining = set[tuple[t.Any, ...]](), list[Entry]()
+    objects = [*objects]
+    if not any("chain" in entry and entry["chain"].get("hook") in OF_LINKS for entry in objects):  # nearly all nodes
+        return objects
     for entry in objects:
         body = entry.get("chain") or entry.get("rule") or {}
         place = body.get("family"), body.get("table"), body.get("name" if "chain" in entry else "chain")
