@@ -289,14 +289,16 @@ snapshot:
       sample: [{name: KUBE-SEP-ABC, addresses: [10.0.0.9]}]
     pods:
       description:
-        - The network namespaces with an end of a veth of the node and with a further interface, such as a pod with several
-          networks. C(rules) and C(routes) are theirs, in the form of RV(snapshot.rules) and RV(snapshot.routes). From rtnetlink.
-        - C(namespace) is a name as in RV(snapshot.links[].peer).
+        - The network namespaces with an end of a veth of the node, such as those of pods. C(rules), C(routes) and C(neighbors)
+          are theirs, in the form of RV(snapshot.rules), RV(snapshot.routes) without table local, and RV(snapshot.neighbors).
+          From rtnetlink.
+        - C(namespace) is a name as in RV(snapshot.links[].peer). C(addresses) are those that its table local has, C(bridged) its
+          links that are ports of a bridge.
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
-        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]}]
+        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}], addresses: [10.9.0.7], bridged: [], neighbors: []}]
     pod_addresses:
       description:
         - Which pod has which addresses. A pod on several networks has an entry for each interface. From

@@ -98,15 +98,19 @@ class PodOutputs:
         self._shown.add(part._replace(is_understood=not refused))
 
     def routing(self) -> Entry | None:
-        """Return the rules and routes as a snapshot has them; None if they are not whole, or no rule can decide."""
-        if sum(link["name"] != "lo" for link in self.links) < 2 or not all(map(self._is_whole, FAMILIES)):
+        """Return the side of the pod as a snapshot has it; None if its rules and routes are not whole."""
+        if not self.links or not all(map(self._is_whole, FAMILIES)):
             return None
-        return {"namespace": self.namespace, "rules": self._rules, "routes": self._routes}
+        side = {"namespace": self.namespace, "rules": self._rules, "routes": self._routes}
+        return {**side, "addresses": self._addresses()} if all(map(self._shown.has_addresses, FAMILIES)) else side
+
+    def _addresses(self) -> list[str]:
+        of_links = (str(address["address"]).partition("/")[0] for link in self.links for address in link["addresses"])
+        return [*dict.fromkeys([*of_links, *self._local])]
 
     def _is_whole(self, family: str) -> bool:
         """Return whether the outputs have the rules and the routes of a family, unless the pod has no address of it."""
-        of_links = (address["address"] for link in self.links for address in link["addresses"])
-        addresses = [address for address in (*of_links, *self._local) if not address.startswith(WITHIN)]
+        addresses = [address for address in self._addresses() if not address.startswith(WITHIN)]
         if self._shown.has_addresses(family) and not any((":" in address) == (family == "ipv6") for address in addresses):
             return True
         tables = {str(rule["table"]) for rule in self._rules if rule["family"] == family and rule.get("table")}

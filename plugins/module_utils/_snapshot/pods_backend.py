@@ -3,18 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads the addresses and permanent neighbours of pods, and by which of its interfaces a pod with several of them answers."""
+"""Reads what pods have themselves: addresses, rules, routes and neighbours."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._cni import cni_backend
+from .._core import fields
 from .._core.errors import Failure
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface, other_ends
+from .._netlink import wire
 from .._platform import process
-from .._routing import routing_backend
+from .._routing import routing_backend, rt_names
+from .._routing.route import LOCAL
 from . import entries
 from .snapshot import Notes
 
@@ -22,27 +25,36 @@ LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the in
 
 
 def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """Return the rules and routes of each network namespace that has an end of a veth of the node, and a further interface."""
+    """Return what each network namespace with an end of a veth of the node has itself: its addresses, as its table local has
+    them, its rules, its other routes and its neighbours.
+    """
     interfaces = interfaces_backend.read().interfaces
     openers = interfaces_backend.openers()
-    routings = []
-    for namespace in _with_several_interfaces(interfaces):
-        names = LOOPBACK | {interface.number: interface.link for interface in interfaces if interface.namespace == namespace}
+    sides = []
+    for namespace in dict.fromkeys(end.namespace for end in other_ends(interfaces).values()):
+        inside = [interface for interface in interfaces if interface.namespace == namespace]
         try:
-            rules = routing_backend.listed_rules(openers[namespace])
-            routes = routing_backend.listed_routes(names, openers[namespace])
+            with openers[namespace]() as entered:  # of which each request takes a copy: to enter is slower
+                sides.append({"namespace": namespace, **_side(inside, entered.dup)})
         except (KeyError, OSError, Failure) as error:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The routes of this network namespace could not be read: {error}.")
-            continue
-        routings.append(
-            {
-                "namespace": namespace,
-                "rules": [entries.rule(*listed) for listed in rules],
-                "routes": [entries.route(*listed) for listed in routes],
-            }
-        )
-    return routings
+    return sides
+
+
+def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any]:
+    """Return the side of a pod. inside: its interfaces. Raises OSError, Failure."""
+    names = LOOPBACK | {interface.number: interface.link for interface in inside}
+    rules, routes = routing_backend.listed_rules(opener), routing_backend.listed_routes(names, opener)
+    neighbours = routing_backend.listed_neighbours(names, opener)
+    own = [route for route, _protocol in routes if route.type == LOCAL]
+    return {
+        "addresses": [fields.show_prefix(route.dst, "") for route in own],
+        "bridged": sorted(interface.link for interface in inside if interface.master),
+        "rules": [entries.rule(*listed) for listed in rules],
+        "routes": [entries.route(*listed) for listed in routes if listed[0].table != rt_names.TABLES["local"]],
+        "neighbors": [entries.neighbour(neighbour) for neighbour in neighbours],
+    }
 
 
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
@@ -68,10 +80,3 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 def addresses(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
     """Return the addresses of each pod by its name, as the container runtime recorded them."""
     return [attachment.entry() for attachment in cni_backend.attachments()]
-
-
-def _with_several_interfaces(interfaces: t.Sequence[Interface]) -> list[str]:
-    """Return the names of the other namespaces, in the order of the interfaces."""
-    namespaces = [interface.namespace for interface in interfaces if interface.namespace]
-    joined = {end.namespace for end in other_ends(interfaces).values()}
-    return [namespace for namespace in dict.fromkeys(namespaces) if namespace in joined and namespaces.count(namespace) > 1]

@@ -24,12 +24,13 @@ LISTS = (
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
-    "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes"),
+    "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes", "neighbors"),
     "assumed": ("concerns",), "policies": ("rules", "routes"),
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
     "iptables": ("lacking",), "rules": ("unread",), "routes": ("unread",), "cni": ("plugins",),
+    "pods": ("addresses", "bridged"),
 }  # fmt: skip
 FIELDS = {"links": ("peer", "settings")}
 # Numbers, with the bounds of the kernel's fields, by their keys in any part but the JSON of nft. A text may name a table or a
