@@ -20,7 +20,6 @@ _FAMILIES = {"inet": "ipv4", "inet6": "ipv6"}
 _RP_FILTER = {"off": "0", "strict": "1", "loose": "2"}
 _SETTINGS = ("forwarding", "rp_filter", "mc_forwarding", "proxy_neigh", "ignore_routes_with_linkdown")
 _PROXY = {"ipv4": "proxy_arp", "ipv6": "proxy_ndp"}
-_ADDRESS_FLAGS = ("secondary", "noprefixroute", "tentative", "dadfailed", "deprecated", "nodad")
 # Keys of an object of each kind that no other kind has, as the first object that is not empty shows them.
 _KINDS = (
     (commands.LINK, {"ifname"}),
@@ -182,7 +181,7 @@ def _address(entry: Entry) -> t.Iterator[str]:
     far = entry.get("address")
     host = _word(entry["local"])
     place = f"{host} peer {_word(far)}/{length}" if far else f"{host}/{length}"
-    flags = [flag for flag in _ADDRESS_FLAGS if entry.get(flag) is True]
+    flags = [flag for flag in ip_text.ADDRESS_FLAGS if entry.get(flag) is True]
     yield " ".join([entry["family"], place, *_pairs(entry, {"scope": "scope"}), *flags])
 
 

@@ -411,6 +411,11 @@ def _detail(entry: Entry, words: list[str]) -> None:
         )
 
 
+ADDRESS_FLAGS = (
+    "secondary", "temporary", "noprefixroute", "tentative", "optimistic", "dadfailed", "deprecated", "nodad",
+)  # fmt: skip
+
+
 def _address(entry: Entry, words: list[str]) -> None:
     text = words[1].replace("addr:", "") or words[2]
     host, slash, length = text.partition("/")
@@ -428,7 +433,7 @@ def _address(entry: Entry, words: list[str]) -> None:
     family, packed = fields.address(host)
     bits = fields.number(length or len(packed) * 8, 0, len(packed) * 8)
     scope = words[words.index("scope") + 1] if "scope" in words else ""
-    flags = [word for word in words if word in ("secondary", "noprefixroute", "tentative", "dadfailed", "deprecated", "nodad")]
+    flags = [word for word in words if word in ADDRESS_FLAGS]
     known = scope if scope in route.SCOPES else "global"
     entry["addresses"].append({"address": f"{fields.show(packed)}/{bits}", "peer": peer, "scope": known, "flags": flags})
 

@@ -521,9 +521,10 @@ def _length(address: str) -> int:
 
 
 def _address(text: str) -> Entry:
-    return {"address": text, "peer": "", "scope": "global", "flags": []}
+    return {"address": text, "peer": "", "scope": "global", "flags": [INFERRED]}
 
 
+INFERRED = "inferred"  # of an address from outputs that show neither its flags nor its place among those of the link
 _INTERFACE = re.compile(r"(?:^| )(?:-i|-o|--in-interface|--out-interface) (\S+)")
 
 

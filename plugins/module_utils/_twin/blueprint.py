@@ -49,6 +49,8 @@ KERNELS = "kernel"  # the protocol of routes that the kernel adds with an addres
 FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by which packets fill a set
 # Duplicate address detection goes on, or found the address elsewhere: the kernel has no local route (net/ipv6/addrconf.c).
 UNUSABLE = frozenset(["tentative", "dadfailed"])
+# Flags of an address that is no source if there is another one. In IPv6 the kernel has one bit for temporary and secondary.
+AVOIDED = frozenset(["deprecated", "temporary"])
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
@@ -239,9 +241,11 @@ def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
 
 
 def _addresses(snapshot: Entry, ports: t.Container[str]) -> t.Iterator[str]:
-    """Yield lines that add the addresses of the links. ports: links of VRFs."""
+    """Yield lines that add the addresses of the links, in the order in which the node has them. ports: links of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
-        for address in link.get("addresses") or ():
+        # Of a scope, the kernel lists the latest address of IPv6 first, and that of IPv4 last (net/ipv6/addrconf.c, devinet.c).
+        listed = list(link.get("addresses") or ())
+        for address in [*(each for each in listed if not _is_ipv6(each)), *filter(_is_ipv6, reversed(listed))]:
             option = f"snapshot.links[{number}].addresses"
             host, slash, length = str(address.get("address")).partition("/")
             family, packed = _checked(option, host, fields.address)
@@ -254,15 +258,27 @@ def _addresses(snapshot: Entry, ports: t.Container[str]) -> t.Iterator[str]:
             words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
             words.append(f"scope {address['scope']}" if address.get("scope") in route.SCOPES else "")
             flags = address.get("flags") or ()
-            if family == IPV6 and not UNUSABLE.isdisjoint(flags) and "optimistic" not in flags:
+            if is_unusable(address):
                 continue
             is_apart = link["name"] in ports
             words.append("noprefixroute" if is_apart or "noprefixroute" in flags else "")
             words.append("nodad" if family == IPV6 else "")
+            is_avoided = not AVOIDED.isdisjoint(flags) or (family == IPV6 and "secondary" in flags)
+            words.append("preferred_lft 0" if is_avoided else "")
             yield " ".join(filter(None, words))
             if is_apart:
                 line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
                 yield f"-6 {line}" if family == IPV6 else line
+
+
+def _is_ipv6(address: Entry) -> bool:
+    return ":" in str(address.get("address"))
+
+
+def is_unusable(address: Entry) -> bool:
+    """Return whether the kernel has an address of a link, but takes no packets to it and sends none from it."""
+    flags = address.get("flags") or ()
+    return _is_ipv6(address) and not UNUSABLE.isdisjoint(flags) and "optimistic" not in flags
 
 
 def _parsed_rule(number: int, entry: Entry, notes: list[Assumption]) -> rule.Rule | None:
