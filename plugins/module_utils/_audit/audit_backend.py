@@ -16,6 +16,7 @@ from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Way
 from .._trace.culprit import Object
+from .._twin import substitutions, worlds
 from .._twin.blueprint import Entry
 from . import need, service
 from .context import Context
@@ -190,7 +191,8 @@ class _Prover:
         if trial.pod:
             snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
         packet = entrance.packet({**trial.packet}, snapshot)
-        question = trace_backend.Question(snapshot, packet, {}, changes, is_own=self._audit.is_own, is_compared=False)
+        assume = {substitutions.POD: worlds.SHOWN}  # an audit is about the node, whatever the pods have that no output shows
+        question = trace_backend.Question(snapshot, packet, assume, changes, is_own=self._audit.is_own, is_compared=False)
         return trace_backend.judge(question, self._run)
 
 

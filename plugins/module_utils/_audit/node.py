@@ -291,7 +291,8 @@ class Node:
         pods = {route.address: route.dev for route in routes if route.dev in inner and is_host(route.to) and not route.via}
         for link in (link for link in links if link.name in inner):
             pods.update((address, link.name) for address in link.peer.addresses)
-            if link.master and not any(link.peer):  # a report has no route to a pod behind a bridge
+            # A report has no route to a pod behind a bridge. Behind a tap is a virtual machine, if not a program of the node.
+            if link.master and link.kind != pod_links.TAP and not any(link.peer):
                 raise Unobserved(f"Which address the pod behind {link.name} has is open.", "kubectl exec POD -- ip addr")
         return {address: link for address, link in pods.items() if not is_link_local(address)}
 

@@ -171,7 +171,7 @@ def conclusion(
     opened: t.Mapping[str, Open],
     family: str,
     evidence: t.Collection[Evidence] = (),
-    accepted: t.Container[str] = (),
+    accepted: t.Collection[str] = (),
 ) -> Answer:
     """Return the answer of the first world with what the others make of it: whether it is certain, and on what it depends.
 
@@ -186,7 +186,7 @@ def conclusion(
         _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
     ]
     assumptions = assumed(explored, family)
-    replaced = [assumption for assumption in assumptions if assumption.fact and assumption.fact not in accepted]
+    replaced = [each for each in assumptions if each.fact and {each.fact, each.fact.partition(":")[0]}.isdisjoint(accepted)]
     lines = [each.sentence for each in replaced if each.fact in UNNAMED][:MOST_LINES]
     depends_on += [Dependency(each.fact, each.sentence, each.ask) for each in replaced if each.fact not in UNNAMED]
     depends_on += [Dependency(f"{LINE}:{number}", line, "") for number, line in enumerate(lines, 1)]

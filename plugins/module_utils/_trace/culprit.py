@@ -14,7 +14,7 @@ from .._routing.rule import Rule
 
 DOWN, NO_CARRIER, NO_HAIRPIN = "down", "no carrier", "hairpin"  # why a link passes no frame
 _OF_LINK = {DOWN: "is down", NO_CARRIER: "has no carrier", NO_HAIRPIN: "hairpin off"}
-LINK_LOCAL, EXPIRED = "link-local", "expired"  # why an address stops a packet
+LINK_LOCAL, EXPIRED, LACKING = "link-local", "expired", "lacking"  # why an address stops a packet
 REVERSE_PATH, FORWARDING = "rp_filter", ("forwarding", "ip_forward")  # names of settings
 BRIDGE = "bridge"  # the family of tables that see frames
 
@@ -111,7 +111,9 @@ class RouteMtu(t.NamedTuple):
 
 
 class Address(t.NamedTuple):
-    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED or empty. owner: the link of the node that has it."""
+    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED, LACKING, a flag of the kernel or empty. owner: the link of
+    the node that has it, or whose pod lacks it.
+    """
 
     address: str
     trouble: str = ""
@@ -120,9 +122,11 @@ class Address(t.NamedTuple):
     def __str__(self) -> str:
         if self.trouble == EXPIRED:
             return "ttl 1"
-        return (
-            f"source {self.address} is link-local" if self.trouble else f"{self.address} dev {self.owner}".removesuffix(" dev ")
-        )
+        if self.trouble == LACKING:
+            return f"no address {self.address} in the pod at {self.owner}"
+        if self.trouble == LINK_LOCAL:
+            return f"source {self.address} is link-local"
+        return f"{self.address} dev {self.owner} {self.trouble}".rstrip().removesuffix(" dev")
 
 
 class NoRoute(t.NamedTuple):

@@ -23,7 +23,7 @@ from .._netlink.attributes import messages
 from .._snapshot import proc_net
 from .._twin import link_messages
 from . import frame, kernel_events
-from .frame import Frame, Request
+from .frame import Frame, Request, Resolution
 from .kernel_events import DROPS, TELLING, Event, Observation, Solicitation
 from .packet import TCP, UDP, Packet
 
@@ -65,6 +65,7 @@ class FarEnds:
         self._poll.register(self._packets, select.POLLIN)
         self._poll.register(self._trace, select.POLLIN)
         self._open: list[socket.socket] = []
+        self._resolved: dict[tuple[str, bytes], bytes] = {}  # MAC addresses by link and address
 
     def forget(self) -> None:
         """End all connections, so that the next packet is the first of its connection."""
@@ -74,6 +75,24 @@ class FarEnds:
         with contextlib.suppress(Failure):  # a kernel without connection tracking
             nfnetlink.delete_connections()
         self._drain([], [], [])
+
+    def resolve(self, link: str, request: Request, mac: bytes) -> tuple[bytes | None, list[Event]]:
+        """Ask on a link, as the machine at its other end. Return the MAC address that answers, None if none does, and the rules
+        that requests and answers met.
+
+        mac: of the node there.
+        """
+        events: list[Event] = []
+        self._drain([], [], [])
+        self._resolved.clear()
+        for data in frame.requests(request, mac):
+            self._write(link, data)
+        end, looks = time.monotonic() + PATIENCE, 0
+        while (link, request.target) not in self._resolved and (time.monotonic() < end or looks < LOOKS):
+            looks += 1
+            if not self._drain([], [], events):
+                self._poll.poll(QUIET * 1000)
+        return self._resolved.get((link, request.target)), events
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
         """Send the packet into its interface, or from the node itself, and wait until nothing more happens."""
@@ -128,6 +147,8 @@ class FarEnds:
                 solicitations.append(Solicitation(link, received, mac is not None))
                 if mac is not None:
                     self._write(link, frame.answer(received, mac))
+            elif isinstance(received, Resolution):
+                self._resolved[link, received.target] = received.mac
             elif received:
                 frames.append((link, received))
         with contextlib.suppress(BlockingIOError):

@@ -26,7 +26,8 @@ ECHO = {ICMP: (8, 0), ICMPV6: (128, 129)}  # type of request and of reply
 ERRORS = {ICMP: (3, 11, 12), ICMPV6: (1, 2, 3, 4)}  # types of errors about another packet
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOLICITED_OVERRIDE = 0x60000000
-TARGET_MAC = 2  # option of an advertisement: target link-layer address
+SOURCE_MAC, TARGET_MAC = 1, 2  # options: the link-layer address of the source, and of the target
+SOLICITED_NODE = bytes.fromhex("ff0200000000000000000001ff")  # RFC 4291, section 2.7.1; the last three bytes are the address's
 
 
 class Frame(t.NamedTuple):
@@ -49,6 +50,13 @@ class Request(t.NamedTuple):
 
     target: bytes
     sender: bytes
+    mac: bytes
+
+
+class Resolution(t.NamedTuple):
+    """An answer to a request: ``target`` has ``mac``."""
+
+    target: bytes
     mac: bytes
 
 
@@ -103,15 +111,15 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def read(data: bytes) -> Frame | Request | None:
-    """Return the packet or the request in a frame; None for other frames, such as a multicast report."""
+def read(data: bytes) -> Frame | Request | Resolution | None:
+    """Return the packet, the request or the answer in a frame; None for other frames, such as a multicast report."""
     if len(data) < ETHERNET.size:
         return None
     destination, source, kind = ETHERNET.unpack_from(data)
     body = data[ETHERNET.size :]
     if kind == ARP and len(body) >= ARP_PACKET.size:
         _hardware, _protocol, _hlen, _plen, operation, mac, sender, _target_mac, target = ARP_PACKET.unpack_from(body)
-        return Request(target, sender, mac) if operation == 1 else None
+        return Request(target, sender, mac) if operation == 1 else Resolution(sender, mac)
     if kind not in (IP, IP6):
         return None
     decoded = _ip(body)
@@ -120,6 +128,8 @@ def read(data: bytes) -> Frame | Request | None:
     packet, payload = decoded
     if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
         return Request(payload[8:24], packet.source, source)
+    if packet.protocol == ICMPV6 and payload[:1] == bytes([ADVERTISEMENT]) and len(payload) >= 24:
+        return Resolution(payload[8:24], source)
     reject = _reject(packet, payload)
     if packet.protocol in ECHO and not reject and payload[:1] not in map(bytes, zip(ECHO[packet.protocol])):
         return None  # a multicast report, a redirect or an advertisement
@@ -182,6 +192,18 @@ _MEANINGS = {
 def _meaning(protocol: int, payload: bytes) -> str:
     meaning = _MEANINGS.get((protocol, payload[0], payload[1]))
     return f", {meaning}" if meaning else ""
+
+
+def requests(request: Request, mac: bytes) -> list[bytes]:
+    """Return the frames that ask for a MAC address: to all, and to ``mac`` alone, to which proxies answer at once."""
+    if len(request.target) == 4:
+        body = ARP_PACKET.pack(1, IP, 6, 4, 1, request.mac, request.sender, bytes(6), request.target)
+        return [ETHERNET.pack(to, request.mac, ARP) + body for to in (b"\xff" * 6, mac)]
+    group = SOLICITED_NODE + request.target[-3:]
+    data = struct.pack("!BBHI", SOLICITATION, 0, 0, 0) + request.target + bytes([SOURCE_MAC, 1]) + request.mac
+    data = _with_checksum(Packet(request.sender, group, ICMPV6), data, 2)
+    header = IPV6_HEADER.pack(6 << 28, len(data), ICMPV6, 255, request.sender, group)
+    return [ETHERNET.pack(to, request.mac, IP6) + header + data for to in (b"\x33\x33" + group[-4:], mac)]
 
 
 def answer(request: Request, mac: bytes) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._core import fields
 from .._routing.route import LOCAL
 from .._snapshot import settings
 from .._snapshot.assumption import (
@@ -98,7 +97,10 @@ def may_be_for_service(sent: Packet, way: Way) -> bool:
         return False
     if way.verdict == DELIVERED and not way.interface:
         return sent.destination_port in NODE_PORTS
-    address = ipaddress.ip_address(fields.show(sent.destination))
     has_no_route = way.culprit is not None and isinstance(way.culprit.object, NoRoute)
     leads_anywhere = way.met.has_default_route if way.has_arrived else has_no_route
-    return leads_anywhere and any(address in network for network in PRIVATE)
+    return leads_anywhere and is_private(sent.destination)
+
+
+def is_private(address: bytes) -> bool:
+    return any(ipaddress.ip_address(address) in network for network in PRIVATE)

@@ -11,7 +11,9 @@ import ipaddress
 import typing as t
 
 from .._core import fields
+from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._routing.route import Route
 from .._snapshot.assumption import Assumption
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
@@ -24,45 +26,99 @@ from .packet import Packet
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
+PERMANENT = "PERMANENT"
 
 
-class PodAnswer(t.NamedTuple):
-    """By which links a pod answers. link: of the node, by which the answer comes in; empty if the answer takes another way.
+class Departure(t.NamedTuple):
+    """How a pod sends a packet.
 
-    interface: of the pod, by which the answer leaves; empty if the pod has no route.
+    link: of the node, by which the packet comes in; empty if it takes another way. interface: of the pod; empty if the pod has no
+    route. route: by which the pod sends. gateway: whose MAC address the pod needs; empty if no output shows the pod's links. mac:
+    which it has for it; empty if it asks. is_permanent: whether it never asks.
     """
 
     link: str
     interface: str
+    route: Route | None = None
+    gateway: bytes = b""
+    mac: bytes = b""
+    is_permanent: bool = False
+
+
+class PodSide:
+    """The side of one pod. networks: of its addresses; None if no output shows them."""
+
+    def __init__(self, entry: Entry) -> None:
+        shown = entry.get("addresses")
+        self.networks = None if shown is None else [*map(_prefix, shown)]
+        self.bridged = {*map(str, entry.get("bridged") or ())}
+        unbuilt: list[Assumption] = []
+        routes = [route for route, _protocol in blueprint.parsed_routes(entry, unbuilt)]
+        self.is_whole = not unbuilt and not any(rule.get("unread") for rule in blueprint.entries(entry, "rules"))
+        self.tables = Tables(blueprint.parsed_rules(entry), routes)
+        self._neighbours = {
+            (str(neighbour.get("dev")), str(neighbour.get("address"))): neighbour
+            for neighbour in blueprint.entries(entry, "neighbors")
+            if blueprint.is_mac(neighbour.get("mac")) and neighbour.get("state") not in UNSOLVED
+        }
+
+    def neighbour(self, interface: str, address: bytes) -> Entry:
+        return self._neighbours.get((interface, fields.show(address)), {})
 
 
 class PodSides:
-    """The pods of which a snapshot has the rules and the routes."""
+    """The sides of the pods that a snapshot has, by the node's links."""
 
     def __init__(self, snapshot: Entry) -> None:
-        links = {str(link["name"]): link for group in pod_links.by_namespace(snapshot).values() for link in group}
-        self._tables = {
-            str(pod.get("namespace")): Tables(
-                blueprint.parsed_rules(pod), (route for route, _protocol in blueprint.parsed_routes(pod, []))
-            )
-            for pod in blueprint.entries(snapshot, "pods")
+        groups = pod_links.by_namespace(snapshot)
+        self._ends = {
+            str(link["name"]): (namespace, str(link["peer"].get("name"))) for namespace, group in groups.items() for link in group
         }
-        self._near = {
-            (str(peer.get("namespace")), str(peer.get("name"))): name for name, link in links.items() if (peer := link["peer"])
-        }
-        self._namespaces = {name: namespace for (namespace, _far), name in self._near.items()}
+        self._near = {end: link for link, end in self._ends.items()}
+        self._entries = {str(entry.get("namespace")): entry for entry in blueprint.entries(snapshot, "pods")}
+        self._sides: dict[str, PodSide] = {}  # a packet meets two of hundreds
 
-    def way(self, request: Packet, link: str) -> PodAnswer:
-        """Return the way of the answer to a packet that has left by a link to a pod. A pod with one interface answers by it."""
-        namespace = self._namespaces.get(link, "")
-        tables = self._tables.get(namespace)
-        if tables is None:
-            return PodAnswer(link, link)
-        answer = request.replied("")
-        ports = answer.source_port, answer.destination_port
-        route = tables.decide(Query(answer.source, answer.destination, LOOPBACK, 0, answer.protocol, *ports)).route
-        interface = route.hops[0].dev if route and route.hops else ""
-        return PodAnswer(self._near.get((namespace, interface), ""), interface)
+    def of(self, link: str) -> PodSide | None:
+        """Return the side of the pod at a link; None if it is not known, or passes frames on from there."""
+        namespace, interface = self._ends.get(link, ("", ""))
+        if namespace not in self._entries:
+            return None
+        if namespace not in self._sides:
+            self._sides[namespace] = PodSide(self._entries[namespace])
+        side = self._sides[namespace]
+        return None if interface in side.bridged or not side.is_whole else side
+
+    def has(self, link: str, address: bytes) -> bool | None:
+        """Return whether the pod at a link has an address; None if that is not known."""
+        side = self.of(link)
+        if side is None or side.networks is None:
+            return None
+        host = ipaddress.ip_address(address)
+        return any(host.version == network.version and host in network for network in side.networks)
+
+    def has_any(self, link: str, address: bytes) -> bool:
+        """Return whether the pod at a link has an address of the same family that other machines reach."""
+        side, version = self.of(link), ipaddress.ip_address(address).version
+        of_family = (network for network in (side.networks if side else None) or () if network.version == version)
+        return any(not (network.is_loopback or network.is_link_local) for network in of_family)
+
+    def departure(self, sent: Packet, link: str) -> Departure | None:
+        """Return how the pod at a link sends a packet; None if its side is not known."""
+        side = self.of(link)
+        if side is None:
+            return None
+        ports = sent.source_port, sent.destination_port
+        route = side.tables.decide(Query(sent.source, sent.destination, LOOPBACK, 0, sent.protocol, *ports)).route
+        if route is None or not route.hops:
+            return Departure("", "", route)
+        hop = route.hops[0]
+        near = self._near.get((self._ends[link][0], hop.dev), "")
+        if side.networks is None:
+            return Departure(near, hop.dev, route)
+        gateway = hop.via or sent.destination
+        neighbour = side.neighbour(hop.dev, gateway)
+        mac = blueprint.mac_bytes(neighbour["mac"]) if neighbour else b""
+        return Departure(near, hop.dev, route, gateway, mac, neighbour.get("state") == PERMANENT)
 
 
 class Topology:
@@ -84,6 +140,7 @@ class Topology:
                 self._unsolved.add(place)
             elif blueprint.is_mac(neighbour.get("mac")):
                 self.known_macs[place] = blueprint.mac_bytes(neighbour["mac"])
+        self._full = {size for size in (4, 16) if _has_full_table(snapshot, size)}
         self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {
@@ -93,6 +150,7 @@ class Topology:
             _packed(str(address.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
             for address in link.get("addresses") or ()
+            if not blueprint.is_unusable(address)
         }
         self.pod_sides = PodSides(snapshot)
         self._far = {
@@ -110,7 +168,10 @@ class Topology:
     def learn(self, packet: Packet) -> None:
         """Note the source of a packet that a pod's link brings in as the pod's address, unless the pod's addresses are known."""
         is_known = (
-            self._far_addresses(packet.interface) or packet.source in self._addresses or packet.source == packet.destination
+            self._far_addresses(packet.interface)
+            or self.pod_sides.has(packet.interface, packet.source) is not None
+            or packet.source in self._addresses
+            or packet.source == packet.destination
         )
         if self.is_pod(packet.interface) and not is_known:
             self._far.setdefault(packet.source, packet.interface)
@@ -153,11 +214,33 @@ class Topology:
         """Return the link that has an address; empty if none has."""
         return self._addresses.get(address, "")
 
+    def unusable(self, address: bytes) -> tuple[str, str]:
+        """Return the link that has an address of which duplicate address detection goes on or failed, and that flag."""
+        for name, link in self.links.items():
+            for entry in filter(blueprint.is_unusable, link.get("addresses") or ()):
+                if _packed(str(entry["address"]).partition("/")[0]) == address:
+                    return name, next(flag for flag in ("dadfailed", "tentative") if flag in entry["flags"])
+        return "", ""
+
+    def has_order(self, link: str, is_ipv6: bool) -> bool:
+        """Return whether it is known which of a link's addresses comes first. Of a single one it is."""
+        of_family = [entry for entry in self.links.get(link, {}).get("addresses") or () if (":" in entry["address"]) == is_ipv6]
+        usual = [entry for entry in of_family if entry.get("scope") in ("", "global", None)]
+        return len(usual) < 2 or not any("inferred" in (entry.get("flags") or ()) for entry in usual)
+
     def entrance(self, link: str) -> str:
         """Return the link by which packets from outside come in to a link: of a bridge, the port that leads to no pod."""
         ports = [name for name, other in self.links.items() if other.get("master") == link] if self.kind(link) == "bridge" else []
         outside = [port for port in ports if not self.is_pod(port)] or [port for port in ports if not self._far_addresses(port)]
         return outside[0] if outside else link
+
+    def own_mac(self, link: str) -> bytes:
+        """Return the MAC address that the node has on a link, or its bridge if the link is a port of one."""
+        return self._macs.get(self.bridge(link)) or self._macs[link]
+
+    def is_own(self, mac: bytes) -> bool:
+        """Return whether a link of the node has a MAC address."""
+        return mac in self._macs.values()
 
     def is_mac_known(self, mac: bytes) -> bool:
         """Return True if a link of the node, the other end of one, or a neighbour has the MAC address."""
@@ -166,6 +249,9 @@ class Topology:
 
     def neighbour(self, link: str, address: bytes) -> bytes | None:
         """Return the MAC address that answers on a link for an address; None if none does."""
+        has = self.pod_sides.has(link, address)
+        if has is not None:
+            return (self._peer_mac(link) or self.world_mac(link)) if has else None
         if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
         far = self._far.get(address)
@@ -213,8 +299,16 @@ class Topology:
         is_port = bridge in self._macs and bool(to_pod) and self.links[to_pod].get("master") == bridge
         if is_port and self._is_on_link(bridge, packet.destination):
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)
+        router = self.entrance(bridge) if bridge in self._macs and self._is_no_gateway(bridge) else link
+        if router not in (link, bridge):
+            return source, self._peer_mac(router) or self.world_mac(router)
         owner = bridge if bridge in self._macs and self.is_pod(link) else link
         return source, self._macs[owner]
+
+    def _is_no_gateway(self, bridge: str) -> bool:
+        """Return whether a bridge has no address, so that no machine at its ports sends packets to it."""
+        addresses = (_packed(str(entry["address"]).partition("/")[0]) for entry in self.links[bridge].get("addresses") or ())
+        return bool(self._addresses) and all(map(_is_link_local, addresses))
 
     def _is_on_link(self, bridge: str, address: bytes) -> bool:
         """Return whether a pod at a bridge reaches an address without the node, which is its gateway to other networks."""
@@ -229,7 +323,8 @@ class Topology:
         passes_on = self._is_outside(link) and not addresses
         if mac and frame.destination_mac != mac and not is_group(frame.destination_mac) and not passes_on:
             return f"it is sent to {frame.destination_mac.hex(':')}, but the other end of {link} has {mac.hex(':')}"
-        is_lacking = addresses and frame.packet.destination not in addresses and self._far.get(frame.packet.destination) != link
+        has, to = self.pod_sides.has(link, frame.packet.destination), frame.packet.destination
+        is_lacking = bool(addresses) and to not in addresses and self._far.get(to) != link if has is None else not has
         if is_lacking and self.is_pod(link):
             return f"the pod at {link} does not have the address {fields.show(frame.packet.destination)}"
         return ""
@@ -258,6 +353,32 @@ class Topology:
         are_two = came_in_by != link and {came_in_by, link} <= self._clouds
         return are_two and not self.is_pod(link) and self.origin(source, tables)[0] not in self._clouds
 
+    def is_away(self, address: bytes, near: str, link: str) -> bool:
+        """Return whether an address is a neighbour on the link ``near``, and not behind another link."""
+        here, there = (self.bridge(name) or name for name in (near, link))
+        return here != there and self._is_neighbour(here, address) and not self._is_neighbour(there, address)
+
+    def _is_neighbour(self, link: str, address: bytes) -> bool:
+        """Return whether a network of a link has an address, or the node has resolved it there."""
+        host = ipaddress.ip_address(address)
+        of_networks = any(host.version == network.version and host in network for network in self._networks.get(link, ()))
+        return of_networks or (link, address) in self.known_macs
+
+    def is_of_node(self, address: bytes, link: str) -> bool:
+        """Return whether an answer to an address comes in by a link: to one of the node, or of the link's network."""
+        return address in self._addresses or self._is_neighbour(self.bridge(link) or link, address)
+
+    def is_of_network(self, address: bytes, link: str) -> bool:
+        return self._is_neighbour(self.bridge(link) or link, address)
+
+    def is_table_full(self, link: str, address: bytes) -> bool:
+        """Return whether the node has as many neighbours as it may, and an address on a link is none of them."""
+        return len(address) in self._full and (link, address) not in self.known_macs
+
+    def is_point_to_point(self, link: str) -> bool:
+        """Return whether a link asks for no MAC address, such as a tunnel."""
+        return not pod_links.POINT_TO_POINT.isdisjoint(self.links.get(link, {}).get("flags") or ())
+
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """Return the link by which the answer comes in to a packet that has left by ``link``.
 
@@ -269,6 +390,25 @@ class Topology:
     def _assume(self, assumption: Assumption) -> None:
         if assumption not in self._assumed:
             self._assumed.append(assumption)
+
+
+def _prefix(value: object) -> pod_links.Network:
+    """Return the addresses of an entry of table local. Raises Invalid."""
+    try:
+        return ipaddress.ip_network(str(value))
+    except ValueError:
+        raise Invalid("snapshot.pods.addresses", value, "IP addresses, as datapath_info returns them") from None
+
+
+def _has_full_table(snapshot: Entry, size: int) -> bool:
+    """Return whether the node has as many neighbours of a family as it may. size: of an address.
+
+    Permanent entries and those that another program keeps do not count (net/core/neighbour.c, neigh_alloc).
+    """
+    key = f"net.ipv{4 if size == 4 else 6}.neigh.default.gc_thresh3"
+    most = ((snapshot.get("settings") or {}).get("node") or {}).get(key)
+    counted = [entry for entry in blueprint.entries(snapshot, "neighbors") if entry.get("state") not in (PERMANENT, "PROXY")]
+    return most is not None and sum(len(_packed(entry.get("address"))) == size for entry in counted) >= int(most)
 
 
 def _is_link_local(address: bytes) -> bool:

@@ -19,7 +19,7 @@ from .._routing import routing_backend
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
 from .._snapshot import open_facts
-from .._snapshot.assumption import Assumption
+from .._snapshot.assumption import LINK, Assumption, Concern
 from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
@@ -38,12 +38,27 @@ from .._twin import (
 )
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from .._twin.substitutions import ASSUMED, FILTER, STATE, STATED, gap, replaced
-from . import certainty, changes_backend, likelihood, path, sizes, verdict
+from .._twin.substitutions import (
+    ANNOUNCED,
+    ANSWER,
+    ASSUMED,
+    FILTER,
+    FULL,
+    HOP_LIMIT,
+    POD,
+    POD_NEIGHBOR,
+    SOURCE,
+    STATE,
+    STATED,
+    TUNNEL,
+    gap,
+    replaced,
+)
+from . import certainty, changes_backend, frame, likelihood, lookup, path, sizes, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Culprit, Cure, Way
 from .culprit import ChainRule, NoRoute
 from .far_ends_backend import FarEnds
-from .kernel_events import DROPS, Observation, of_packet
+from .kernel_events import DROPS, Event, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, UDP, Packet
 from .removals import Loss
@@ -61,6 +76,8 @@ VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
 EARLIER = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
 # net/ipv4/route.c, fib_multipath_hash(): of the packet's fields, with a key that each boot draws.
 MULTIPATH = "A hash, which differs on the node, chooses the next hop of a route"
+HOP_LIMITED = ("169.254.169.254", "fd00:ec2::254")  # metadata services whose answers may have a hop limit of 1
+TUNNELS = ("tun", "wireguard")  # kinds of links whose other end a program, or a peer with a key, decides about
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
@@ -140,7 +157,7 @@ class _Tracer:
     """The same question in several worlds."""
 
     def __init__(
-        self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open], accepted: t.Container[str]
+        self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open], accepted: t.Collection[str]
     ) -> None:
         self.question, self.opened, self.accepted, self._run = question, opened, accepted, run
 
@@ -334,16 +351,26 @@ class _Exchange:
     def _sent(self) -> Way:
         """Send the packet and its reply, and return what became of them."""
         packet = self._packet
-        macs = self._topology.macs(packet) if packet.interface else ()
         self._forget()
+        macs = self._frame_ends(packet) if packet.interface else ()
+        if isinstance(macs, Way):
+            return self._with_objects(packet, macs)
         observation, way = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
         events = of_packet(observation)
         self._is_by_chance = self._rule_texts.is_by_chance(events)
         self._probability = self._rule_texts.probability(events) if self._is_by_chance else 1.0
         reply = self._reply(observation, way) if self._question.wants_reply else None
+        if not packet.source and way.interface and not self._topology.has_order(way.interface, packet.family == fields.IPV6):
+            sentence = f"Which address of {way.interface} comes first, so that the node sends from it, is not known."
+            self._assumed.append(replaced(SOURCE, sentence, Concern(LINK, way.interface), subject=way.interface))
+        if way.has_arrived and (reply is None or reply.has_arrived):
+            replies = (reply.came_in_by, reply.interface) if reply else ()
+            self._assumed += self._unseen_ends({packet.interface, way.interface, *replies} - {""})
+            self._assumed += self._unseen_answer(observation.sent, way)
         self._assumed += map(gap, self._several_hops([way, *([reply] if reply else [])]))
         # The answer of the node itself has no steps of its own.
         chains = verdict.chains_met(event for event in observation.events if event.table != blueprint.OWN_TABLE)
+        way = verdict.misaddressed(way, packet, macs, self._scene)
         way = self._with_objects(packet, way._replace(met=way.met._replace(**chains)))
         if reply is None:
             return way
@@ -355,6 +382,37 @@ class _Exchange:
             reason = f"{way.reason} Its reply leaves by {reply.interface}. {reply.met.caveat.sentence}"
             return way._replace(reply=reply, reason=reason, tells_reply=True)
         return way._replace(reply=reply)
+
+    def _unseen_ends(self, links: t.Iterable[str]) -> t.Iterator[Assumption]:
+        """Yield what is at the other end of links as far as the snapshot does not show it: pods, and tunnels."""
+        for link in sorted(links):
+            if self._topology.kind(link) in TUNNELS and not self._topology.is_pod(link):
+                sentence = (
+                    f"{link} is a link of kind {self._topology.kind(link)}. What it sends is assumed to arrive at its other end."
+                )
+                yield replaced(TUNNEL, sentence, Concern(LINK, link), subject=link)
+            if self._topology.is_pod(link) and self._topology.pod_sides.of(link) is None:
+                sentence = f"The pod at {link} is assumed to have its address, its routes and the neighbours that it needs."
+                yield replaced(POD, sentence, Concern(LINK, link), subject=link)
+
+    def _unseen_answer(self, sent: Packet, way: Way) -> t.Iterator[Assumption]:
+        """Yield that the answer of a machine beyond the node is taken to come back, where nothing on the node decides that."""
+        if way.met.frame is None or self._topology.is_pod(way.interface):
+            return
+        left = way.met.frame.packet
+        source, to = fields.show(left.source), fields.show(left.destination)
+        is_of_pod = self._topology.is_pod(sent.interface)
+        is_private = path.is_private(left.source) and not path.is_private(left.destination)
+        is_doubtful = (
+            left.source != sent.source
+            or (left.destination != sent.destination and not is_of_pod)
+            or (is_of_pod and is_private and way.met.has_default_route)
+        )
+        if sent.interface and to in HOP_LIMITED:
+            yield replaced(HOP_LIMIT, f"{to} answers an instance, and its answer is assumed to live long enough.", subject=to)
+        elif is_doubtful and not self._topology.is_of_node(left.source, way.interface):
+            sentence = f"{to} sees the source {source}. Its answer is assumed to come back to the node."
+            yield replaced(ANSWER, sentence, subject=source)
 
     def _forget(self) -> None:
         """Forget connections and filled sets, so that the next packet is the first one."""
@@ -368,6 +426,11 @@ class _Exchange:
         if self._filled_sets:
             rules = (self._rule_texts.text(event) for event in observation.events if event.handle)
             self._has_filled |= any(map(blueprint.FILLING.search, rules))
+        for solicitation in observation.solicitations:
+            if self._topology.is_table_full(solicitation.link, solicitation.request.target):
+                address = fields.show(solicitation.request.target)
+                sentence = f"The table of neighbours is full, and {address} is not in it. It is assumed to get a place."
+                self._assumed.append(replaced(FULL, sentence, subject=address))
         self._assumed += (replaced(STATE, f"{EARLIER}: {text}") for text in self._rule_texts.with_state(observation.events))
         return observation
 
@@ -417,6 +480,7 @@ class _Exchange:
     def _look(self) -> None:
         """Read the rules and routes of the twin, which packets do not change."""
         self._reaches_ipvs = False
+        self._resolved: dict[tuple[str, frame.Request], tuple[bytes | None, list[Event]]] = {}
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._rule_texts = RuleTexts(self._twin.texts, self._run, self._twin.bypassed)
@@ -438,22 +502,25 @@ class _Exchange:
     def _reply(self, observation: Observation, way: Way) -> Way | None:
         """Return what became of the reply; None if there is none."""
         if way.met.frame is None:
-            return self._own_reply(observation) if way.verdict == DELIVERED else None
+            own = self._own_reply(observation) if way.verdict == DELIVERED else None
+            return own and verdict.unreturned(own, observation.sent, way, self._scene)
         if way.verdict not in (*ARRIVED, UNKNOWN):
             return None
         departed = way.met.frame.packet
         link = self._topology.reply_link(departed, way.interface, self._scene.tables)
-        if self._topology.is_pod(way.interface):
-            answering = self._topology.pod_sides.way(departed, way.interface)
-            if not answering.link:
-                return verdict.unanswered(answering, departed)
+        answering = self._topology.pod_sides.departure(departed.replied(""), way.interface)
+        if answering and answering.link:
             link = answering.link
         # The end of a link divides what is larger than the link takes.
         size = min(filter(None, (sizes.mtu_of(self._topology, link), observation.sent.length)), default=0)
         packet = departed._replace(length=size if observation.sent.length else 0).replied(link)
-        _source, destination = self._topology.macs(packet)
+        macs = self._frame_ends(packet)
+        if isinstance(macs, Way):
+            return macs._replace(came_in_by=answering.link if answering else link)
+        destination = macs[1]
         source = way.met.frame.destination_mac if link == way.interface else self._topology.world_mac(link)
         reply = verdict.judge(self._send(packet, source, destination), self._scene)._replace(came_in_by=link)
+        reply = verdict.misaddressed(reply, packet, (source, destination), self._scene)
         expected = observation.sent.replied("")
         if reply.met.frame and reply.met.frame.packet.flow != expected.flow:
             arrived = reply.met.frame.packet
@@ -461,18 +528,59 @@ class _Exchange:
             unseen, why = verdict.unseen_on_bridge(link, reply.interface, packet, self._scene)
             reply = reply._replace(verdict=DROPPED, reason=f"{reason}{why}", culprit=Culprit.of(unseen) if unseen else None)
         reply = verdict.by_its_uplink(reply, observation.sent.interface, self._scene)
+        reply = verdict.unreturned(reply, observation.sent, way, self._scene)
+        reply = verdict.astray(reply, observation.sent.interface, self._scene)
         return verdict.at_its_pod(reply, observation.sent.interface, self._scene)
+
+    def _frame_ends(self, packet: Packet) -> tuple[bytes, bytes] | Way:
+        """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send."""
+        departure, ends = self._topology.pod_sides.departure(packet, packet.interface), self._topology.macs(packet)
+        if departure is None:
+            self._assume_announced(packet, ends)
+            return ends
+        lost = verdict.unsent(packet, departure, self._scene)
+        # The question may say that it comes in by a link although the pod sends by another one.
+        if lost or departure.link != packet.interface or not departure.gateway:
+            return lost or ends
+        if departure.is_permanent:
+            return ends[0], departure.mac
+        mac, events = self._resolve(packet.interface, frame.Request(departure.gateway, packet.source, ends[0]))
+        if departure.mac and (mac is None or self._topology.is_own(mac) != self._topology.is_own(departure.mac)):
+            sentence = f"The pod at {packet.interface} has learned {departure.mac.hex(':')} for {fields.show(departure.gateway)}."
+            self._assumed.append(replaced(POD_NEIGHBOR, sentence, subject=packet.interface))
+        mac = departure.mac or mac
+        return (ends[0], mac) if mac else verdict.unresolved(packet, departure, events, self._scene)
+
+    def _resolve(self, link: str, request: frame.Request) -> tuple[bytes | None, list[Event]]:
+        if (link, request) not in self._resolved:
+            own = self._topology.own_mac(link)
+            self._resolved[link, request] = self._far_ends.resolve(link, request, own)
+        return self._resolved[link, request]
+
+    def _assume_announced(self, packet: Packet, ends: tuple[bytes, bytes]) -> None:
+        """Note that another program may answer for an address of the node for which the kernel does not."""
+        link, to = packet.interface, fields.show(packet.destination)
+        setting = verdict.silencing(self._topology.bridge(link) or link, self._scene)
+        is_asked_for = self._topology.owner(packet.destination) and self._topology.is_of_network(packet.destination, link)
+        if packet.family == fields.IPV6 or setting is None or not is_asked_for or self._topology.is_pod(link):
+            return
+        back = self._scene.tables.decide(lookup.Query(packet.destination, packet.source)).route
+        sender = next((hop.via for hop in back.hops if hop.via), packet.source) if back else packet.source
+        if self._resolve(link, frame.Request(packet.destination, sender, ends[0]))[0] is None:
+            sentence = f"{setting} keeps the kernel from answering for {to} on {link}. Another program is assumed to answer."
+            self._assumed.append(replaced(ANNOUNCED, sentence, subject=to))
 
     def _own_reply(self, observation: Observation) -> Way:
         """Return what became of the node's answer to a packet that arrived at the node, although no program listens in a twin."""
         sent = observation.sent
         if not sent.interface:
             return Way(DELIVERED, "lo", None, "The node answers itself.", None)
-        for link, frame in observation.frames:
-            if frame.packet.destination == sent.source:
+        for link, departed in observation.frames:
+            if departed.packet.destination == sent.source:
                 kind = DELIVERED if self._topology.is_pod(link) else FORWARDED
-                caveat = verdict.caveat_of(frame.packet, link, self._scene)
-                reply = verdict.left(kind, link, frame, f"The node's answer leaves by {link}.", caveat=caveat)
+                caveat = verdict.caveat_of(departed.packet, link, self._scene)
+                reply = verdict.left(kind, link, departed, f"The node's answer leaves by {link}.", caveat=caveat)
+                reply = verdict.astray(reply, sent.interface, self._scene)
                 return verdict.at_its_pod(reply, sent.interface, self._scene)
         drop = next((event for event in reversed(observation.events) if event.verdict in DROPS), None)
         if drop:

@@ -17,7 +17,7 @@ from .._routing.rt_names import MAIN
 from .._ruleset import observed
 from .._twin import blueprint
 from .._twin.blueprint import Entry
-from .._twin.pod_links import POD_KINDS
+from .._twin.pod_links import is_machine
 
 FREE_MARKS = ("0x2", "0x4", "0x40", "0x1000")  # bits that no known CNI uses
 # The beginnings of the names that CNIs and container runtimes give to the node's ends of pods' links.
@@ -132,7 +132,7 @@ def _pod_links(snapshot: Entry, links: t.Mapping[str, Entry], uplinks: t.Collect
         if _table(route) == MAIN and route.get("to") != "default" and not route.get("via")
     }
     names = [name for name in links if name in of_routes and name not in uplinks]
-    pods = [name for name in names if links[name].get("kind") in (*POD_KINDS, "", None) and not links[name].get("master")]
+    pods = [name for name in names if (not links[name].get("kind") or is_machine(links[name])) and not links[name].get("master")]
     return [name for name in pods if not _addresses(links[name])]
 
 

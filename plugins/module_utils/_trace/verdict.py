@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 
@@ -24,6 +25,7 @@ from .culprit import (
     BRIDGE,
     DOWN,
     EXPIRED,
+    LACKING,
     LINK_LOCAL,
     NO_HAIRPIN,
     Address,
@@ -41,7 +43,7 @@ from .frame import Frame, is_group
 from .kernel_events import DROPS, QUEUE, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
-from .topology import PodAnswer, Topology
+from .topology import Departure, Topology
 
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
@@ -91,6 +93,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
         way = _departed(packet, link, frame, trouble, _diverted(events, scene), scene)
     else:
         way = _stopped(observation, events, query, rejected, scene)
+    way = _unusable(query, scene) or way
     queries = (query, query.answered) if departure else (query, query.answered, query.refused)
     lookups = [scene.tables.decide(each) for each in queries if each.destination]
     met = way.met._replace(
@@ -104,6 +107,17 @@ def judge(observation: Observation, scene: Scene) -> Way:
     )
     way = _with_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
     return with_step(_with_programs(packet, way, scene))
+
+
+def _unusable(query: Query, scene: Scene) -> Way | None:
+    """Return the way of a packet to an address, or from one of the node, that the kernel does not use; None for others."""
+    for address in (query.destination, query.source if query.iif == LOOPBACK else b""):
+        owner, flag = scene.topology.unusable(address)
+        if owner:
+            shown = fields.show(address)
+            reason = f"The node does not use its address {shown} on {owner}, which is {flag}: another machine may have it."
+            return lost(reason, Address(shown, flag, owner))
+    return None
 
 
 def with_step(way: Way) -> Way:
@@ -160,12 +174,23 @@ def _departed(packet: Packet, link: str, frame: Frame, trouble: str, diverted: E
         why = trouble or f"the node itself has {fields.show(frame.packet.destination)}, on {owner}"
         reason = f"The packet leaves by {link} and is lost: {why}. {diverted[0]}"
         return left(DROPPED, link, frame, reason, diverted[1])
+    if trouble and _is_by_pod(link, frame.packet, scene):
+        reason = (
+            f"The packet leaves by {link} to the pod there, which is the gateway of its route. Whether the pod forwards is open."
+        )
+        return left(UNKNOWN, link, frame, reason)
     if trouble:
         return left(DROPPED, link, frame, f"The packet leaves by {link} and is lost: {trouble}.", _misled(link, frame, scene))
     is_pod = scene.topology.is_pod(link)
     change = "" if frame.packet.flow == packet.flow else f" as {frame.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
     return left(DELIVERED if is_pod else FORWARDED, link, frame, reason, caveat=caveat_of(frame.packet, link, scene))
+
+
+def _is_by_pod(link: str, packet: Packet, scene: Scene) -> bool:
+    """Return whether the route of a packet names an address of the pod at a link as the gateway."""
+    route = scene.tables.decide(Query(packet.source, packet.destination)).route
+    return route is not None and any(hop.via and scene.topology.pod_sides.has(link, hop.via) for hop in route.hops)
 
 
 def caveat_of(packet: Packet, link: str, scene: Scene) -> Caveat | None:
@@ -194,13 +219,167 @@ def unseen_on_bridge(link: str, left_by: str, packet: Packet, scene: Scene) -> t
     return Setting(key, 0), sentence
 
 
-def unanswered(answering: PodAnswer, request: Packet) -> Way:
-    """Return what becomes of a pod's answer that does not come in to the node. request: as it left to the pod."""
-    to = fields.show(request.source)
-    if not answering.interface:
-        return lost(f"The pod has no route to {to}, so that it does not answer.", NoRoute(to, place=" in the pod"))
-    reason = f"The pod answers {to} by its interface {answering.interface}, which does not lead to the node."
-    return lost(reason, None, UNKNOWN)
+def astray(reply: Way, link: str, scene: Scene) -> Way:
+    """Return the reply, lost if it leaves by a link behind which its destination is not: a neighbour where the packet came in.
+
+    link: by which the packet came in.
+    """
+    topology, frame = scene.topology, reply.met.frame
+    if frame is None or reply.verdict != FORWARDED or not topology.is_away(frame.packet.destination, link, reply.interface):
+        return reply
+    decision = scene.tables.decide(reply.met.query or Query(frame.packet.source, frame.packet.destination))
+    decider = _added_rule(decision) or decision.route
+    is_by_gateway = decision.route is not None and any(hop.via for hop in decision.route.hops)
+    if decider is None or (is_by_gateway and not topology.is_point_to_point(reply.interface)):
+        return reply  # the gateway may send it on
+    shown = fields.show(frame.packet.destination)
+    reason = f"{shown} is a neighbour on {link}, and the reply leaves by {reply.interface}, behind which it is not: {decider}."
+    return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=Culprit.of(decider)))
+
+
+def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
+    """Return the reply, lost if what the packet's way shows keeps it from its sender.
+
+    sent: as it came in. way: of the packet.
+    """
+    explained = _own_source(sent, scene) if sent.interface else None
+    if way.met.frame and not scene.topology.is_pod(way.interface):
+        left = way.met.frame.packet
+        explained = explained or _linklocal_source(left, way, scene) or _returning(sent, left, way, scene)
+    if explained is None:
+        return reply
+    return with_step(reply._replace(verdict=DROPPED, reason=explained[0], culprit=Culprit.of(explained[1])))
+
+
+def _own_source(sent: Packet, scene: Scene) -> Explanation | None:
+    owner = scene.topology.owner(sent.source)
+    if not owner:
+        return None
+    address = Address(fields.show(sent.source), owner=owner)
+    return f"{_of_node(address)}: what answers it stays on the node.", address
+
+
+def _of_node(address: Address) -> str:
+    return f"The source {address.address} is an address of the node itself, on {address.owner}"
+
+
+def _linklocal_source(left: Packet, way: Way, scene: Scene) -> Explanation | None:
+    """Explain a packet that leaves with a source to which no router sends an answer (RFC 3927, section 2.7)."""
+    source, to = map(ipaddress.ip_address, (left.source, left.destination))
+    if not source.is_link_local or to.is_link_local or scene.topology.is_point_to_point(way.interface):
+        return None
+    translation = _translating_step(way, source)
+    by = f" {translation.object} gives it this source." if translation else ""
+    reason = f"The packet leaves by {way.interface} with the link-local source {source}, to which no router sends an answer.{by}"
+    return reason, (translation and translation.object) or Address(str(source), LINK_LOCAL)
+
+
+def _translating_step(way: Way, end: object) -> Step | None:
+    return next((step for step in reversed(way.steps) if step.packet and step.object and str(end) in step.packet), None)
+
+
+def _returning(sent: Packet, left: Packet, way: Way, scene: Scene) -> Explanation | None:
+    """Explain a packet that leaves by the link by which it came in: its answer passes the node by, or it comes again."""
+    near = (scene.topology.bridge(name) or name for name in (sent.interface, way.interface))
+    if not sent.interface or len({*near}) > 1 or left.source != sent.source:
+        return None
+    if left.destination != sent.destination:
+        translation, to = _translating_step(way, fields.show(left.destination)), fields.show(left.destination)
+        reason = f"{to} answers {fields.show(sent.source)} directly, and not by the node, which translated the destination alone"
+        decider = translation.object if translation and translation.object else Address(fields.show(sent.source))
+        return f"{reason}: {decider}.", decider
+    ahead = scene.tables.decide(way.met.query).route if way.met.query else None
+    back = scene.tables.decide(Query(left.destination, left.source)).route
+    hops = [{hop.via for hop in route.hops} if route else {b""} for route in (ahead, back)]
+    gateway = next(iter(hops[0]), b"")
+    is_near = bool(gateway) and scene.topology.is_of_network(gateway, way.interface)  # so that the link's networks are known
+    if ahead is None or hops[0] != hops[1] or len(hops[0]) > 1 or not is_near:
+        return None
+    return f"The packet goes back to {fields.show(gateway)}, from which it came in, and comes again and again: {ahead}.", ahead
+
+
+def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
+    """Return what becomes of a packet that a pod does not send to the node; None for one that it sends."""
+    to, verb = fields.show(sent.destination), "answer" if sent.is_reply else "send"
+    if departure.route and departure.route.type in STOPPING:
+        return lost(f"A route of the pod stops packets to {to}: {departure.route}.", departure.route)
+    if not departure.interface:
+        return lost(f"The pod has no route to {to}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
+    if sent.interface and _lacks(sent, scene):
+        address = Address(fields.show(sent.source), LACKING, sent.interface)
+        return lost(
+            f"The pod at {sent.interface} does not have the address {address.address}, so that it does not send.", address
+        )
+    if not departure.link and sent.is_reply:
+        reason = f"The pod answers {to} by its interface {departure.interface}, which does not lead to the node."
+        return lost(reason, None, UNKNOWN)
+    return None
+
+
+def _lacks(sent: Packet, scene: Scene) -> bool:
+    """Return whether a pod lacks the source of its packet, and forwards it for no other machine: the node has a route to the
+    source alone, or the pod has no address.
+    """
+    sides, link = scene.topology.pod_sides, sent.interface
+    back = scene.tables.decide(Query(sent.destination, sent.source)).route
+    is_alone = back is not None and link in back.links and back.dst[1] == 8 * len(sent.source)
+    return sides.has(link, sent.source) is False and (is_alone or not sides.has_any(link, sent.source))
+
+
+def unresolved(sent: Packet, departure: Departure, events: t.Iterable[Event], scene: Scene) -> Way:
+    """Return what becomes of a packet whose pod gets no MAC address of its next hop. events: of its requests."""
+    link, to = sent.interface, fields.show(departure.gateway)
+    whose = "its gateway " if departure.gateway != sent.destination else ""
+    drop = next((event for event in events if event.verdict in DROPS), None)
+    why, decider = _silence(sent, departure.gateway, scene)
+    if drop:
+        why, decider = f"{drop.family} {drop.table} {drop.chain} drops them: {quoted(drop, scene)}", decider_of(drop, scene)
+    return lost(f"The pod at {link} asks for the MAC address of {whose}{to}, and nothing answers: {why}.", decider)
+
+
+def misaddressed(way: Way, sent: Packet, macs: t.Sequence[bytes], scene: Scene) -> Way:
+    """Return the way, with a pod's neighbour as the culprit if the pod sends to a MAC address that the node does not know."""
+    departure = scene.topology.pod_sides.departure(sent, sent.interface) if sent.interface else None
+    if departure is None or way.culprit or way.verdict != DROPPED or scene.topology.is_mac_known(macs[1]):
+        return way
+    neighbor = Neighbor(sent.interface, fields.show(departure.gateway), macs[1].hex(":"))
+    reason = f"The pod at {sent.interface} sends to {neighbor.mac}, its neighbour for {neighbor.address}. No interface has it."
+    return way._replace(reason=reason, culprit=Culprit.of(neighbor))
+
+
+def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
+    """Explain why a node does not answer a pod's request for a MAC address (net/ipv4/arp.c, arp_process)."""
+    link = scene.topology.bridge(sent.interface) or sent.interface
+    shown, owner = fields.show(target), scene.topology.owner(target)
+    silent = Neighbor(link, shown)
+    if sent.family == IPV6:
+        return f"{shown} is {f'an address of {owner}' if owner else 'no address of the node'}", silent
+    back, strict = scene.tables.decide(Query(target, sent.source)).route, _stricter("net/ipv4/conf/{}/rp_filter", link, scene)
+    if (strict.value == 1 and link not in (back.links if back else ())) or (strict.value and back is None):
+        return f"the way back to {fields.show(sent.source)} is {_leads(back)}, and {strict} drops the request", strict
+    if owner:
+        setting = silencing(link, scene)
+        return (f"{setting} keeps the node from it", setting) if setting else (f"{shown} is an address of {owner}", silent)
+    route = scene.tables.decide(Query(sent.source, target, link)).route
+    proxy = _stricter("net/ipv4/conf/{}/proxy_arp", link, scene)
+    if route is None:
+        why = f"{shown} is no address of the node, and {'without a route to it ' if proxy.value else ''}proxy ARP does not answer"
+        return (why, NoRoute(shown, place=f", for proxy ARP on {link}")) if proxy.value else (why, proxy)
+    if link in route.links:
+        return f"proxy ARP answers for addresses to which a route leads by another link, and this one leads back: {route}", route
+    return f"{shown} is no address of the node, and proxy ARP is off", proxy
+
+
+def silencing(link: str, scene: Scene) -> Setting | None:
+    """Return the setting by which the node may leave a request for one of its addresses of IPv4 unanswered; None for none."""
+    settings = (_stricter(f"net/ipv4/conf/{{}}/{name}", link, scene) for name in ("arp_ignore", "arp_filter"))
+    return next((setting for setting in settings if setting.value), None)
+
+
+def _stricter(path: str, link: str, scene: Scene) -> Setting:
+    """Return the one of a link's setting and of that of all links that counts, which is the larger one."""
+    settings = [Setting(path.format(name), scene.settings(path.format(name)) or 0) for name in (link, "all")]
+    return max(settings, key=lambda setting: setting.value)
 
 
 def by_its_uplink(reply: Way, link: str, scene: Scene) -> Way:
@@ -348,6 +527,9 @@ def _by_neighbour(observation: Observation, scene: Scene) -> Explanation | None:
     for solicitation in observation.solicitations:
         if solicitation.request.target not in answered:
             neighbor = Neighbor(solicitation.link, fields.show(solicitation.request.target))
+            if scene.topology.pod_sides.has(neighbor.link, solicitation.request.target) is False:
+                lacking = Address(neighbor.address, LACKING, neighbor.link)
+                return f"The pod at {neighbor.link} does not have the address {neighbor.address}.", lacking
             return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
     for solicitation in observation.solicitations:
         drop = drop_of(observation.events, solicitation.request.target)
@@ -567,10 +749,7 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, events: t.Sequence[
     owner = topology.owner(packet.source)
     if owner and packet.interface:
         address = Address(fields.show(packet.source), owner=owner)
-        reason = (
-            f"The source {address.address} is an address of the node itself, on {owner}: the kernel drops the packet as forged."
-        )
-        return reason, address
+        return f"{_of_node(address)}: the kernel drops the packet as forged.", address
     destination = _translated(events, scene) or query.destination
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
         route = scene.tables.decide(query._replace(destination=destination)).route

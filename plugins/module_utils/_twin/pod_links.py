@@ -13,7 +13,8 @@ import typing as t
 
 from .blueprint import Entry, entries
 
-POD_KINDS = ("veth", "tun")
+TAP, VETH, ETHERNET = "tun", "veth", 1  # kinds; a type of hardware (include/uapi/linux/if_arp.h)
+POINT_TO_POINT = frozenset(["POINTOPOINT", "NOARP"])  # flags of a link that asks for no MAC address, such as a tunnel
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 # As the kernel and udev name network interfaces (systemd.net-naming-scheme(7)). The node's end of a pod's veth has no such name.
 _INTERFACE_NAME = re.compile(r"eth\d+|en[opsx]\w+")
@@ -44,14 +45,22 @@ def _network(address: Entry) -> Network | None:
     return None if is_alone else interface.network
 
 
+def is_machine(link: Entry) -> bool:
+    """Return whether a pod or a virtual machine may be at the other end of a link: not of a tun, which has no MAC addresses."""
+    is_tap = (
+        link.get("kind") == TAP and link.get("type", ETHERNET) == ETHERNET and POINT_TO_POINT.isdisjoint(link.get("flags") or ())
+    )
+    return link.get("kind") == VETH or is_tap
+
+
 def pod_links(snapshot: Entry) -> set[str]:
-    """Return the names of the links at whose other end is a pod, or another network namespace of the node.
+    """Return the names of the links at whose other end is a pod, a virtual machine, or another network namespace of the node.
 
     A network interface of a node that runs in a container is a veth, too. It has a default route, an address in a network, or the
     name of an interface.
     """
     outside = uplinks(snapshot)
-    ends = (link for link in entries(snapshot, "links") if link.get("kind") in POD_KINDS and not networks(link))
+    ends = (link for link in entries(snapshot, "links") if is_machine(link) and not networks(link))
     return {name for link in ends if (name := str(link["name"])) not in outside and not has_interface_name(name)}
 
 

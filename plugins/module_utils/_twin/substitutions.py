@@ -30,6 +30,9 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
     "next-hops", "filter",
 )  # fmt: skip
+POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, HOP_LIMIT, ANNOUNCED, FULL = (
+    "pod", "pod-neighbor", "tunnel", "source", "answer", "hop-limit", "announced", "neighbors-full"
+)  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
 )  # fmt: skip
@@ -47,6 +50,38 @@ TABLE: dict[str, Substitution] = {
         "no route to a group of hosts", "whether the address is one of a single host", "ip route show table {}"
     ),
     SCHEDULER: Substitution("a choice by chance", "which endpoint of a virtual server a client gets", "ipvsadm -Ln"),
+    POD: Substitution(
+        "a pod that has its address, routes and neighbours",
+        "whether the pod sends and answers",
+        "kubectl exec POD -- ip addr; kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all",
+    ),
+    POD_NEIGHBOR: Substitution(
+        "the MAC address that a pod has learned, although another one answers now, or none",
+        "whether the node gets the pod's frames",
+        "kubectl exec POD -- ip neigh",
+    ),
+    SOURCE: Substitution(
+        "an order of addresses, in place of what no output shows", "from which address the node sends", "ip addr show dev {}"
+    ),
+    ANSWER: Substitution(
+        "an answer that comes back to the node",
+        "whether networks beyond the node have a route to the source",
+        "tcpdump -ni any host {}",
+    ),
+    HOP_LIMIT: Substitution(
+        "an answer of a metadata service that a router passes on",
+        "the hop limit of the instance",
+        "aws ec2 describe-instances --query Reservations[].Instances[].MetadataOptions",
+    ),
+    ANNOUNCED: Substitution(
+        "a router that sends packets for an address to the node",
+        "whether a program answers for the address in the place of the kernel",
+        "arping -c 1 {}",
+    ),
+    FULL: Substitution("a place for each neighbour", "whether the node gets the MAC address of a further neighbour", "ip neigh"),
+    TUNNEL: Substitution(
+        "a far end, in place of a tunnel", "whether the tunnel takes and delivers the packets", "ip -d link show dev {}"
+    ),
     VRF_TABLE: Substitution("no table of a VRF", "by which routes packets of its ports leave", "ip -d link show dev {}"),
     SENDER: Substitution("root, as the user that sends what the node sends", "which rules select the packet", "ip rule"),
     UNREAD: Substitution("nothing, in place of what could not be read of the node", "what it does to packets"),

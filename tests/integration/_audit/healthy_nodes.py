@@ -119,6 +119,28 @@ class Node:
         self.snapshot["pod_neighbors"] += [] if master else [gateway]
         for address in addresses if not master else ():
             self.route(address, name, scope="link", protocol="boot")
+        permanent = {"address": "169.254.1.1", "dev": "eth0", "mac": gateway["mac"], "state": "PERMANENT"}
+        side = {"addresses": [*addresses], "bridged": [], "rules": [], "neighbors": [] if master else [permanent]}
+        routes = self._routes_on_bridge(master) if master else self._routes_by_permanent_gateway(name)
+        self.snapshot["pods"].append({"namespace": peer["namespace"], **side, "routes": routes})
+
+    def _routes_by_permanent_gateway(self, link: str) -> list[Entry]:
+        near = str(self.snapshot["links"][-1]["addresses"][-1]["address"]).partition("/")[0]
+        return [
+            {"table": MAIN, "family": "ipv4", "to": "169.254.1.1", "dev": "eth0", "scope": "link"},
+            {"table": MAIN, "family": "ipv4", "to": "default", "via": "169.254.1.1", "dev": "eth0"},
+            {"table": MAIN, "family": "ipv6", "to": "default", "via": near, "dev": "eth0"},
+        ]
+
+    def _routes_on_bridge(self, bridge: str) -> list[Entry]:
+        """Return the routes of a pod to the network of a bridge, and by its gateway, or by the node if there is none."""
+        link = next(link for link in self.snapshot["links"] if link["name"] == bridge)
+        own = ipaddress.ip_interface(link["addresses"][0]["address"])
+        defaults = (route["via"] for route in self.snapshot["routes"] if (route["to"], route.get("dev")) == ("default", bridge))
+        return [
+            {"table": MAIN, "family": "ipv4", "to": str(own.network), "dev": "eth0", "scope": "link"},
+            {"table": MAIN, "family": "ipv4", "to": "default", "via": next(defaults, str(own.ip)), "dev": "eth0"},
+        ]
 
     def route(self, to: str, dev: str = "", table: str = MAIN, family: str = "", **more: Any) -> None:
         text = more.get("via") or to

@@ -30,6 +30,7 @@ UNRELATED = {  # outputs that a packet of IPv4, and one of IPv6, does not meet
     False: ("ip -6 rule", "ip -6 route show table all", "ip6tables-nft-save"),
     True: ("ip rule", "iptables-nft-save"),
 }
+BEYOND = {"pod": "shown", "answer": "shown"}  # no output of a node shows these
 # The outputs of a node that a command in ``ask`` begins with.
 ASKED = {
     "iptables-save": "iptables-nft-save",
@@ -87,7 +88,7 @@ def is_readable(dump: dict[str, str]) -> bool:
 
 def traced(node: random_nodes.Node, dump: dict[str, str]) -> dict[str, Any]:
     pasted = pastes.read(dump, node.packet["interface"])
-    asked = trace_backend.Question(pasted.snapshot, packet.from_options(node.packet), {})
+    asked = trace_backend.Question(pasted.snapshot, packet.from_options(node.packet), BEYOND)
     return trace_backend.judge(asked, random_nodes.run).answer.plain()
 
 
