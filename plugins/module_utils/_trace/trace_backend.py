@@ -413,6 +413,9 @@ class _Exchange:
         elif is_doubtful and not self._topology.is_of_node(left.source, way.interface):
             sentence = f"{to} sees the source {source}. Its answer is assumed to come back to the node."
             yield replaced(ANSWER, sentence, subject=source)
+        elif self._topology.may_return(sent, left, way.interface):
+            sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
+            yield replaced(ANSWER, sentence, subject=to)
 
     def _forget(self) -> None:
         """Forget connections and filled sets, so that the next packet is the first one."""
@@ -540,7 +543,7 @@ class _Exchange:
             return ends
         lost = verdict.unsent(packet, departure, self._scene)
         # The question may say that it comes in by a link although the pod sends by another one.
-        if lost or departure.link != packet.interface or not departure.gateway:
+        if lost or departure.link != packet.interface or not departure.gateway or self._topology.broken(packet.interface):
             return lost or ends
         if departure.is_permanent:
             return ends[0], departure.mac

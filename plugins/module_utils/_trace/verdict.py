@@ -266,7 +266,8 @@ def _of_node(address: Address) -> str:
 def _linklocal_source(left: Packet, way: Way, scene: Scene) -> Explanation | None:
     """Explain a packet that leaves with a source to which no router sends an answer (RFC 3927, section 2.7)."""
     source, to = map(ipaddress.ip_address, (left.source, left.destination))
-    if not source.is_link_local or to.is_link_local or scene.topology.is_point_to_point(way.interface):
+    is_near = to.is_link_local or scene.topology.is_of_network(left.destination, way.interface)
+    if not source.is_link_local or is_near or scene.topology.is_point_to_point(way.interface):
         return None
     translation = _translating_step(way, source)
     by = f" {translation.object} gives it this source." if translation else ""
@@ -365,6 +366,9 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
     if route is None:
         why = f"{shown} is no address of the node, and {'without a route to it ' if proxy.value else ''}proxy ARP does not answer"
         return (why, NoRoute(shown, place=f", for proxy ARP on {link}")) if proxy.value else (why, proxy)
+    forwarding = _forwarding(link, sent.family)
+    if not scene.settings(forwarding.path):
+        return f"{shown} is no address of the node, and proxy ARP answers only where the node forwards", forwarding
     if link in route.links:
         return f"proxy ARP answers for addresses to which a route leads by another link, and this one leads back: {route}", route
     return f"{shown} is no address of the node, and proxy ARP is off", proxy
@@ -720,11 +724,16 @@ def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> Explanation:
         source = fields.show(query.source)
         reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
         return reason, Address(source, LINK_LOCAL)
-    path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
-    if scene.settings(path):
+    setting = _forwarding(query.iif, packet.family)
+    if scene.settings(setting.path):
         return f"{shown} is no address to which the node may send the packet.", Address(shown)
     by_link = "" if packet.family == IPV6 else f" what comes in by {query.iif}"
-    return f"{shown} is no address of the node, and the node does not forward{by_link}.", Setting(path, 0)
+    return f"{shown} is no address of the node, and the node does not forward{by_link}.", setting
+
+
+def _forwarding(link: str, family: int) -> Setting:
+    """Return the setting without which the node does not forward what comes in by a link."""
+    return Setting("net/ipv6/conf/all/forwarding" if family == IPV6 else f"net/ipv4/conf/{link}/forwarding", 0)
 
 
 def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:

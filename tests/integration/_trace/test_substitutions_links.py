@@ -126,6 +126,13 @@ SCENES = {
     "proxy ARP off at the pod that answers": Scene(
         "sysctl -qw net.ipv4.conf.v2.proxy_arp=0", TO_B, "a", False, ("sysctl", "net.ipv4.conf.v2.proxy_arp = 0")
     ),
+    "a node that does not forward, and so answers for no gateway": Scene(
+        "sysctl -qw net.ipv4.conf.v1.forwarding=0", TO_B, "a", False, ("sysctl", "net.ipv4.conf.v1.forwarding = 0")
+    ),
+    "a strict filter, which drops requests for a MAC address too": Scene(
+        "sysctl -qw net.ipv4.conf.v1.rp_filter=1; ip route replace 10.60.5.4 dev v2 scope link", TO_B, "a", False,
+        ("sysctl", "net.ipv4.conf.v1.rp_filter = 1"),
+    ),
     "the node has the gateway's address": Scene(
         "sysctl -qw net.ipv4.conf.v1.proxy_arp=0; ip addr add 169.254.9.9/32 dev v1", TO_B, "a", True
     ),

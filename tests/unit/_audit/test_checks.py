@@ -13,6 +13,7 @@ import pytest
 from check_rows import ROWS, Outputs, Row
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check, check
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS, Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import NOTE, Remedy, Suspicion
@@ -98,3 +99,14 @@ def test_a_setting_that_a_check_names_is_read_from_the_kernel() -> None:
     assert KEY in snapshot["settings"]["node"]
     (finding,) = findings({"settings": {"node": {}}}, TOY)
     assert (finding["state"], finding["ask"]) == ("cannot_tell", f"sysctl {KEY}")
+
+
+def test_the_tap_of_a_virtual_machine_hides_no_pod() -> None:
+    links = [
+        {"name": "b0", "kind": "bridge"},
+        {"name": "t0", "kind": "tun", "master": "b0"},
+        {"name": "veth1", "kind": "veth", "peer": {"namespace": "p", "addresses": ["10.244.1.5"]}},
+    ]
+    routes = [{"family": "ipv4", "to": "10.9.0.0/24", "dev": "b0", "table": "254"}]
+    whole: dict[str, Any] = {name: [] for name in (*SUBSETS, "nftables_text")}
+    assert Node({**whole, "links": links, "routes": routes}, Context()).pods == {"10.244.1.5": "veth1"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.topology import Topology
@@ -78,6 +79,56 @@ def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_
 def test_a_veth_with_the_name_of_a_network_interface_leads_to_no_pod(name: str, is_pod: bool) -> None:
     """The second interface of a node in a container, before it has an address or a route."""
     assert around(link("eth0", 2), link(name, 3)).is_pod(name) == is_pod
+
+
+@pytest.mark.parametrize(
+    ("more", "is_pod"),
+    [({}, True), ({"type": 65534}, False), ({"flags": ["UP", "POINTOPOINT", "NOARP"]}, False), ({"kind": "wireguard"}, False)],
+    ids=["a tap", "a tun", "a tun by its flags", "a tunnel of another kind"],
+)
+def test_a_tap_leads_to_a_machine_and_a_tunnel_does_not(more: dict[str, Any], is_pod: bool) -> None:
+    assert around(link("eth0", 2), {**link("t0", 3, "tun"), **more}).is_pod("t0") == is_pod
+
+
+@pytest.mark.parametrize(
+    ("states", "most", "is_full"),
+    [(["REACHABLE", "FAILED"], 2, True), (["REACHABLE", "PERMANENT"], 2, False), (["REACHABLE"], None, False)],
+    ids=["full", "a permanent entry does not count", "no limit is known"],
+)
+def test_a_full_table_of_neighbours_has_no_place_for_another_one(states: list[str], most: int | None, is_full: bool) -> None:
+    entries = [
+        {"address": f"10.240.0.{number}", "dev": "eth0", "mac": f"0a:00:00:00:01:0{number}", "state": state}
+        for number, state in enumerate(states, 1)
+    ]
+    limits = {} if most is None else {"net.ipv4.neigh.default.gc_thresh3": most}
+    snapshot = {"links": [link("eth0", 2)], "neighbors": entries, "settings": {"node": limits}}
+    topology = Topology(snapshot, blueprint.draw(snapshot), [])
+    full = [topology.is_table_full("eth0", ipaddress.ip_address(address).packed) for address in ("10.240.0.9", "10.240.0.1")]
+    assert full == [is_full, False]
+
+
+@pytest.mark.parametrize(("addresses", "owner"), [([], "u1"), (["10.9.0.1/24"], "b1")], ids=["no address", "an address"])
+def test_a_bridge_without_an_address_is_no_gateway(addresses: list[str], owner: str) -> None:
+    own = [{"address": address} for address in addresses]
+    links = [link("b1", 2, "bridge", addresses=own), link("u1", 3, "", master="b1"), link("t7", 4, "tun", master="b1")]
+    uplink = link("eth0", 5, "", addresses=[{"address": "10.240.0.4/24"}])
+    snapshot = {"links": [uplink, *links]}
+    drawn = blueprint.draw(snapshot)
+    topology = Topology(snapshot, drawn, [])
+    sent = packet.from_options({"source": "10.9.0.2", "destination": "198.51.100.7", "protocol": "icmp", "interface": "t7"})
+    expected = topology.world_mac("u1") if owner == "u1" else topology.own_mac("t7")
+    assert topology.macs(sent)[1] == expected
+
+
+@pytest.mark.parametrize("address", ["10.0.0.300", "", {}, "10.0.0.5/8"])
+def test_an_address_of_a_pod_that_is_none_is_refused(address: Any) -> None:
+    snapshot = {
+        "links": [link("veth1", 3, peer={**POD, "namespace": "p", "name": "eth0"})],
+        "pods": [{"namespace": "p", "addresses": [address]}],
+    }
+    topology = Topology(snapshot, blueprint.draw(snapshot), [])
+    with pytest.raises(Invalid, match="snapshot.pods.addresses"):
+        topology.pod_sides.has("veth1", b"\n\0\0\5")
 
 
 @pytest.mark.parametrize(

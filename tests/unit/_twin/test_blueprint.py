@@ -236,6 +236,17 @@ def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:
     assert [next(iter(one)) for one in loaded] == ["table", "chain", "counter", "map", "set", "element", "rule"]
 
 
+def test_addresses_are_added_in_the_order_in_which_the_node_has_them() -> None:
+    """The kernel lists the latest address of IPv6 first, and takes the first one that fits as the source."""
+    flags = {"2001:db8::1": ["deprecated"], "2001:db8::2": ["secondary"], "2001:db8::3": ["dadfailed", "tentative"]}
+    listed = ["192.0.2.1", "192.0.2.2", "2001:db8::4", *flags]
+    addresses = [{"address": f"{address}/{128 if ':' in address else 24}", "flags": flags.get(address, [])} for address in listed]
+    lines = draw(links=[{"name": "eth0", "index": 2, "flags": ["UP"], "addresses": addresses}]).commands
+    added = [line.split()[2].partition("/")[0] for line in lines if line.startswith("address add")]
+    assert added == ["192.0.2.1", "192.0.2.2", "2001:db8::2", "2001:db8::1", "2001:db8::4"]
+    assert [line.split()[2] for line in lines if line.endswith("preferred_lft 0")] == ["2001:db8::2/128", "2001:db8::1/128"]
+
+
 def test_ports_of_a_bridge_pass_frames_on_as_on_the_node() -> None:
     settings = {"hairpin": 1, "isolated": 0, "learning": 1}
     links = [{"name": "cni0", "kind": "bridge"}, {"name": "veth1", "kind": "veth", "master": "cni0", "settings": settings}]
