@@ -63,7 +63,7 @@ def _entry(namespace: t.Any, name: t.Any, interface: t.Any, address: t.Any) -> E
 
 
 POD = "pod"  # the namespace of a pod whose namespace has no name in the outputs
-KINDS = (commands.LINK, commands.IFCONFIG, commands.RULE, commands.ROUTE)
+KINDS = (commands.LINK, commands.IFCONFIG, commands.RULE, commands.ROUTE, commands.NEIGHBOUR)
 WITHIN = ("127.", "::1", "fe80:")  # addresses by which no other machine reaches a pod
 KERNELS_TABLES = {"253", "254", "255"}  # tables that the kernel's own rules name
 
@@ -77,6 +77,7 @@ class PodOutputs:
         self._tables = tables
         self._rules: list[Entry] = []
         self._routes: list[Entry] = []
+        self._neighbours: list[Entry] = []
         self._local: dict[str, str] = {}  # addresses and their links, as table local has them
         self._shown = Shown()
 
@@ -93,6 +94,8 @@ class PodOutputs:
         elif part.kind == commands.ROUTE:
             self._local.update(ip_text.local_addresses(part))
             self._routes += (route for route in ip_text.routes(part, self._tables, note) if route not in self._routes)
+        elif part.kind == commands.NEIGHBOUR:
+            self._neighbours += ip_text.neighbours(part, note)
         else:
             ip_text.merge_links(self.links, ip_text.links(part, note))
         self._shown.add(part._replace(is_understood=not refused))
@@ -101,7 +104,7 @@ class PodOutputs:
         """Return the side of the pod as a snapshot has it; None if its rules and routes are not whole."""
         if not self.links or not all(map(self._is_whole, FAMILIES)):
             return None
-        side = {"namespace": self.namespace, "rules": self._rules, "routes": self._routes}
+        side = {"namespace": self.namespace, "rules": self._rules, "routes": self._routes, "neighbors": self._neighbours}
         return {**side, "addresses": self._addresses()} if all(map(self._shown.has_addresses, FAMILIES)) else side
 
     def _addresses(self) -> list[str]:

@@ -41,6 +41,7 @@ METADATA = tuple(
 # Protocols of routes and policy rules that an operator adds: ip(8) gives boot to a route and unspec to a rule.
 OPERATORS = ("", "unspec", "boot", "static")
 FORWARDING = "net.ipv4.ip_forward"  # which sets that of all links
+PROXY_ARP = "proxy_arp"
 _TARGET = re.compile(r" ?-[jg] \S+.*$")  # of a rule as iptables prints it
 _ADDING = re.compile(r"(?:\[\d+:\d+\] )?-[AI] ")
 _PROGRAMS = {"ip": "iptables", "ip6": "ip6tables", "bridge": "ebtables"}
@@ -97,6 +98,10 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     elif isinstance(decider, Setting) and decider.key in setting_model.BRIDGED.values():
         takes_along = "The rules of IP see all frames between ports of bridges."
         yield Removal("Show the frames of bridges to rules", f"sysctl -w {decider.key}=1", takes_along)
+    elif isinstance(decider, Setting) and decider.name == PROXY_ARP:
+        link = decider.path.split("/")[-2]
+        takes_along = f"The node answers on {link} for each address to which a route leads by another link."
+        yield Removal("Let the node answer for the gateway of the pod", f"sysctl -w {decider.key}=1", takes_along)
     elif is_filter(decider):
         rules = loss.rules[1:]
     for rule in filter(None, rules):

@@ -53,7 +53,7 @@ TABLE: dict[str, Substitution] = {
     POD: Substitution(
         "a pod that has its address, routes and neighbours",
         "whether the pod sends and answers",
-        "kubectl exec POD -- ip addr; kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all",
+        "; ".join(f"kubectl exec POD -- ip {words}" for words in ("addr", "rule", "route show table all", "neigh")),
     ),
     POD_NEIGHBOR: Substitution(
         "the MAC address that a pod has learned, although another one answers now, or none",

@@ -59,7 +59,7 @@ class Scene(NamedTuple):
     """lines: for the shell, behind PRELUDE. packet: as text for the option. sender: the namespace that sends it; empty: the node.
 
     arrives: whether the sender gets an answer. culprit: its kind and text, of the live trace. ids: facts on which that depends;
-    it is certain if there are none.
+    it is certain if there are none. cure: which the live trace offers.
     """
 
     lines: str
@@ -68,6 +68,7 @@ class Scene(NamedTuple):
     arrives: bool
     culprit: tuple[str, str] | None = None
     ids: tuple[str, ...] = ()
+    cure: str = ""
 
 
 HOLD = "import fcntl, signal, struct; tun = open('/dev/net/tun', 'rb+', 0)\n"
@@ -121,7 +122,8 @@ SCENES = {
         "ip route add 169.254.9.9 dev v1", TO_B, "a", False, ("route", "ip route 169.254.9.9 dev v1 table main scope link")
     ),
     "proxy ARP off": Scene(
-        "sysctl -qw net.ipv4.conf.v1.proxy_arp=0", TO_B, "a", False, ("sysctl", "net.ipv4.conf.v1.proxy_arp = 0")
+        "sysctl -qw net.ipv4.conf.v1.proxy_arp=0", TO_B, "a", False, ("sysctl", "net.ipv4.conf.v1.proxy_arp = 0"),
+        cure="sysctl -w net.ipv4.conf.v1.proxy_arp=1",
     ),
     "proxy ARP off at the pod that answers": Scene(
         "sysctl -qw net.ipv4.conf.v2.proxy_arp=0", TO_B, "a", False, ("sysctl", "net.ipv4.conf.v2.proxy_arp = 0")
@@ -164,6 +166,7 @@ SCENES = {
     "a reply by a tunnel, to a neighbour on another link": Scene(
         f"{TUN}ip rule add priority 5300 lookup 60; ip route add 192.0.2.0/24 dev vpn0 table 60",
         "tcp 192.0.2.254:40000 > 192.0.2.11:22 in eth1", "r", False, ("rule", "ip rule 5300: from all lookup 60"),
+        cure="ip rule del priority 5300 from all lookup 60",
     ),
     "a packet by a tunnel": Scene(
         f"{TUN}ip route add 10.99.0.0/16 dev vpn0", "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, None, ("tunnel:vpn0",)
@@ -273,8 +276,11 @@ def test_what_is_certain_is_what_happens(name: str) -> None:
         assert {*scene.ids} <= {entry["fact"] for entry in live["depends_on"]}, live["depends_on"]
         if scene.culprit:
             assert live["culprit"] == dict(zip(("kind", "text"), scene.culprit)), live["reason"]
-        for cure in live["cures"]:
-            assert cure["certain"], cure
+        changes = [cure["change"] for cure in live["cures"] if cure["certain"]]
+        assert scene.cure in ("", *changes), live["cures"]
+        if scene.cure:
+            node.run(shlex.split(scene.cure))
+            assert is_answered(node, scene.sender, *ends(scene.packet))
         dump = {command: node.run(shlex.split(command), check=False).stdout for command in PASTED}
         pasted = trace(node, scene.packet, dump=dump)
-        assert not pasted["certain"] or arrives(pasted) == scene.arrives, pasted["reason"]
+        assert not pasted["certain"] or arrives(pasted) == (scene.arrives or bool(scene.cure)), pasted["reason"]

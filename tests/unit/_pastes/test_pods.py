@@ -101,6 +101,13 @@ def test_a_pod_with_several_links_has_its_rules_and_routes() -> None:
     assert [(route["table"], route["dev"]) for route in pod["routes"]] == [("254", "net1"), ("7", "eth0")]
 
 
+def test_a_pod_has_its_neighbours_and_the_addresses_that_all_outputs_show() -> None:
+    (pod,) = snapshot(neigh="10.0.0.1 dev eth0 lladdr 02:00:00:00:00:01 PERMANENT\n")["pods"]
+    assert pod["neighbors"] == [{"address": "10.0.0.1", "dev": "eth0", "mac": "02:00:00:00:00:01", "state": "PERMANENT"}]
+    assert pod["addresses"] == ["10.0.0.5", "fe80::5"]
+
+
+NO_IPV6 = {"-6_route_show_table_all": "local ::1 dev lo table local proto kernel\n"}
 TABLES = {"route_show_table_all": None, "route_show_table_main": "default dev net1\n"}
 
 
@@ -125,12 +132,7 @@ def test_what_is_not_whole_leaves_open_by_which_link_a_pod_answers(changes: dict
 
 
 def test_table_local_shows_that_there_is_no_address_of_a_family() -> None:
-    shown = {
-        "-d_address_show": None,
-        "-4_addr_show": LINKS,
-        "-6_route_show_table_all": "local ::1 dev lo table local proto kernel\n",
-    }
-    assert snapshot(**shown)["pods"]
+    assert snapshot(**{"-d_address_show": None, "-4_addr_show": LINKS}, **NO_IPV6)["pods"]
 
 
 def test_the_table_of_the_rules_is_enough() -> None:
