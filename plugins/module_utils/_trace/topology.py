@@ -371,14 +371,14 @@ class Topology:
     def is_of_network(self, address: bytes, link: str) -> bool:
         return self._is_neighbour(self.bridge(link) or link, address)
 
-    def may_return(self, sent: Packet, left: Packet, link: str) -> bool:
+    def may_return(self, sent: Packet, departed: Packet, link: str) -> bool:
         """Return whether who sent a packet to the node may send it again: it leaves by the same link for an address of the link's
         network of which nothing shows that a machine has it, and its source is behind a router.
         """
         near = self.bridge(link) or link
-        is_back = (self.bridge(sent.interface) or sent.interface) == near and sent.flow == left.flow
-        is_near = self.is_of_network(left.destination, link) and (near, left.destination) not in self.known_macs
-        return is_back and is_near and not self.is_of_network(left.source, link)
+        is_back = (self.bridge(sent.interface) or sent.interface) == near and sent.flow == departed.flow
+        is_near = self.is_of_network(departed.destination, link) and (near, departed.destination) not in self.known_macs
+        return is_back and is_near and not self.is_of_network(departed.source, link)
 
     def is_table_full(self, link: str, address: bytes) -> bool:
         """Return whether the node has as many neighbours as it may, and an address on a link is none of them."""

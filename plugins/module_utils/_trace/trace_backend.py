@@ -399,21 +399,21 @@ class _Exchange:
         """Yield that the answer of a machine beyond the node is taken to come back, where nothing on the node decides that."""
         if way.met.frame is None or self._topology.is_pod(way.interface):
             return
-        left = way.met.frame.packet
-        source, to = fields.show(left.source), fields.show(left.destination)
+        departed = way.met.frame.packet
+        source, to = fields.show(departed.source), fields.show(departed.destination)
         is_of_pod = self._topology.is_pod(sent.interface)
-        is_private = path.is_private(left.source) and not path.is_private(left.destination)
+        is_private = path.is_private(departed.source) and not path.is_private(departed.destination)
         is_doubtful = (
-            left.source != sent.source
-            or (left.destination != sent.destination and not is_of_pod)
+            departed.source != sent.source
+            or (departed.destination != sent.destination and not is_of_pod)
             or (is_of_pod and is_private and way.met.has_default_route)
         )
         if sent.interface and to in HOP_LIMITED:
             yield replaced(HOP_LIMIT, f"{to} answers an instance, and its answer is assumed to live long enough.", subject=to)
-        elif is_doubtful and not self._topology.is_of_node(left.source, way.interface):
+        elif is_doubtful and not self._topology.is_of_node(departed.source, way.interface):
             sentence = f"{to} sees the source {source}. Its answer is assumed to come back to the node."
             yield replaced(ANSWER, sentence, subject=source)
-        elif self._topology.may_return(sent, left, way.interface):
+        elif self._topology.may_return(sent, departed, way.interface):
             sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
             yield replaced(ANSWER, sentence, subject=to)
 

@@ -244,8 +244,8 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
     """
     explained = _own_source(sent, scene) if sent.interface else None
     if way.met.frame and not scene.topology.is_pod(way.interface):
-        left = way.met.frame.packet
-        explained = explained or _linklocal_source(left, way, scene) or _returning(sent, left, way, scene)
+        departed = way.met.frame.packet
+        explained = explained or _linklocal_source(departed, way, scene) or _returning(sent, departed, way, scene)
     if explained is None:
         return reply
     return with_step(reply._replace(verdict=DROPPED, reason=explained[0], culprit=Culprit.of(explained[1])))
@@ -263,10 +263,10 @@ def _of_node(address: Address) -> str:
     return f"The source {address.address} is an address of the node itself, on {address.owner}"
 
 
-def _linklocal_source(left: Packet, way: Way, scene: Scene) -> Explanation | None:
+def _linklocal_source(departed: Packet, way: Way, scene: Scene) -> Explanation | None:
     """Explain a packet that leaves with a source to which no router sends an answer (RFC 3927, section 2.7)."""
-    source, to = map(ipaddress.ip_address, (left.source, left.destination))
-    is_near = to.is_link_local or scene.topology.is_of_network(left.destination, way.interface)
+    source, to = map(ipaddress.ip_address, (departed.source, departed.destination))
+    is_near = to.is_link_local or scene.topology.is_of_network(departed.destination, way.interface)
     if not source.is_link_local or is_near or scene.topology.is_point_to_point(way.interface):
         return None
     translation = _translating_step(way, source)
@@ -279,18 +279,18 @@ def _translating_step(way: Way, end: object) -> Step | None:
     return next((step for step in reversed(way.steps) if step.packet and step.object and str(end) in step.packet), None)
 
 
-def _returning(sent: Packet, left: Packet, way: Way, scene: Scene) -> Explanation | None:
+def _returning(sent: Packet, departed: Packet, way: Way, scene: Scene) -> Explanation | None:
     """Explain a packet that leaves by the link by which it came in: its answer passes the node by, or it comes again."""
     near = (scene.topology.bridge(name) or name for name in (sent.interface, way.interface))
-    if not sent.interface or len({*near}) > 1 or left.source != sent.source:
+    if not sent.interface or len({*near}) > 1 or departed.source != sent.source:
         return None
-    if left.destination != sent.destination:
-        translation, to = _translating_step(way, fields.show(left.destination)), fields.show(left.destination)
+    if departed.destination != sent.destination:
+        translation, to = _translating_step(way, fields.show(departed.destination)), fields.show(departed.destination)
         reason = f"{to} answers {fields.show(sent.source)} directly, and not by the node, which translated the destination alone"
         decider = translation.object if translation and translation.object else Address(fields.show(sent.source))
         return f"{reason}: {decider}.", decider
     ahead = scene.tables.decide(way.met.query).route if way.met.query else None
-    back = scene.tables.decide(Query(left.destination, left.source)).route
+    back = scene.tables.decide(Query(departed.destination, departed.source)).route
     hops = [{hop.via for hop in route.hops} if route else {b""} for route in (ahead, back)]
     gateway = next(iter(hops[0]), b"")
     is_near = bool(gateway) and scene.topology.is_of_network(gateway, way.interface)  # so that the link's networks are known

@@ -158,6 +158,13 @@ SCENES = {
         "dual a v1; dual b v2",
         "tcp [2001:db8:5::a]:40000 > [2001:db8:5::b]:80 in v1", "a", True,
     ),
+    "IPv6 by a proxy for the gateway": Scene(
+        "ip addr add fe80::1/64 dev v2 nodad; dual b v2\n"
+        "sysctl -qw net.ipv6.conf.v1.proxy_ndp=1 net.ipv6.neigh.v1.proxy_delay=0\n"
+        "ip -n a addr add 2001:db8:5::a/128 dev eth0 nodad; ip -n a route add 2001:db8:6::1 dev eth0\n"
+        "ip -n a route add default via 2001:db8:6::1; ip route add 2001:db8:5::a dev v1; ip neigh add proxy 2001:db8:6::1 dev v1",
+        "tcp [2001:db8:5::a]:40000 > [2001:db8:5::b]:80 in v1", "a", True,
+    ),
     "IPv6 by an address that the node lacks": Scene(
         "ip addr add fe80::1/64 dev v2 nodad\n"
         "dual a v1; dual b v2",
