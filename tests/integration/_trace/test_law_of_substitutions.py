@@ -48,7 +48,7 @@ def tally(request: pytest.FixtureRequest) -> Iterator[collections.Counter[str]]:
 
 def answered(snapshot: dict[str, Any], connection: odd_nodes.Connection) -> dict[str, Any]:
     asked = trace_backend.Question(snapshot, packet.from_options(connection.packet), {})
-    return trace_backend.answer(asked._replace(is_curable=False), random_nodes.run).plain()
+    return trace_backend.judge(asked, random_nodes.run).answer.plain()
 
 
 @hypothesis.given(seed=st.integers(0, 2**32))
