@@ -31,7 +31,7 @@ SUBJECTS = {
     "_interfaces": ("_kubelet", "_routing"),
     "_netfilter": (),
     "_ruleset": ("_netfilter",),
-    "_cni": ("_netfilter", "_routing", "_ruleset"),
+    "_cni": ("_interfaces", "_netfilter", "_routing", "_ruleset"),
     "_discovery": ("_cloud", "_interfaces", "_routing"),
     "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing"),
     "_nftables": ("_kubelet", "_routing", "_rp_filter"),

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads the rules of CNIs that mark connections. Read only; loads no kernel module.
+"""Reads the rules that mark packets and connections: those of CNIs, or all. Read only; loads no kernel module.
 
-nf_tables is asked by netlink. Only a program can read the legacy table mangle, and it is started only if the table is in use.
+nf_tables is asked by netlink. Only a program can read the legacy tables, and it is started only if they are in use.
 """
 
 from __future__ import annotations
 
+import struct
 import typing as t
 
 from .._netfilter.chains_backend import LEGACY, legacy_tables
@@ -19,7 +20,9 @@ from .._ruleset import iptables_save, nft_netlink, ruleset
 from .._ruleset.ruleset import Table
 from .marks import TABLES
 
-UNREAD = "The legacy table mangle of iptables is in use, but was not read"
+UNREAD = "The legacy table {} of iptables is in use, but was not read"
+# In the encoding of each rule with a mark: the attribute NFTA_META_KEY or NFTA_CT_KEY with the key mark, or a name of iptables.
+ENCODED = (struct.pack("=HH", 8, 2) + struct.pack(">I", nft_netlink.META_MARK), b"mark\0", b"MARK\0")
 
 
 class Read(t.NamedTuple):
@@ -31,21 +34,32 @@ class Read(t.NamedTuple):
 
 def read(run: process.Runner) -> Read:
     """Read the tables whose rules may mark connections. run: starts programs. Raises Failure if the kernel does not answer."""
-    tables = [_of_kernel(name) for name in TABLES] if kernel.is_ready("nf_tables") else []
-    names, program = LEGACY["ip"]
-    if "mangle" not in legacy_tables(names):
-        return Read(tables)
-    path = process.find(program)
-    if path is None:
-        return Read(tables, f"{UNREAD}: {program} is not installed.")
-    done = run([path, "-t", "mangle"], None)
-    if done.rc:
-        return Read(tables, f"{UNREAD}: {program} failed ({done.stderr.strip()}).")
-    return Read([*tables, iptables_save.read("ip", "mangle", done.stdout, ruleset.LEGACY)])
+    return _read(run, [("ip", name) for name in TABLES] if kernel.is_ready("nf_tables") else [], {"ip": LEGACY["ip"]})
 
 
-def _of_kernel(name: str) -> Table:
+def read_all(run: process.Runner) -> Read:
+    """Read all tables, of those of no CNI the rules with a mark alone. Raises Failure if the kernel does not answer."""
+    return _read(run, nfnetlink.tables() if kernel.is_ready("nf_tables") else [], LEGACY)
+
+
+def _read(run: process.Runner, of_kernel: t.Iterable[tuple[str, str]], legacy: t.Mapping[str, tuple[str, str]]) -> Read:
+    tables, unread = [_of_kernel(*table) for table in of_kernel], list[str]()
+    for family, (names, program) in legacy.items():
+        used = [name for name in legacy_tables(names) if legacy is LEGACY or name in TABLES]
+        path = process.find(program) if used else None
+        for name in used:
+            done = run([path, "-t", name], None) if path else None
+            if done is None or done.rc:
+                reason = f"{program} failed ({done.stderr.strip()})" if done else f"{program} is not installed"
+                unread.append(f"{UNREAD.format(name)}: {reason}.")
+            else:
+                tables.append(iptables_save.read(family, name, done.stdout, ruleset.LEGACY))
+    return Read(tables, " ".join(unread))
+
+
+def _of_kernel(family: str, name: str) -> Table:
     rules: dict[str, list[ruleset.Rule]] = {}
-    for encoded in nfnetlink.rules("ip", name):
-        rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
-    return Table("ip", name, chains={chain: ruleset.Chain(rules=listing) for chain, listing in rules.items()})
+    for encoded in nfnetlink.rules(family, name):
+        if name in TABLES or any(part in encoded.encoding for part in ENCODED):
+            rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
+    return Table(family, name, chains={chain: ruleset.Chain(rules=listing) for chain, listing in rules.items()})

@@ -17,6 +17,7 @@ import functools
 import itertools
 import operator
 import typing as t
+from types import MappingProxyType
 
 from .._core import fields, names
 from .._core.errors import Invalid
@@ -52,15 +53,44 @@ class Link(t.NamedTuple):
 
 
 class NodeState(t.NamedTuple):
-    """links: by name. routes: those of the kernel that are not this collection's."""
+    """links: by name. routes: those of the kernel that are not this collection's. marks: those of own rules, by uplink."""
 
     links: t.Mapping[str, Link]
     routes: t.Sequence[Route]
+    marks: t.Mapping[str, int] = MappingProxyType({})
 
 
-def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> Parsed:
-    """Return the normal form of the option ``uplinks``, a list of Uplink, each with a mark. Raises Invalid."""
-    if isinstance(entries, Parsed):
+class Occupied(t.NamedTuple):
+    """The marks that other programs have. bits: of marks that are tested bit by bit. whole: the union of those of all 32 bits.
+
+    A rule for own marks tests some bits, and takes a packet with a whole mark that has those of the own mark, and no other one.
+    """
+
+    bits: int = 0
+    whole: int = 0
+
+    def permits(self, mark: int) -> bool:
+        return not mark & self.bits and bool(mark & ~self.whole)
+
+
+NONE_OCCUPIED = Occupied()
+NO_MARKS: t.Mapping[str, int] = MappingProxyType({})
+
+
+class Uplinks(Parsed):
+    """The normal form of the option: a list of Uplink, each with a mark. unmarked: names of those whose mark was left out."""
+
+    unmarked: t.Collection[str] = ()
+
+
+def from_option(
+    entries: t.Sequence[t.Mapping[str, t.Any]], occupied: Occupied = NONE_OCCUPIED, former: t.Mapping[str, int] = NO_MARKS
+) -> Uplinks:
+    """Return the normal form of the option ``uplinks``. Raises Invalid.
+
+    occupied: marks that are not given to an uplink whose mark was left out. former: by uplink, the mark to give again.
+    """
+    if isinstance(entries, Uplinks):
         return entries
     if not entries:
         raise Invalid("uplinks", [], "a list of at least one network interface")
@@ -70,13 +100,18 @@ def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> Parsed:
         for index, entry in enumerate(entries)
         if entry.get("mark") is not None
     }
-    free = (mark for mark in MARKS if mark not in listed_marks)
+    kept = {entry["name"]: former.get(entry["name"], 0) for entry in entries if entry.get("mark") is None}
+    kept = {name: mark for name, mark in kept.items() if occupied.permits(mark) and mark not in listed_marks}
+    permitted = [mark for mark in sorted(MARKS, key=lambda mark: bool(mark & occupied.whole)) if occupied.permits(mark)]
+    free = (mark for mark in permitted if mark not in listed_marks.union(kept.values()))
     for index, entry in enumerate(entries):
         option = f"uplinks[{index}]"
         values = {key: value for key, value in entry.items() if value is not None}
-        mark = _number(f"{option}.mark", values["mark"], UINT32) if "mark" in values else next(free, None)
+        mark = kept.get(values["name"]) or (
+            _number(f"{option}.mark", values["mark"], UINT32) if "mark" in values else next(free, None)
+        )
         if mark is None:
-            raise Invalid(f"{option}.mark", None, f"given, because only {len(MARKS)} marks are free")
+            raise Invalid(f"{option}.mark", None, f"given, because only {len(permitted)} marks are free")
         uplink: dict[str, t.Any] = {"name": names.network_interface(f"{option}.name", values["name"]), "mark": f"{mark:#x}"}
         if "table" in values:
             uplink["table"] = _table(f"{option}.table", values["table"])
@@ -87,7 +122,22 @@ def from_option(entries: t.Sequence[t.Mapping[str, t.Any]]) -> Parsed:
             if uplink.get(key) in (other[key] for other in uplinks if key in other):
                 raise Invalid(f"{option}.{key}", uplink[key], "different from that of each other entry")
         uplinks.append(uplink)
-    return Parsed(uplinks)
+    normal = Uplinks(uplinks)
+    normal.unmarked = [entry["name"] for entry in entries if entry.get("mark") is None]
+    return normal
+
+
+def remarked(uplinks: t.Sequence[Uplink], occupied: Occupied, former: t.Mapping[str, int]) -> Uplinks:
+    """Return the uplinks, those whose mark was left out with a mark that is free on the node. Raises Invalid.
+
+    The other arguments are those of from_option().
+    """
+    unmarked = uplinks.unmarked if isinstance(uplinks, Uplinks) else ()
+    entries = [
+        {key: value for key, value in uplink.items() if key != "mark" or uplink["name"] not in unmarked} for uplink in uplinks
+    ]
+    chosen = from_option(entries, occupied, former)
+    return uplinks if isinstance(uplinks, Uplinks) and chosen == uplinks else chosen
 
 
 def mask(uplinks: t.Sequence[Uplink]) -> int:
@@ -95,7 +145,7 @@ def mask(uplinks: t.Sequence[Uplink]) -> int:
     return functools.reduce(operator.or_, (int(uplink["mark"], 0) for uplink in uplinks))
 
 
-def candidates(node: NodeState) -> Parsed:
+def candidates(node: NodeState) -> Uplinks:
     """Return an uplink for each link of the node that has an address and a gateway, by name. Raises Invalid."""
     entries = [
         {"name": name}
@@ -104,7 +154,7 @@ def candidates(node: NodeState) -> Parsed:
     ]
     routers_of = gateways(entries, node)
     listed = [entry for entry in entries if routers_of[entry["name"]]]
-    return from_option(listed) if listed else Parsed()
+    return from_option(listed) if listed else Uplinks()
 
 
 def gateways(uplinks: t.Iterable[Uplink], node: NodeState) -> dict[str, dict[str, str]]:

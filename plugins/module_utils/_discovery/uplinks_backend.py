@@ -122,13 +122,18 @@ LEASES = (f"{NETWORKD}/leases", *DHCPCD, *DHCLIENT)
 
 
 def read(protocol: int) -> NodeState:
-    """Return the state of the node. protocol: that of own routes, which are left out."""
+    """Return the state of the node. protocol: that of own rules and routes."""
     addresses = _addresses()
     links = [*map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))]
     names = {link.number: link.name for link in links}
+    netlink = Netlink()
+    routes = netlink.routes()
+    own = {route.table: hop.dev for route, owner in routes for hop in route.hops if owner == protocol and not route.dst[1]}
+    rules = (rule for rule, owner in netlink.rules() if owner == protocol and rule.fwmark)
     return NodeState(
         {link.name: _link(link, names.get(link.master, ""), tuple(addresses.get(link.number, ()))) for link in links},
-        [route for route, owner in Netlink().routes() if owner != protocol],
+        [route for route, owner in routes if owner != protocol],
+        {own[rule.table]: rule.fwmark for rule in rules if rule.table in own},
     )
 
 

@@ -12,6 +12,7 @@ import typing as t
 from .._cloud import eni, eni_layout
 from .._cloud.metadata import CHOICES
 from .._cni import marks as marks_of_cni
+from .._cni.foreign_marks import ForeignMark
 from .._core import names
 from .._core.errors import Invalid
 from .._core.option import STATE, Options, Values, applied, permitted, texts
@@ -27,6 +28,7 @@ if t.TYPE_CHECKING:
     from .composition import Step
 
 UNDO = "absent"
+TABLE = "kubenodeReturnPath"
 LOOSE, STRICT, SYMMETRIC = REMEDIES = ("loose", "strict", "symmetric")
 PARTS = ("daemons", "filters", "own_addresses", *eni_layout.PARTS, "connmark")
 # The parts to which each module belongs.
@@ -196,7 +198,7 @@ def _check_filters(options: Values, enis: t.Sequence[eni.Eni]) -> None:
 def _check_return_path(desired: eni_layout.DesiredLayout, options: Values) -> None:
     ReturnPath.from_options(
         {
-            "table": "kubenodeReturnPath",
+            "table": TABLE,
             "primary_interface": options["primary_interface"] or desired.primary_interface,
             "pod_interfaces": options["pod_interfaces"] or desired.pod_interfaces,
             "interfaces": desired.interfaces,
@@ -212,7 +214,7 @@ class Observation(t.NamedTuple):
 
     interfaces: as the metadata service returned them, in the form of imds_info; None if it was not queried. marks: those in the
     rules of a running node. unread: why not all rules were read, as a sentence. networks: the prefixes on each link of a running
-    node.
+    node. foreign: the marks of other programs than the CNI.
     """
 
     is_image: bool
@@ -220,6 +222,7 @@ class Observation(t.NamedTuple):
     marks: t.Sequence[Marks] = ()
     unread: str = ""
     networks: t.Mapping[str, list[str]] | None = None
+    foreign: t.Sequence[ForeignMark] = ()
 
 
 class Enis(t.NamedTuple):
@@ -289,6 +292,8 @@ def facts(options: Values, observed: Observation) -> Facts:
     if verdict.marks and mark is None and verdict.marks.bits != bits:
         mark = verdict.marks.text
         desired = _desired(options, interfaces, mark, _managed_rules(options))
+    if {"mark_rule", "connmark"} & {*options["manage"]}:
+        _check_marks(desired, eni_layout.adapted(options["layout"], mark, options["priorities"]).bits, observed.foreign)
     are_known = options["enis"] is not None or not is_image
     return Facts(
         is_image,
@@ -310,6 +315,18 @@ def facts(options: Values, observed: Observation) -> Facts:
         ),
         is_image and options["enis"] is not None and eni_layout.lacks_exceptions(options["layout"], interfaces),
     )
+
+
+def _check_marks(desired: eni_layout.DesiredLayout, of_primary: tuple[int, int], foreign: t.Iterable[ForeignMark]) -> None:
+    """Raise Invalid for a mark that rules confuse with one of another program. of_primary: the mark and the mask of its rule."""
+    own = {"mark": of_primary}
+    for number, entry in enumerate(desired.interfaces):
+        own[f"interface_marks[{number}].mark"] = int(entry["mark"], 0), int(desired.mask, 0)
+    for other in foreign:
+        for place, bits in own.items():
+            if (other.value, other.mask) != bits and other.collides(*bits):
+                allowed = f"one that rules for it do not confuse with {other.text}, the mark of {other.owner}"
+                raise Invalid(place, ForeignMark(*bits, "").text, allowed)
 
 
 def _with_subnets(

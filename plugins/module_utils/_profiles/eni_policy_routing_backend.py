@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Observes what the profile eni_policy_routing depends on: the metadata service, and the marks in the node's rules."""
+"""Observes what the profile eni_policy_routing depends on: the metadata service, and the marks on the node."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._cloud import eni_layout
-from .._cni import marks, marks_backend
+from .._cni import foreign_marks_backend, marks, marks_backend
 from .._core.option import Values
 from .._platform import process
 from .._routing import policy
@@ -26,8 +26,9 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
     if not options["later_interfaces"]:
         mode_backend.check_links(eni_policy_routing.links(options))
     interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
-    read = marks_backend.read(run)
-    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, _networks(options))
+    read, cni = marks_backend.read_all(run), marks.CNIS.get(options["layout"])
+    foreign = foreign_marks_backend.read(read.tables, options["protocol"], eni_policy_routing.TABLE, cni.comment if cni else "")
+    return Observation(is_image, interfaces, marks.find(read.tables), read.unread, _networks(options), foreign)
 
 
 def _networks(options: Values) -> dict[str, list[str]] | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._cni import foreign_marks
+from .._cni.foreign_marks import ForeignMark
 from .._core import names
 from .._core.errors import Invalid, Refusal
 from .._core.option import STATE, Options, Values, permitted
@@ -67,13 +69,16 @@ class Observation(t.NamedTuple):
     """What was observed on the node.
 
     node: None if it is an image or the options do not need it. programs: by link, those of Cilium on it, unless it leaves node
-    ports to kube-proxy. replaces_kube_proxy: whether Cilium's options say so; if they were not found, it may.
+    ports to kube-proxy. replaces_kube_proxy: whether Cilium's options say so; if they were not found, it may. marks: those of
+    other programs. unread: why not all of them are known, as sentences.
     """
 
     is_image: bool
     node: NodeState | None = None
     programs: t.Mapping[str, t.Sequence[str]] = {}
     replaces_kube_proxy: bool = False
+    marks: t.Sequence[ForeignMark] = ()
+    unread: str = ""
 
 
 class Facts(t.NamedTuple):
@@ -117,13 +122,27 @@ def facts(options: Values, observed: Observation) -> Facts:
             " and configuration of the node. Nothing was changed. Give uplinks with their gateways in symmetric_routing_uplinks"
         )
     uplinks.check(chosen, node)
-    doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node)]
+    chosen = _marked(chosen, node, observed.marks)
+    doubts = [*_of_cilium(chosen, observed), *uplinks.doubts(chosen, node), *filter(None, [observed.unread])]
     derived, gateways = uplinks.rules_and_routes(chosen, node), uplinks.gateways(chosen, node)
     for number, entry in enumerate(chosen):
         if entry["name"] in node.links and not gateways[entry["name"]]:
             allowed = "given, because no default route, DHCP lease or configuration of the node names one"
             raise Invalid(f"uplinks[{number}].gateway", None, allowed)
     return Facts(observed.is_image, chosen, gateways, derived.rules, derived.routes, derived.unfit, doubts)
+
+
+def _marked(chosen: t.Sequence[uplinks.Uplink], node: NodeState, marks: t.Sequence[ForeignMark]) -> uplinks.Uplinks:
+    """Return the uplinks, each with a mark that rules do not confuse with one of another program. Raises Invalid."""
+    by_bit, whole = (foreign_marks.bits(mark for mark in marks if mark.is_whole == is_whole) for is_whole in (False, True))
+    listed = uplinks.remarked(chosen, uplinks.Occupied(by_bit, whole), node.marks)
+    for number, entry in enumerate(listed):
+        mark, mask = int(entry["mark"], 0), uplinks.mask(listed)
+        other = next((other for other in marks if other.collides(mark, mask)), None)
+        if other:
+            allowed = f"one that rules for {mark:#x}/{mask:#x} do not confuse with {other.text}, the mark of {other.owner}"
+            raise Invalid(f"uplinks[{number}].mark", entry["mark"], allowed)
+    return listed
 
 
 def _of_cilium(chosen: t.Iterable[uplinks.Uplink], observed: Observation) -> t.Iterator[str]:

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Observes what the profile symmetric_routing depends on: the node's uplinks, and Cilium's programs on them."""
+"""Observes what the profile symmetric_routing depends on: the node's uplinks, Cilium's programs on them, and the marks of other
+programs."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .._cni import cilium_backend
+from .._cni import cilium_backend, foreign_marks_backend, marks_backend
 from .._core.option import Values
 from .._discovery import uplinks_backend
 from .._discovery.uplinks import OF_CNIS
@@ -18,7 +19,7 @@ from . import mode_backend, symmetric_routing
 from .symmetric_routing import Observation
 
 
-def observe(options: Values, is_image: bool, _run: process.Runner) -> Observation:
+def observe(options: Values, is_image: bool, run: process.Runner) -> Observation:
     """Raise Invalid for an interface that the node does not have, Failure."""
     if is_image or options["state"] == symmetric_routing.UNDO:
         return Observation(is_image)
@@ -27,7 +28,9 @@ def observe(options: Values, is_image: bool, _run: process.Runner) -> Observatio
     node = uplinks_backend.read(options["protocol"])
     agent = cilium_backend.find()
     programs = _programs(node.links) if agent and agent.replaces_kube_proxy is not False else {}
-    return Observation(is_image, node, programs, bool(agent and agent.replaces_kube_proxy))
+    read = marks_backend.read_all(run)
+    marks = foreign_marks_backend.read(read.tables, options["protocol"], symmetric_routing.TABLE)
+    return Observation(is_image, node, programs, bool(agent and agent.replaces_kube_proxy), marks, read.unread)
 
 
 def _programs(links: t.Iterable[str]) -> dict[str, list[str]]:

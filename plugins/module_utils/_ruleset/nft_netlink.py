@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Rules in the kernel's encoding (nf_tables), read without a program: their links, verdicts, comments and writes of marks.
+"""Rules in the kernel's encoding (nf_tables), read without a program: their links, verdicts, comments, tests and writes of marks.
 
 Other matches and statements are left out: a rule that is read here may match fewer packets than it seems to. iptables on
 nf_tables encodes an interface, a jump and a verdict as nf_tables does, and most other parts as those of the legacy iptables
@@ -21,7 +21,8 @@ from .ruleset import ACCEPT, ALL, CONNECTION_MARK, DROP, GOTO, JUMP, PACKET_MARK
 IIFNAME, META_MARK, CT_MARK = 6, 3, 3  # NFT_META_IIFNAME, NFT_META_MARK, NFT_CT_MARK
 VALUE, VERDICT = 1, 2  # NFTA_DATA_VALUE, NFTA_DATA_VERDICT
 VERDICTS = {0: DROP, 1: ACCEPT, -3: JUMP, -4: GOTO}  # NF_DROP, NF_ACCEPT, NFT_JUMP, NFT_GOTO
-CONNMARK = struct.Struct("=III")
+CONNMARK, MARK = struct.Struct("=III"), struct.Struct("=II")
+TESTING = {"mark": PACKET_MARK, "connmark": CONNECTION_MARK}  # the field by the match of iptables
 SET, SAVE, RESTORE = range(3)  # XT_CONNMARK_SET and the others
 
 
@@ -45,6 +46,10 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
                 loaded, bits = "mark", Bits(connection=ALL) if name == "ct" else Bits(packet=ALL)
             elif loaded == "mark":
                 statements.append(Statement(field, "", bits))
+        elif name == "cmp" and loaded == "mark":
+            field = CONNECTION_MARK if bits.connection else PACKET_MARK
+            matches.append(_tested(field, _native(_value(attrs, 3)), bits.packet | bits.connection, bool(_big(attrs, 2))))
+            loaded = ""
         elif name == "bitwise" and loaded == "mark":
             mask = _native(_value(attrs, 4))
             bits = Bits(bits.packet & mask, _native(_value(attrs, 5)), bits.connection & mask)
@@ -56,8 +61,14 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
                 loaded, bits = "mark", Bits(constant=_native(_value(attrs, 2)))
         elif name == "match" and text(attrs, 1) == "comment":
             comment = attrs.get(3, b"").partition(b"\0")[0].decode(errors="replace")
+        elif name == "match" and text(attrs, 1) in TESTING and len(attrs.get(3, b"")) > MARK.size:
+            mark, mask = MARK.unpack_from(attrs[3])
+            matches.append(_tested(TESTING[text(attrs, 1)], mark, mask, bool(attrs[3][MARK.size])))
         elif name == "target" and text(attrs, 1) == "CONNMARK":
             statements += _of_target(_big(attrs, 2), attrs.get(3, b""))
+        elif name == "target" and text(attrs, 1) == "MARK" and _big(attrs, 2) == 2 and len(attrs.get(3, b"")) >= MARK.size:
+            mark, mask = MARK.unpack_from(attrs[3])
+            statements.append(Statement(PACKET_MARK, f"{mark:#x}", Bits(packet=ALL & ~mask, constant=mark)))
     return Rule(chain, tuple(matches), tuple(statements), comment)
 
 
@@ -65,6 +76,10 @@ def _of_verdict(verdict: dict[int, bytes]) -> t.Iterator[Statement]:
     code = int.from_bytes(verdict.get(1, b""), "big", signed=True)
     if code in VERDICTS:
         yield Statement(VERDICTS[code], text(verdict, 2) if VERDICTS[code] in (JUMP, GOTO) else "")
+
+
+def _tested(field: str, mark: int, mask: int, is_negated: bool) -> Match:
+    return Match(field, (f"{mark}" if mask == ALL else f"{mark}/{mask}",), is_negated)
 
 
 def _of_target(revision: int, info: bytes) -> t.Iterator[Statement]:

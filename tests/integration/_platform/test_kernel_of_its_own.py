@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel has once for all its namespaces, in a VM: version 2 of control groups, and a clock that is set."""
+"""What needs a kernel of its own, in a VM: version 2 of control groups, a clock that is set, and links of WireGuard."""
 
 from __future__ import annotations
 
@@ -37,6 +37,20 @@ for size in (8, 256):
     groups.append([group.files.bound, group.is_exceeded(), group.peak(), child.returncode, group.folder])
     group.remove()
 print(json.dumps(groups))
+"""
+
+TUNNELS = """
+import socket, struct, sys
+sys.path.insert(0, "/root")
+from utils._netlink import attributes, sockets, wire, wireguard
+family = wireguard._family()
+mark = {2: b"wg0\\0", 7: struct.pack("=I", 51820)}  # WGDEVICE_A_IFNAME, WGDEVICE_A_FWMARK
+setting = attributes.message(family, 0, wireguard.GENL.pack(1, 1, 0) + attributes.pack(mark))  # WG_CMD_SET_DEVICE
+assert not wire.exchange([setting], wireguard._open)
+sender = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+sender.setsockopt(socket.SOL_SOCKET, socket.SO_MARK if hasattr(socket, "SO_MARK") else 36, 7)
+sender.bind(("::1", 5300))
+print(wireguard.marks(["wg0", "wg1", "gone"]), sockets.marks(socket.IPPROTO_UDP))
 """
 
 
@@ -90,3 +104,12 @@ def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, befor
     clock.write(FOREIGN, SETTINGS)
     advance(clock, after)
     assert is_changed(clock)
+
+
+def test_the_marks_of_wireguard_links_and_of_sockets_are_read(node: VmNode) -> None:
+    utils = Path(memory_group.__file__).parent.parent
+    for file in ("_core/errors.py", *(f"_netlink/{name}.py" for name in ("attributes", "sockets", "wire", "wireguard"))):
+        node.run(["mkdir", "-p", f"/root/utils/{file.partition('/')[0]}"])
+        node.write(f"/root/utils/{file}", (utils / file).read_text())
+    node.ip(["link add wg0 type wireguard", "link add wg1 type wireguard"])
+    assert node.run(["python3", "-c", TUNNELS]).stdout == "{'wg0': 51820} {7: 5300}\n"

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import iptables_save, nft_json, nft_netlink, nft_text
-from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import Rule, Statement
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import CONNECTION_MARK, PACKET_MARK, Rule
 from unit.foreign_tables import KUBE_PROXY, OTHERS
 
 NFT = """
@@ -76,6 +76,8 @@ IPTABLES = """
 iptables-nft -t mangle -A PREROUTING -i eth0 -m comment --comment "AWS, primary ENI" -j CONNMARK --set-xmark 0x80/0x80
 iptables-nft -t mangle -A PREROUTING -i eni+ -m comment --comment "AWS, primary ENI" -j CONNMARK --restore-mark --mask 0x80
 iptables-nft -t mangle -A PREROUTING -j CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xf0
+iptables-nft -t mangle -A PREROUTING -m mark ! --mark 0x4000/0x4000 -j MARK --set-xmark 0x8000/0xc000
+iptables-nft -t mangle -A PREROUTING -m connmark --mark 0xca6c -j MARK --set-mark 0xca6c
 iptables-nft -t mangle -A PREROUTING -i lo -j ACCEPT
 iptables-nft -t mangle -N FURTHER
 iptables-nft -t mangle -A PREROUTING -g FURTHER
@@ -113,8 +115,15 @@ def test_the_kernels_encoding_and_iptables_save_are_one_ruleset() -> None:
     _made, save, encoded = printed(IPTABLES, "iptables-nft-save -t mangle", f'python3 -c "{reading}"')[:3]
     of_save = [*iptables_save.read("ip", "mangle", save).rules()]
     of_kernel = [nft_netlink.rule(*rule) for rule in eval(encoded)]
-    assert [shared(rule) for rule in of_kernel] == [shared(rule) for rule in of_save] and len(of_save) == 5
+    assert [shared(rule) for rule in of_kernel] == [shared(rule) for rule in of_save] and len(of_save) == 7
 
 
-def shared(rule: Rule) -> tuple[str, str, str, tuple[Statement, ...]]:
-    return rule.chain, rule.link, rule.comment, rule.statements
+def shared(rule: Rule) -> tuple[object, ...]:
+    tests = tuple(match for match in rule.matches if match.field in (CONNECTION_MARK, PACKET_MARK))
+    return (
+        rule.chain,
+        rule.link,
+        rule.comment,
+        tests,
+        tuple(each._replace(target="") if each.kind == PACKET_MARK else each for each in rule.statements),
+    )
