@@ -33,9 +33,10 @@ from .nft_table import Chain, Mangle, Match, Rule, Table, Verdict, mark_text, ma
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 
-# Mangle, -150: after connection tracking (-200) and before destination NAT (-100). So the destination is still the original
-# one, and kube-proxy, in iptables or nftables mode, sees the same packets as without this table.
-PRIORITY = -150
+# After connection tracking (-200) and before destination NAT (-100). So the destination is still the original one, and
+# kube-proxy, in iptables or nftables mode, sees the same packets as without this table. Also after mangle (-150), where other
+# programs restore the whole marks of connections: wg-quick gives them to all packets of UDP.
+PRIORITY = -149
 
 
 class Way(t.NamedTuple):
@@ -163,9 +164,15 @@ class ReturnPath(t.NamedTuple):
         """Return the rules for packets that enter by another interface.
 
         Requests to pods have the pods' own addresses as destination, so the rule does not test the destination. The kernel writes
-        a mark only if it differs.
+        a mark only if it differs. A request to which another program gave the mark of its connection would be routed as a reply.
         """
-        return ((match("ct direction", "original"), self._marking("ct mark", mark), Verdict("accept")),)
+        original = match("ct direction", "original")
+        is_whole, others = self.mask == MARK_LIMIT, mark_text(~self.mask & MARK_LIMIT)
+        packet = "meta mark" if is_whole else f"meta mark & {mark_text(self.mask)}"
+        return (
+            (match(packet, mark), original, Mangle("meta mark", others if is_whole else f"meta mark & {others}")),
+            (original, self._marking("ct mark", mark), Verdict("accept")),
+        )
 
     def _replies(self, mark: int) -> tuple[Rule, ...]:
         """Return the rules for all replies on a connection that came in by another interface: of pods here and on other nodes,

@@ -74,7 +74,7 @@ def goto(name: str) -> Body:
 
 
 def chain(name: str, kind: str = "") -> Body:
-    hook = {"type": kind, "hook": name, "prio": -150, "policy": "accept"} if kind else {}
+    hook = {"type": kind, "hook": name, "prio": -149, "policy": "accept"} if kind else {}
     return {"chain": {"family": "inet", "table": "kubenodeReturnPath", "name": name, "handle": 1, **hook}}
 
 
@@ -117,7 +117,7 @@ SAME_MEANING: dict[str, Alter] = {
     ),
     "a comment": lambda seen: seen[POD]["rule"].update(comment="mine"),
     "the output chain first": lambda seen: seen.insert(2, seen.pop(3)),
-    "the priority by name": lambda seen: seen[2]["chain"].update(prio="mangle"),
+    "the priority as a text": lambda seen: seen[2]["chain"].update(prio="-149"),
 }
 OTHER_MEANING: dict[str, Alter] = {
     "another primary": lambda seen: expr(seen, PRIMARY)[0]["match"].update(right="eth1"),
@@ -141,7 +141,7 @@ OTHER_MEANING: dict[str, Alter] = {
     "a rule more": lambda seen: seen.append(rule("prerouting", {"accept": None})),
     "a counter in a rule": lambda seen: expr(seen, POD).append({"counter": {"packets": 1, "bytes": 1}}),
     "no rerouting": lambda seen: seen[3]["chain"].update(type="filter"),
-    "another priority": lambda seen: seen[2]["chain"].update(prio=-149),
+    "another priority": lambda seen: seen[2]["chain"].update(prio=-150),
     "after destination NAT": lambda seen: seen[2]["chain"].update(prio="filter"),
     "a policy": lambda seen: seen[2]["chain"].update(policy="drop"),
     "a set": lambda seen: seen.append({"set": {"family": "inet", "name": "mine", "table": "kubenodeReturnPath"}}),
@@ -237,13 +237,13 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
     assert desired(strict=True, mask="0xff").table().text() == (
         "table inet kubenodeReturnPath {\n"
         "\tchain prerouting {\n"
-        "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+        "\t\ttype filter hook prerouting priority -149; policy accept;\n"
         '\t\tiifname "eth0" goto entering\n'
         "\t\tct mark & 0x000000ff == 0x00000080 goto leaving\n"
         "\t}\n"
         "\n"
         "\tchain output {\n"
-        "\t\ttype route hook output priority mangle; policy accept;\n"
+        "\t\ttype route hook output priority -149; policy accept;\n"
         "\t\tct mark & 0x000000ff == 0x00000080 goto proxied\n"
         "\t}\n"
         "\n"
@@ -272,14 +272,14 @@ def test_several_interfaces_are_looked_up_at_once() -> None:
     assert desired(interfaces=WAYS).table().text() == (
         "table inet kubenodeReturnPath {\n"
         "\tchain prerouting {\n"
-        "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+        "\t\ttype filter hook prerouting priority -149; policy accept;\n"
         '\t\tiifname vmap { "eth0" : goto entering, "eth1" : goto entering_0x100, "eth2" : goto entering_0x300 }\n'
         "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto leaving, 0x00000100 : goto replies_0x100,"
         " 0x00000300 : goto replies_0x300 }\n"
         "\t}\n"
         "\n"
         "\tchain output {\n"
-        "\t\ttype route hook output priority mangle; policy accept;\n"
+        "\t\ttype route hook output priority -149; policy accept;\n"
         "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto proxied, 0x00000100 : goto replies_0x100,"
         " 0x00000300 : goto replies_0x300 }\n"
         "\t}\n"
@@ -291,6 +291,7 @@ def test_several_interfaces_are_looked_up_at_once() -> None:
         "\t}\n"
         + "".join(
             f"\n\tchain entering_{mark} {{\n"
+            f"\t\tmeta mark & 0x00000380 == 0x00000{mark[2:]} ct direction original meta mark set meta mark & 0xfffffc7f\n"
             f"\t\tct direction original ct mark set ct mark & {kept} | 0x00000{mark[2:]} accept\n"
             "\t\tct mark & 0x00000380 vmap { 0x00000100 : goto replies_0x100, 0x00000300 : goto replies_0x300 }\n"
             "\t}\n"
@@ -375,6 +376,9 @@ def with_map(of_links: Body) -> nft_table.Table:
     seen += [rule("prerouting", of_links), rule("prerouting", of_marks("leaving")), rule("output", of_marks("proxied"))]
     seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT)]
     seen += [rule("entering", original(), local(), setting(CT_MARK, 0x80)), rule("entering", *replied)]
+    restored = equals({"&": [META_MARK, 0x180]}, 0x100)
+    cleared = {"mangle": {"key": META_MARK, "value": {"&": [META_MARK, 0xFFFFFE7F]}}}
+    seen += [rule("entering_0x100", restored, original(), cleared)]
     seen += [rule("entering_0x100", original(), setting(CT_MARK, 0x100), ACCEPT), rule("entering_0x100", *replied)]
     seen += [rule("leaving", link(name), setting(META_MARK, 0x80), ACCEPT) for name in ("eni*", "lo")]
     unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
