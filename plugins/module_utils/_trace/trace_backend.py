@@ -413,6 +413,10 @@ class _Exchange:
         elif is_doubtful and not self._topology.is_of_node(departed.source, way.interface):
             sentence = f"{to} sees the source {source}. Its answer is assumed to come back to the node."
             yield replaced(ANSWER, sentence, subject=source)
+        elif self._topology.pod_link(departed.destination):
+            link = self._topology.pod_link(departed.destination)
+            sentence = f"The pod at {link} has {to}, and the packet leaves by {way.interface}. It is assumed to come back."
+            yield replaced(ANSWER, sentence, subject=to)
         elif self._topology.may_return(sent, departed, way.interface):
             sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
             yield replaced(ANSWER, sentence, subject=to)

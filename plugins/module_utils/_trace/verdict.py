@@ -246,6 +246,8 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
     if way.met.frame and not scene.topology.is_pod(way.interface):
         departed = way.met.frame.packet
         explained = explained or _linklocal_source(departed, way, scene) or _returning(sent, departed, way, scene)
+    elif way.met.frame:
+        explained = explained or _source_of_pod(way.met.frame.packet, way, scene)
     if explained is None:
         return reply
     return with_step(reply._replace(verdict=DROPPED, reason=explained[0], culprit=Culprit.of(explained[1])))
@@ -257,6 +259,16 @@ def _own_source(sent: Packet, scene: Scene) -> Explanation | None:
         return None
     address = Address(fields.show(sent.source), owner=owner)
     return f"{_of_node(address)}: what answers it stays on the node.", address
+
+
+def _source_of_pod(departed: Packet, way: Way, scene: Scene) -> Explanation | None:
+    """Explain a packet that a pod gets with its own address as the source, as from a Service whose client is its endpoint."""
+    if not scene.topology.is_of_pod(departed.source, way.interface):
+        return None
+    translation, source = _translating_step(way, fields.show(departed.destination)), fields.show(departed.source)
+    decider = translation.object if translation and translation.object else Address(source)
+    reason = f"The pod at {way.interface} gets its own address {source} as the source, so that its answer stays in the pod"
+    return f"{reason}: nothing but the destination was translated, by {decider}.", decider
 
 
 def _of_node(address: Address) -> str:
@@ -807,7 +819,23 @@ def _with_filters(packet: Packet, way: Way, scene: Scene) -> Way:
         steps = way.steps[:1] if direction == "ingress" else way.steps
         met = Met(query=way.met.query, links=(by.link,)) if direction == "ingress" else way.met._replace(frame=None)
         return lost(reason, decider)._replace(steps=steps, met=met)
-    return way
+    return _unheard(packet, way, scene)
+
+
+def _unheard(packet: Packet, way: Way, scene: Scene) -> Way:
+    """Return the way, lost if a filter keeps the answer of a neighbour, whose MAC address is not known, from the node."""
+    filters = scene.filters.get((way.interface, "ingress"), ())
+    if packet.family != IPV6:  # of which a neighbour answers by ARP
+        filters = [each for each in filters if each.protocol == traffic_filters.ALL]
+    if not filters or way.met.frame is None or scene.topology.has_learned(way.interface, way.met.frame.destination_mac):
+        return way
+    kinds = {name: scene.topology.kind(name) for name in scene.topology.links}
+    by = traffic_filters.decide(filters, packet.family == IPV6, kinds).by
+    if by is None or (by.target and by.target not in scene.down):
+        return way
+    decider: Object = Link(by.target, DOWN) if by.target else TrafficFilter(str(by))
+    reason = f"A filter of traffic control keeps from the node what its neighbours on {way.interface} answer: {by}."
+    return lost(reason, decider)._replace(steps=way.steps, met=way.met._replace(frame=None))
 
 
 def _with_programs(packet: Packet, way: Way, scene: Scene) -> Way:
