@@ -257,7 +257,12 @@ def test_programs_of_links_are_named_and_other_filters_too(node: NamespaceNode) 
         ("veth1", "tc", "ingress", "p_ingress"),
         ("veth1", "tc", "egress", "p_egress"),
     ]
-    assert unread(found) == {"veth2 tc ingress": "Filters of kind u32 are not read. List them with: tc filter show"}
+    redirect = "tc filter add dev veth2 ingress protocol ip prio 2 u32 match u32 0 0 action mirred egress redirect dev veth1"
+    node.run(["sh", "-ec", redirect])
+    assert [tuple(one.values()) for one in look(node, "filters")["filters"]] == [
+        ("veth2", "ingress", "u32", "all", "all", ""),
+        ("veth2", "ingress", "u32", "ip", "all", "redirect veth1"),
+    ]
 
 
 def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> None:
