@@ -305,3 +305,37 @@ def test_a_neighbour_reads_as_ip_prints_it(link: int, state: int, attributes: At
     found = neighbour.from_message(body, {2: "eth1"})
     assert str(found) == text
     assert found is None or found.is_permanent == (state == 0x80)
+
+
+def nexthop(number: int, attributes: Attributes, flags: int = 0) -> bytes:
+    return route.NEXTHOP_OBJECT.pack(V4, 0, 0, 0, flags) + packed({1: u32(number), **attributes})
+
+
+NEXTHOPS = [
+    nexthop(7, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(2, 4)}),  # before its members
+    nexthop(1, {5: u32(2), 6: v4("10.0.0.1")}, route.RTNH_F_ONLINK),
+    nexthop(2, {5: u32(3)}),
+    nexthop(3, {4: b""}),
+    nexthop(4, {5: u32(2), 7: b"\1\0", 8: b"\0\0\0\0"}),
+    nexthop(8, {2: route.GROUP_ENTRY.pack(3, 0)}),
+    nexthop(9, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(99, 0)}),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "hops", "kind", "unread"),
+    [
+        (1, (Hop("eth1", v4("10.0.0.1"), True),), route.UNICAST, ("nhid",)),
+        (7, (Hop("eth1", v4("10.0.0.1"), True), Hop("eth2", weight=5)), route.UNICAST, ("nhid",)),
+        (3, (), route.BLACKHOLE, ("nhid",)),
+        (8, (), route.BLACKHOLE, ("nhid",)),
+        (4, (Hop("eth1"),), route.UNICAST, ("encap", "nhid")),
+        (9, (Hop("eth1", v4("10.0.0.1"), True),), route.UNICAST, ("its next hops", "nhid")),
+        (55, (), route.UNICAST, ("its next hops", "nhid")),
+    ],
+)
+def test_a_route_has_the_next_hops_of_its_object(number: int, hops: tuple[Hop, ...], kind: int, unread: tuple[str, ...]) -> None:
+    objects = route.nexthop_objects(NEXTHOPS, {2: "eth1", 3: "eth2"})
+    body = route.HEADER.pack(V4, 0, 0, 0, 254, 4, 0, route.UNICAST, 0) + packed({route.RTA_NH_ID: u32(number)})
+    found = route.from_message(body, {2: "eth1", 3: "eth2"}, objects.get)
+    assert found and (found[0].hops, found[0].type, found[0].unread) == (hops, kind, unread)
