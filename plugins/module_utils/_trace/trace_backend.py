@@ -582,13 +582,20 @@ class _Exchange:
         sent = observation.sent
         if not sent.interface:
             return Way(DELIVERED, "lo", None, "The node answers itself.", None)
-        for link, departed in observation.frames:
-            if departed.packet.destination == sent.source:
-                kind = DELIVERED if self._topology.is_pod(link) else FORWARDED
-                caveat = verdict.caveat_of(departed.packet, link, self._scene)
-                reply = verdict.left(kind, link, departed, f"The node's answer leaves by {link}.", caveat=caveat)
-                reply = verdict.astray(reply, sent.interface, self._scene)
-                return verdict.at_its_pod(reply, sent.interface, self._scene)
+        answers = [(link, departed) for link, departed in observation.frames if departed.packet.destination == sent.source]
+        good = (answer for answer in answers if not self._topology.trouble(*answer))  # a bridge sends it to each of its ports
+        if answers:
+            link, departed = next(good, answers[0])
+            trouble = self._topology.trouble(link, departed)
+            if trouble:
+                reason = f"The node's answer leaves by {link} and is lost: {trouble}."
+                return verdict.left(DROPPED, link, departed, reason, verdict.misled(link, departed, self._scene))
+            kind = DELIVERED if self._topology.is_pod(link) else FORWARDED
+            caveat = verdict.caveat_of(departed.packet, link, self._scene)
+            reply = verdict.left(kind, link, departed, f"The node's answer leaves by {link}.", caveat=caveat)
+            reply = verdict.past_filters(departed.packet, reply, self._scene)
+            reply = verdict.astray(reply, sent.interface, self._scene)
+            return verdict.at_its_pod(reply, sent.interface, self._scene)
         drop = next((event for event in reversed(observation.events) if event.verdict in DROPS), None)
         if drop:
             text = verdict.quoted(drop, self._scene)

@@ -105,7 +105,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
         is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
         **chains_met(events),
     )
-    way = _with_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
+    way = past_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
     return with_step(_with_programs(packet, way, scene))
 
 
@@ -180,7 +180,7 @@ def _departed(packet: Packet, link: str, frame: Frame, trouble: str, diverted: E
         )
         return left(UNKNOWN, link, frame, reason)
     if trouble:
-        return left(DROPPED, link, frame, f"The packet leaves by {link} and is lost: {trouble}.", _misled(link, frame, scene))
+        return left(DROPPED, link, frame, f"The packet leaves by {link} and is lost: {trouble}.", misled(link, frame, scene))
     is_pod = scene.topology.is_pod(link)
     change = "" if frame.packet.flow == packet.flow else f" as {frame.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
@@ -205,7 +205,7 @@ def at_its_pod(reply: Way, link: str, scene: Scene) -> Way:
     if reply.verdict != FORWARDED or reply.met.frame is None or not scene.topology.is_pod(link):
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
-    culprit = Culprit.of(_misled(reply.interface, reply.met.frame, scene))
+    culprit = Culprit.of(misled(reply.interface, reply.met.frame, scene))
     return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=culprit))
 
 
@@ -412,7 +412,7 @@ def by_its_uplink(reply: Way, link: str, scene: Scene) -> Way:
     return reply._replace(reason=f"{reply.reason} {caveat.sentence}", met=reply.met._replace(caveat=caveat))
 
 
-def _misled(link: str, frame: Frame, scene: Scene) -> Object:
+def misled(link: str, frame: Frame, scene: Scene) -> Object:
     """Return the object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
     destination = frame.packet.destination
     mac = scene.topology.known_macs.get((link, destination))
@@ -807,7 +807,7 @@ def of_filters(packet: Packet, way: Way, scene: Scene) -> t.Iterator[tuple[str, 
             yield direction, traffic_filters.decide(scene.filters[link, direction], packet.family == IPV6, kinds)
 
 
-def _with_filters(packet: Packet, way: Way, scene: Scene) -> Way:
+def past_filters(packet: Packet, way: Way, scene: Scene) -> Way:
     """Return the way, lost if a filter of traffic control drops the packet, or leads it by a link that is down."""
     for direction, decision in of_filters(packet, way, scene):
         by = decision.by
