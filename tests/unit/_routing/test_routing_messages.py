@@ -307,18 +307,18 @@ def test_a_neighbour_reads_as_ip_prints_it(link: int, state: int, attributes: At
     assert found is None or found.is_permanent == (state == 0x80)
 
 
-def nexthop(number: int, attributes: Attributes, flags: int = 0) -> bytes:
+def nexthop_object(number: int, attributes: Attributes, flags: int = 0) -> bytes:
     return route.NEXTHOP_OBJECT.pack(V4, 0, 0, 0, flags) + packed({1: u32(number), **attributes})
 
 
 NEXTHOPS = [
-    nexthop(7, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(2, 4)}),  # before its members
-    nexthop(1, {5: u32(2), 6: v4("10.0.0.1")}, route.RTNH_F_ONLINK),
-    nexthop(2, {5: u32(3)}),
-    nexthop(3, {4: b""}),
-    nexthop(4, {5: u32(2), 7: b"\1\0", 8: b"\0\0\0\0"}),
-    nexthop(8, {2: route.GROUP_ENTRY.pack(3, 0)}),
-    nexthop(9, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(99, 0)}),
+    nexthop_object(7, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(2, 4)}),  # before its members
+    nexthop_object(1, {5: u32(2), 6: v4("10.0.0.1")}, route.RTNH_F_ONLINK),
+    nexthop_object(2, {5: u32(3)}),
+    nexthop_object(3, {4: b""}),
+    nexthop_object(4, {5: u32(2), 7: b"\1\0", 8: b"\0\0\0\0"}),
+    nexthop_object(8, {2: route.GROUP_ENTRY.pack(3, 0)}),
+    nexthop_object(9, {2: route.GROUP_ENTRY.pack(1, 0) + route.GROUP_ENTRY.pack(99, 0)}),
 ]
 
 
