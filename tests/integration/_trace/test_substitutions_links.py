@@ -187,8 +187,9 @@ SCENES = {
         ("address", "2001:db8:5::80 dev eth1 dadfailed"),
     ),
     "the later of two addresses": Scene(
-        f"{SIX}ip addr add 2001:db8:5::80/128 dev eth1 nodad; {BACK}ip -n r route add prohibit 2001:db8:5::11",
-        "tcp > [2001:db8:9::5]:2379", "", True,
+        f"{SIX}ip addr add 2001:db8:5::80/128 dev eth1 nodad; {BACK}"
+        "ip6tables -A OUTPUT -s 2001:db8:5::80 -j DROP",
+        "tcp > [2001:db8:9::5]:2379", "", False, ("rule", "ip6 filter: -A OUTPUT -s 2001:db8:5::80/128 -j DROP"),
     ),
     "the earlier of two addresses, as the later one is deprecated": Scene(
         f"{SIX}ip addr add 2001:db8:5::80/128 dev eth1 nodad preferred_lft 0; {BACK}"
