@@ -16,6 +16,8 @@ description:
     as on the node.
   - Before and after the changes, sends a packet of a new SSH connection from the controller and the packets in O(packets)
     through the twin. Fails if the changes lose a packet, or its reply, that arrives without them, or if they cannot be made.
+  - Also sends a packet of the node with each mark by which policy rules of other programs route, and with those of WireGuard
+    links. Fails if the changes give such a packet another uplink or another source.
   - Changes nothing on the node, in check mode and otherwise. M(kubenode.datapath.datapath_trace) returns every step of a packet
     in such a twin.
 notes:
@@ -44,7 +46,10 @@ options:
     elements: dict
     required: true
   packets:
-    description: Packets that must still arrive, with their replies.
+    description:
+      - Packets that must still arrive, with their replies.
+      - If the changes are those of a role's profile, a packet must also leave by the same uplink as before and from the same
+        source, unless the new uplink is the one that its source belongs to, or by which its request came in.
     type: list
     elements: dict
     default: []
@@ -100,7 +105,8 @@ EXAMPLES = r"""
 RETURN = r"""
 rehearsed:
   description:
-    - The packets. C(what) is V(the controller's SSH connection) or the place in O(packets), C(packet) the packet in one line.
+    - The packets. C(what) is V(the controller's SSH connection), the place in O(packets), or names the mark of another program.
+      C(packet) is the packet in one line.
       C(before) and C(after) have C(verdict) and C(reason), as RV(kubenode.datapath.datapath_trace#module:verdict) and
       RV(kubenode.datapath.datapath_trace#module:reason).
   returned: success

@@ -15,9 +15,9 @@ from .._cni import marks
 from .._core.names import DOTTED
 from .._snapshot.values import BootSetting, PolicyRule
 from .._trace.culprit import is_filter
+from .._trace.packet import OUTSIDE
 from .finding import check
 from .node import IPV4, Node, protocol_for_rules, setting_line
-from .routing_checks import OUTSIDE
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 

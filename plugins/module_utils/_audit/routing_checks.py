@@ -14,6 +14,7 @@ from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE, SWITCHES
 from .._network_daemons.networkd import Setting
 from .._snapshot.values import Link, Neighbour, PolicyRule
+from .._trace.packet import OUTSIDE
 from .context import AWS_VPC_CNI, TERWAY
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node
@@ -21,7 +22,7 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 LOCAL = "255"
 SHARING = (AWS_VPC_CNI, TERWAY)  # CNIs whose pods share interfaces, which the node may not have yet
-OUTSIDE = {IPV4: "198.51.100.7", IPV6: "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
+
 SHOWN = 3  # lines of evidence
 SWITCHED = {switch.agent for switch in SWITCHES}  # agents that a file of network_daemons keeps off
 OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)

@@ -16,11 +16,11 @@ import typing as t
 
 from .._ruleset.ruleset import DNAT, PROTOCOL
 from .._snapshot import proc_net
+from .._trace.packet import OUTSIDE
 from .._twin.pod_links import Network
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
 from .reverse_path_checks import STRICT
-from .routing_checks import OUTSIDE
 from .service import PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 

@@ -20,10 +20,10 @@ from .._snapshot import open_facts
 from .._snapshot.settings import ALL, forwarding_key
 from .._snapshot.values import BootSetting
 from .._trace.culprit import is_forwarding
+from .._trace.packet import OUTSIDE
 from .._twin.blueprint import LOOPBACK
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, setting_line
-from .routing_checks import OUTSIDE
 from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 

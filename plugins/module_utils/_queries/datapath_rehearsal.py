@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from .._cni import foreign_marks_backend
 from .._core.option import Option, Options
 from .._module import Module, require_root
 from .._platform import processes
@@ -23,8 +24,9 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         packets = packet.from_list("packets", module.params["packets"])
-        trials = [rehearsal_backend.Trial(f"packets[{number}]", sent) for number, sent in enumerate(packets)]
         changes = changes_backend.read(module.params["changes"])
+        is_role = any(map(changes_backend.is_role, changes))
+        trials = [rehearsal_backend.Trial(f"packets[{number}]", sent, keeps_path=is_role) for number, sent in enumerate(packets)]
         require_root()
         changes = changes_backend.without_profiles(changes, module.request())
         rehearsed = _rehearsed(module, changes, trials) if changes else []
@@ -45,4 +47,5 @@ def _rehearsed(
         trials = [connected, *trials]
     elif not trials:
         module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    return rehearsal_backend.rehearse(observed, changes, trials, module.run)
+    marked = rehearsal_backend.of_marks(observed, changes, foreign_marks_backend.of_links())
+    return rehearsal_backend.rehearse(observed, changes, [*trials, *marked], module.run)

@@ -148,6 +148,11 @@ def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transactio
     return profile.transaction(requested(profile, dict(options), request))
 
 
+def is_role(change: Change) -> bool:
+    """Return whether a change is the profile of a role."""
+    return isinstance(change, Call) and change.name == PROFILE and bool(change.options.get("name"))
+
+
 def refuse_profiles(changes: t.Iterable[Change]) -> None:
     """Raise Invalid for a profile: it would observe this machine, which is not the node of the snapshot."""
     expected = "left out if snapshot or dump is given: a profile reads the node itself"

@@ -29,6 +29,7 @@ OPTIONS: Options = {
     "df": Option("bool"),
 }
 LENGTHS = (40, 65535)  # bytes; a shorter packet is built as long as its headers and a few bytes are
+OUTSIDE = {"ipv4": "198.51.100.7", "ipv6": "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
 AUTO = "auto"  # in place of a link: the one behind which the source is
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)

@@ -7,18 +7,25 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
+from .._cni.foreign_marks import ForeignMark
+from .._core import fields
 from .._core.errors import Invalid, Refusal
 from .._platform.process import Runner
 from .._platform.processes import SshConnection
+from .._routing.policy import PROTOCOL
+from .._twin import blueprint
 from .._twin.blueprint import Entry
-from . import entrance, packet, trace_backend
-from .answer import DELIVERED, UNKNOWN, Answer, Way
+from . import changes_backend, entrance, packet, trace_backend
+from .answer import DELIVERED, FORWARDED, UNKNOWN, Answer, Way
 from .changes_backend import Change
 from .packet import Packet
 
 CONTROLLER = "the controller's SSH connection"
+MARKED_PORT = 51820  # of packets with marks of other programs, as those of WireGuard
+MOST_MARKS = 8  # each needs a twin
 UNREHEARSED = "What becomes of {what} cannot be rehearsed: {reason}"
 
 
@@ -26,12 +33,15 @@ class Trial(t.NamedTuple):
     """A packet that must not be lost by the changes.
 
     what: its name in messages. keeps_link: its reply must also leave by the same link as before, because a cloud drops it
-    otherwise.
+    otherwise. keeps_path: packet and reply must leave by the same uplink as before and from the same source, unless the new one
+    is that of the source or of the request. is_asked: by the user or for the controller, who read what becomes of it.
     """
 
     what: str
     packet: Packet
     keeps_link: bool = False
+    keeps_path: bool = False
+    is_asked: bool = True
 
 
 class Rehearsal(t.NamedTuple):
@@ -64,6 +74,42 @@ def of_connection(connection: SshConnection, snapshot: Entry) -> Trial | None:
         return None
 
 
+def of_marks(snapshot: Entry, changes: t.Iterable[Change], marks: t.Iterable[ForeignMark]) -> list[Trial]:
+    """Return a packet of the node for each mark by which other programs route, to a destination that the rule's table has.
+
+    changes: whose own rules are no other program's. marks: further ones, of links.
+    """
+    calls = (change for change in changes if isinstance(change, changes_backend.Call) and change.name == "policy_routes")
+    own = {str(call.options.get("protocol") or PROTOCOL) for call in calls}
+    destinations: dict[tuple[int, str], tuple[str, str]] = {}
+    for rule in (rule for rule in blueprint.entries(snapshot, "rules") if str(rule.get("protocol")) not in own):
+        mark, family = int(str(rule.get("fwmark") or 0).partition("/")[0], 0), str(rule.get("family"))
+        if mark:
+            destination = _destination(snapshot, family, str(rule.get("table")))
+            destinations.setdefault((mark, family), (destination, f"the policy rule {rule.get('priority')}"))
+    for other in marks:
+        destinations.setdefault((other.value, "ipv4"), (packet.OUTSIDE["ipv4"], other.owner))
+    trials = []
+    for (mark, _family), (destination, owner) in [*destinations.items()][:MOST_MARKS]:
+        sent = {"destination": destination, "protocol": "udp", "destination_port": MARKED_PORT, "mark": hex(mark)}
+        what = f"a packet of the node with {mark:#x}, the mark of {owner},"
+        trials.append(Trial(what, packet.from_options(sent), keeps_path=True, is_asked=False))
+    return trials
+
+
+def _destination(snapshot: Entry, family: str, table: str) -> str:
+    """Return an address that a table has a route to; one outside of the node's networks if it has a default route, or none."""
+    routes = [
+        str(route.get("to"))
+        for route in blueprint.entries(snapshot, "routes")
+        if (str(route.get("table")), route.get("family")) == (table, family) and route.get("type") in (None, "unicast")
+    ]
+    if not routes or "default" in routes:
+        return packet.OUTSIDE[family]
+    network = ipaddress.ip_network(routes[0], strict=False)
+    return str(network[1 if network.num_addresses > 1 else 0])
+
+
 def rehearse(snapshot: Entry, changes: tuple[Change, ...], trials: t.Iterable[Trial], run: Runner) -> list[Rehearsal]:
     """Send each packet through a twin of the snapshot, before and after the changes. Raises DatapathError."""
     rehearsals = []
@@ -91,10 +137,25 @@ def _loss(trial: Trial, before: Way, after: Answer) -> str:
         is_elsewhere = (old.verdict, old.interface) != (new.verdict, new.interface)
         if old.verdict == DELIVERED and is_elsewhere and not after.branches:  # by chance it may be delivered elsewhere
             return f"{name} is delivered {_place(old)} without them. With them: {new.reason}"
+    if trial.keeps_path and not after.branches:
+        pairs = zip(("The packet", "Its reply"), before.both, after.way.both)
+        moved = [_moved(name, old, new, trial.packet.interface) for name, old, new in pairs]
+        if any(moved):
+            return next(filter(None, moved))
     links = [way.reply.interface if way.reply else "" for way in (before, after.way)]
     if trial.keeps_link and links[0] != links[1]:
         return f"The node's answer leaves by {links[1]} instead of {links[0]}"
     return ""
+
+
+def _moved(name: str, old: Way, new: Way, came_in_by: str) -> str:
+    """Return what changed of the uplink and the source; empty if nothing did, or if the packet now leaves where it belongs."""
+    sources = [fields.show(way.met.frame.packet.source) if way.met.frame else "" for way in (old, new)]
+    is_same = (old.interface, sources[0]) == (new.interface, sources[1])
+    belongs = new.interface in (came_in_by, new.met.origin) and sources[0] == sources[1]
+    if not old.verdict == new.verdict == FORWARDED or is_same or belongs:
+        return ""
+    return f"{name} leaves by {new.interface} from {sources[1]} instead of by {old.interface} from {sources[0]}"
 
 
 def _place(delivery: Way) -> str:
@@ -103,7 +164,7 @@ def _place(delivery: Way) -> str:
 
 def warnings(rehearsals: t.Iterable[Rehearsal]) -> t.Iterator[str]:
     """Yield sentences about packets whose verdict is unknown, or that are lost without the changes too."""
-    for trial, before, after, _loss in rehearsals:
+    for trial, before, after, _loss in (rehearsal for rehearsal in rehearsals if rehearsal.trial.is_asked):
         unknown = next((way for way in (before, after.way) if UNKNOWN in (way.verdict, way.reply_verdict)), None)
         if unknown:
             yield UNREHEARSED.format(what=trial.what, reason=unknown.reason)

@@ -625,6 +625,7 @@ class _Exchange:
             sets=_of_chains(self._rule_texts.matching_sets(), met.chains),
             records=_of_chains(self._records, met.chains),
             may_be_for_service=path.may_be_for_service(sent, way),
+            origin=self._topology.origin(met.frame.packet.source, self._scene.tables)[0] if met.frame else "",
         )
         return way._replace(came_in_by=sent.interface, met=met)
 

@@ -13,6 +13,7 @@ import pytest
 
 from lab import Eni, EniLab
 from lab.node import NamespaceNode
+from lab.steps import Steps
 from lab.uplinks import SERVER, V4, V6, UplinkLab
 
 UPLINKS = [{"name": "eth0"}, {"name": "eth1", "gateway": V4.gateway(1), "gateway6": V6.gateway(1)}]
@@ -112,3 +113,39 @@ def test_an_eni_whose_mark_another_program_has_is_refused_with_the_owner() -> No
         assert not node.module("profile_eni_policy_routing", {"options": options})["failed"], (
             "the rule of a CNI for the same mark"
         )
+
+
+def test_a_rehearsal_refuses_another_uplink_for_the_packets_of_a_tunnel_unasked(lab: UplinkLab) -> None:
+    node = lab.node("node1")
+    node.ip(["rule add not fwmark 51820 lookup 51820 priority 32764"])
+    before = node.snapshot()
+    for marks, loss in ((("0x2", "0x4"), True), (("0x2", "0x1000"), False)):
+        listed = [{**entry, "mark": mark} for entry, mark in zip(UPLINKS, marks)]
+        change = {"policy_routes": {"uplinks": listed}}
+        steps = Steps(node, "datapath_rehearsal", {"changes": [change]})
+        if loss:
+            refused = steps.refused()
+            assert "with 0xca6c, the mark of the policy rule 32764, (udp the node > " in refused, refused
+            assert f"The packet leaves by eth1 from {V4.node(1)} instead of by eth0 from {V4.node()}" in refused
+        else:
+            assert [one["after"]["verdict"] for one in steps.run()["rehearsed"]] == ["forwarded"]
+    assert node.snapshot() == before
+
+
+def test_a_packet_that_changes_its_uplink_or_its_source_is_lost_in_the_rehearsal_of_a_role(lab: UplinkLab) -> None:
+    """Nothing on the node shows the mark of the packet, so that the role gives it to an uplink."""
+    node = lab.node("node1")
+    change = {"profile": {"name": "symmetric_routing", "options": {"mode": "runtime", "uplinks": UPLINKS}}}
+    sent = {"destination": V4.client, "protocol": "udp", "destination_port": 51820}
+    request = {"source": V4.client, "destination": V4.node(1), "destination_port": SERVER, "interface": "eth1"}
+    for packet, loss in (
+        ({**sent, "mark": "0xca6c"}, f"The packet leaves by eth1 from {V4.node(1)} instead of by eth0"),
+        ({**sent, "mark": "0xca6c", "source": V4.node()}, f"The packet leaves by eth1 from {V4.node()} instead of by eth0"),
+        ({**sent, "source": V4.node(1)}, ""),
+        (request, ""),
+    ):
+        steps = Steps(node, "datapath_rehearsal", {"changes": [change], "packets": [packet]})
+        if loss:
+            assert loss in steps.refused()
+        else:
+            assert steps.run()["rehearsed"]

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.foreign_marks import ForeignMark
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.processes import SshConnection
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import rehearsal_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, rehearsal_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Met, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsal, Trial
 
 SNAPSHOT: dict[str, Any] = {
@@ -58,6 +61,52 @@ def test_there_is_none_if_no_link_is_known() -> None:
 def found(verdict: str, reply: str, by: str = "eth0", at: str = "") -> Way:
     reason = f"{verdict}, {reply}."
     return Way(verdict, at, None, reason, None, reply=Way(reply, by, None, reason, None))
+
+
+def leaving(by: str, source: str, origin: str = "") -> Way:
+    """A packet that leaves the node, and whose reply is delivered to the node."""
+    frame = Frame(packet.from_options({"source": source, "destination": "198.51.100.7", "destination_port": 443}), b"", b"")
+    reply = Way("delivered", "", None, "", None)
+    return Way("forwarded", by, None, "", None, reply=reply, met=Met(frame, origin=origin))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_lost"),
+    [
+        (leaving("eth0", "10.0.0.4"), leaving("eth0", "10.0.0.4"), False),
+        (leaving("eth0", "10.0.0.4"), leaving("eth1", "10.0.1.4", "eth1"), True),
+        (leaving("eth0", "10.0.0.4"), leaving("eth1", "10.0.0.4", "eth0"), True),
+        (leaving("eth0", "10.0.0.4"), leaving("eth0", "10.0.0.5"), True),
+        (leaving("eth0", "10.42.0.4"), leaving("eth1", "10.42.0.4"), True),
+        (leaving("eth0", "10.0.1.4", "eth1"), leaving("eth1", "10.0.1.4", "eth1"), False),
+    ],
+)
+def test_a_packet_keeps_its_uplink_and_its_source_unless_it_is_led_to_that_of_its_source(
+    before: Way, after: Way, is_lost: bool
+) -> None:
+    sent = packet.from_options({"destination": "198.51.100.7", "destination_port": 443})
+    for keeps_path in (True, False):
+        compared = rehearsal_backend.compare(Trial("x", sent, keeps_path=keeps_path), before, Answer(after))
+        assert bool(compared.loss) is (is_lost and keeps_path)
+
+
+def test_each_mark_of_another_program_is_tried_with_a_destination_of_its_table() -> None:
+    rules = [
+        {"priority": 900, "family": "ipv4", "fwmark": "0x4/0x4", "table": "77", "protocol": "static"},
+        {"priority": 1200, "family": "ipv4", "fwmark": "0x2/0x6", "table": "1002", "protocol": "75"},
+        {"priority": 32764, "family": "ipv6", "not": True, "fwmark": "0xca6c", "table": "51820", "protocol": "boot"},
+        {"priority": 32766, "family": "ipv4", "table": "254", "protocol": "kernel"},
+    ]
+    routes = [{"family": "ipv4", "table": "77", "to": "192.168.7.0/24", "dev": "eth1"}]
+    snapshot = {"rules": rules, "routes": routes}
+    wireguard = [ForeignMark(7, 2**32 - 1, "the WireGuard link wg0"), ForeignMark(4, 2**32 - 1, "the WireGuard link wg1")]
+    trials = rehearsal_backend.of_marks(snapshot, [changes_backend.Call("policy_routes", {"protocol": 75})], wireguard)
+    assert [(trial.packet.mark, fields.show(trial.packet.destination)) for trial in trials] == [
+        (4, "192.168.7.1"),
+        (0xCA6C, "2001:db8:ffff::7"),
+        (7, "198.51.100.7"),
+    ]
+    assert all(trial.keeps_path and not trial.is_asked for trial in trials)
 
 
 WELL = found("delivered", "forwarded")
