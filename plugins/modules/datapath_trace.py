@@ -345,7 +345,10 @@ cures:
     - Remedies with which the packet and its reply arrive, each tried in a twin, and in the worlds that fit the snapshot. Empty if
       nothing is wrong, if the verdict is V(unknown), or if O(changes) or O(commands) were given.
     - A remedy with which a packet or its reply leaves by a link under an address of another link is not among them, because a
-      cloud that checks sources drops it. A packet that leaves so without any remedy is cured like one that is lost.
+      cloud that checks sources drops it. A packet that leaves so without any remedy is cured like one that is lost. If the packet
+      leaves so before its reply is lost on the node, the remedy for the reply is offered and is not certain.
+    - Of several remedies of one kind for one object, only the smallest one that works is among them. For the policy of FORWARD
+      beside Docker that is a rule in the chain C(DOCKER-USER), and for forwarding the settings of the links that packets use.
     - The plans of the profiles come first, from the facts of this snapshot, then single modules of this collection. Only if none
       of these works, and if RV(certain) is true, commands of an operator are tried.
     - No command removes a rule that protects the node itself or belongs to a program, or a route of a routing daemon, and none
@@ -368,7 +371,9 @@ cures:
           them.
       type: str
     takes_along:
-      description: A sentence about what else a command affects; V("") for a profile or a module.
+      description:
+        - A sentence about what else a command affects, and why a cloud may drop the packet as without the remedy; V("") for
+          neither.
       type: str
     certain:
       description: Whether the remedy works in every world that fits the snapshot, as RV(certain) says of the answer.
@@ -391,6 +396,24 @@ cures:
       certain: true
       verdict: forwarded
       reply_verdict: delivered
+tried:
+  description:
+    - Remedies that were tried and do not work, such as that of a profile that refuses the node.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    change:
+      description: The remedy in short.
+      type: str
+    reason:
+      description: Why it does not work, as sentences.
+      type: str
+  sample:
+    - change: "symmetric_routing: {uplinks: [{name: eth0}, {name: eth1}]}"
+      reason: >-
+        symmetric_routing_uplinks[1].gateway must be given, because no default route, DHCP lease or configuration of the node
+        names one; None was given.
 assumed:
   description:
     - Facts that the snapshot does not contain, and differences between node and twin, in sentences. Only those about links,

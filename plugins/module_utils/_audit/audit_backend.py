@@ -14,7 +14,7 @@ from .._core import fields
 from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
-from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Way
+from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import Object
 from .._twin import substitutions, worlds
 from .._twin.blueprint import Entry
@@ -162,9 +162,10 @@ class _Prover:
         is_cured = bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
-        cure = remedy if is_cured else self._offered(trial)
+        remedy, tried = (remedy, ()) if is_cured else self._offered(trial)
+        what = " ".join([finding.what, *(f"{each.change} does not help: {each.reason}" for each in tried if not remedy)])
         shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(proof=TWIN, packet=shown, way=way, remedy=cure)
+        return finding._replace(what=what, proof=TWIN, packet=shown, way=way, remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -173,12 +174,13 @@ class _Prover:
         calls = [{remedy.module: {**remedy.options}}] if remedy.module else []
         return self._judgement(trial, changes_backend.read(calls, remedy.commands)).answer
 
-    def _offered(self, trial: Trial) -> Remedy | None:
-        """Return the first remedy that a trace offers."""
+    def _offered(self, trial: Trial) -> tuple[Remedy | None, t.Sequence[Attempt]]:
+        """Return the first remedy that a trace offers, and those that do not work."""
         if time.monotonic() > self._end:
-            return None
-        offered = self._judgement(trial).with_cures().cures
-        return Remedy(operator=offered[0].change, task=offered[0].task) if offered else None
+            return None, ()
+        answer = self._judgement(trial).with_cures()
+        offered = next(iter(answer.cures), None)
+        return Remedy(operator=offered.change, task=offered.task) if offered else None, answer.tried
 
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
         key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), changes))

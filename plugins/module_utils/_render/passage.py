@@ -34,7 +34,8 @@ from .stylesheet import BAD, GOOD, OPEN
 
 NODE = "the node"  # in place of a source address that the node has yet to choose
 TITLES = {"rule": "netfilter", "policy": "netfilter", "route": "routing", "neighbor": "neighbour"}
-DECISIVE, DOUBTFUL, CURES = "Ask for, because it decides", "Not certain, because", "What helps"  # titles of what an answer has
+# Titles of what an answer has.
+DECISIVE, DOUBTFUL, CURES, FAILED = "Ask for, because it decides", "Not certain, because", "What helps", "What does not help"
 BEFORE, CHANCE = "Before the changes", "Chance decides"
 SOURCE, DESTINATION = 0, -1  # of the ends of a packet
 BEHIND = {DELIVERED: "pod", FORWARDED: "other machine"}  # a link by which a packet left
@@ -87,6 +88,11 @@ def questions(answer: Answer) -> list[Dependency]:
 def doubts(answer: Answer) -> list[Dependency]:
     """Return what no command shows: lines that a twin lacks, and rules that earlier packets or the clock decide."""
     return [fact for fact in answer.depends_on if not fact.ask]
+
+
+def failed(answer: Answer) -> list[str]:
+    """Return a sentence for each remedy that was tried and does not work, where none does."""
+    return [f"{each.change}: {each.reason}" for each in answer.tried if not answer.cures]
 
 
 def missing(answer: Answer) -> dict[str, list[str]]:

@@ -97,6 +97,7 @@ class _Writer:
             Section(passage.DOUBTFUL, [self._fact(fact) for fact in passage.doubts(answer)]),
             Section("Ask for, to be certain", [_output(*output) for output in passage.missing(answer).items()]),
             Section(passage.CURES, [self._cure(cure) for cure in answer.cures]),
+            Section(passage.FAILED, [[line] for line in passage.failed(answer)]),
             Section(passage.BEFORE, [self._way(answer.before)] if answer.before else []),
             Section(passage.CHANCE, [self._branch(branch) for branch in answer.branches]),
         ]

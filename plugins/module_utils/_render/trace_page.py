@@ -61,6 +61,7 @@ def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
     yield section(passage.DECISIVE, *map(_dependency, passage.questions(answer)))
     yield section(passage.DOUBTFUL, *map(_dependency, passage.doubts(answer)))
     yield section(passage.CURES, *(_cure(cure, number == 0) for number, cure in enumerate(answer.cures)))
+    yield section(passage.FAILED, *(element("p", line) for line in passage.failed(answer)))
     yield section("The path", ways(answer.way, node)) if answer.way.steps else Markup()
     if answer.before:
         outcome = element("p", _tag(answer.before.summary, answer.before.worst))

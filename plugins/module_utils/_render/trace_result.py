@@ -12,7 +12,7 @@ import typing as t
 from .._core import form
 from .._core.form import LINE, LINES
 from .._snapshot.assumption import Assumption
-from .._trace.answer import IN, OUT, VERDICTS, Answer, Branch, Change, Culprit, Cure, Dependency, Outcome, Step, Way
+from .._trace.answer import IN, OUT, VERDICTS, Answer, Attempt, Branch, Change, Culprit, Cure, Dependency, Outcome, Step, Way
 from .passage import NODE, ends
 
 Data = t.Mapping[str, t.Any]
@@ -40,6 +40,7 @@ RESULT = form.record(
         "cures": form.many(
             form.record({**_BOTH, **_CERTAIN, "kind": LINE, "change": LINE, "takes_along": LINE, "task": form.TEXT})
         ),
+        "tried": form.many(form.record({"change": LINE, "reason": LINE})),
         "depends_on": form.many(
             form.record({"fact": LINE, "what": LINE, "ask": LINE, "outcomes": form.many(form.record(_OPEN))})
         ),
@@ -61,6 +62,7 @@ def read(result: object) -> Answer:
         (*data["unknown"],),
         tuple(map(Assumption, data["assumed"])),
         (*data["ignored"],),
+        tried=tuple(Attempt(**entry) for entry in data["tried"]),
     )
 
 

@@ -289,11 +289,21 @@ class Cure(t.NamedTuple):
         return "" if self.certain else ", not certain"
 
 
+class Attempt(t.NamedTuple):
+    """A remedy that was tried and does not work. reason: a sentence."""
+
+    change: str
+    reason: str
+
+    def plain(self) -> dict[str, str]:
+        return self._asdict()
+
+
 class Answer(t.NamedTuple):
     """The answer of one twin, or that of all worlds. before: how it was without the changes.
 
     pod_side: the id of the fact by which of its links the pod answers; empty for no pod. is_virtual: whether the packet is for an
-    address of virtual servers. missing: see the room that prints.
+    address of virtual servers. tried: remedies that do not work. missing: see the room that prints.
     """
 
     way: Way
@@ -307,6 +317,7 @@ class Answer(t.NamedTuple):
     ignored: tuple[str, ...] = ()
     pod_side: str = ""
     is_virtual: bool = False
+    tried: tuple[Attempt, ...] = ()
 
     def plain(self) -> dict[str, t.Any]:
         """Return the result of the module."""
@@ -318,6 +329,7 @@ class Answer(t.NamedTuple):
             "certain": self.certain,
             "depends_on": [dependency.plain() for dependency in self.depends_on],
             "cures": [cure._asdict() for cure in self.cures],
+            "tried": [attempt.plain() for attempt in self.tried],
             "unknown": [*self.unknown],
             "assumed": [assumption.sentence for assumption in self.assumed],
         }

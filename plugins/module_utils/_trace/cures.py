@@ -11,13 +11,16 @@ import shlex
 import typing as t
 
 from .._core import fields, glob, option
-from .._core.errors import DatapathError, Invalid
+from .._core.errors import DatapathError, Invalid, Refusal
+from .._discovery import uplinks as discovered
+from .._discovery import uplinks_backend
 from .._probe_snat.probe_table import AZURE_SOURCE
-from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing
+from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, symmetric_routing
 from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
+from .._routing.policy import PROTOCOL
 from .._routing.route import Route
 from .._ruleset import nft_text
-from .._twin import blueprint
+from .._twin import blueprint, pod_links
 from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
 from .changes_backend import Call
@@ -33,14 +36,15 @@ KINDS = PROFILE, MODULE, OPERATOR = ("profile", "module", "operator")
 FIB = "fib saddr"  # begins the field that nft has for the reverse path, as in firewalld's filter for IPv6
 AZURE_LINKS = ("azure0", "azv")  # the beginnings of the names of azure-vnet's bridge and of its pods' links
 # The options of profiles in the text of a change; the task has the others, too.
-SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge")
+SHOWN = ("remedy", "manage", "interface_marks", "service_addresses", "interface", "addresses", "bridge", "uplinks")
 
 
 class Candidate(t.NamedTuple):
     """Describe a change that may cure, and how to make it in the twin and on the node.
 
     change: in short. task: to paste into a playbook. changes: in the twin. takes_along: what else is affected, as a sentence.
-    group: of several cures with the same group, the first one that works is offered. opens_route: as that of a Removal.
+    group: of several cures with the same group, the first one that works is offered. opens_route: as that of a Removal. refusal:
+    why the profile refuses the node; empty if it does not.
     """
 
     kind: str
@@ -50,19 +54,23 @@ class Candidate(t.NamedTuple):
     takes_along: str = ""
     group: str = ""
     opens_route: bool = False
+    refusal: str = ""
 
 
-def candidates(packet: Packet, loss: Loss, snapshot: Entry) -> t.Iterator[Candidate]:
-    """Yield cures in the order in which they are offered: each kind after the other, and the smaller change first."""
+def candidates(packet: Packet, loss: Loss, snapshot: Entry, is_own: bool = False) -> t.Iterator[Candidate]:
+    """Yield cures in the order in which they are offered: each kind after the other, and the smaller change first.
+
+    is_own: whether the snapshot is of the node on which this runs, whose files may be read.
+    """
     enis = uplinks.of(snapshot)
     if not any(map(glob.is_glob, (loss.came_in_by, packet.interface, *(enis.names if enis else ())))):
-        yield from _of_collection(packet, loss, snapshot, enis)
+        yield from _of_collection(packet, loss, snapshot, enis, is_own)
     if not removals.is_of_cloud(fields.show(packet.destination)):
         for removal in removals.of_loss(loss, snapshot, enis.tables if enis else ()):
             yield from _command(removal, snapshot)
 
 
-def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None) -> t.Iterator[Candidate]:
+def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | None, is_own: bool) -> t.Iterator[Candidate]:
     """Yield the profiles and modules. Their options take a name with a character of a pattern for a pattern."""
     decider = loss.decider
     is_filtered = is_filter(decider) or (isinstance(decider, ChainRule) and _filters_reverse_paths(decider))
@@ -74,6 +82,25 @@ def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | 
         yield from _of_migration(packet)
     if is_filter(decider) and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
+    if not enis and (is_filtered or decider is None or loss.is_reply) and _is_request(packet, snapshot):
+        yield from _of_uplinks(packet.interface, snapshot, is_own)
+
+
+def _is_request(packet: Packet, snapshot: Entry) -> bool:
+    """Return whether a packet comes in by a link that may be an uplink: one with an address, and no pod behind it."""
+    names = {str(link.get("name")) for link in blueprint.entries(snapshot, "links") if link.get("addresses")}
+    return packet.interface in names and packet.interface not in pod_links.pod_links(snapshot)
+
+
+def _of_uplinks(interface: str, snapshot: Entry, is_own: bool) -> t.Iterator[Candidate]:
+    """Yield the profile for a node with several uplinks and no cloud. interface: by which the request comes in."""
+    node = uplinks_backend.read(PROTOCOL) if is_own else uplinks.node_state(snapshot)
+    listed = [str(entry["name"]) for entry in discovered.candidates(node)]
+    if not {*listed} - {interface}:
+        return
+    options = {} if interface in listed else {"uplinks": [{"name": name} for name in (*listed, interface)]}
+    observation = symmetric_routing.Observation(False, node, marks=uplinks.foreign_marks_of(snapshot))
+    yield from _profile("symmetric_routing", symmetric_routing, options, observation)
 
 
 def _filters_reverse_paths(rule: ChainRule) -> bool:
@@ -134,14 +161,16 @@ def _of_migration(packet: Packet) -> t.Iterator[Candidate]:
 
 
 def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.Any) -> t.Iterator[Candidate]:
-    """Yield the plan of a profile with these options; nothing if the profile refuses them."""
+    """Yield the plan of a profile with these options, or with the reason if the profile refuses them."""
     try:
         values, errors = option.read(model.OPTIONS, options, model.UNDO)
-        if errors or any(model.conflicts(values, False)):
-            return
+        for refusal in (*errors, *model.conflicts(values, False)):
+            raise refusal if isinstance(refusal, Invalid) else Refusal(refusal)
         steps = model.plan(values, model.facts(values, observation))
         task = playbook_task.of_role(f"Apply the profile {name}", name, options)
-    except DatapathError:
+    except DatapathError as error:
+        text = f"{name}_{error}" if isinstance(error, Invalid) else str(error)
+        yield Candidate(PROFILE, _shown(name, options), "", refusal=f"{text}.")
         return
     calls = tuple(Call(module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
     group = " ".join([name, str(options.get("remedy") or "")]).strip()
@@ -168,19 +197,23 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
 def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield a command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
-        changes = changes_backend.read([], [removal.command])
-        (command,) = changes_backend.commands(changes)
-        program, *words = shlex.split(command.shown)
-        backends = _backends(program, words, snapshot)
-        if len(backends) > 1:
-            return
-        program += "-legacy" if backends == {"legacy"} else ""
-        task = playbook_task.of_command(removal.name, [program, *words])
+    try:
+        changes = changes_backend.read([], [removal.command, *removal.further])
+        lines = [_with_backend(command.shown, snapshot) for command in changes_backend.commands(changes)]
+        task = "".join(playbook_task.of_command(removal.name, words) for words in lines)
     except Invalid:
         return
-    change = shlex.join([program, *words])
-    group = removal.group or change
-    yield Candidate(OPERATOR, change, task, changes, removal.takes_along, group, removal.opens_route)
+    if all(lines):
+        change = "; ".join(map(shlex.join, lines))
+        group = removal.group or change
+        yield Candidate(OPERATOR, change, task, changes, removal.takes_along, group, removal.opens_route)
+
+
+def _with_backend(command: str, snapshot: Entry) -> list[str]:
+    """Return the words of a command, whose program is that of the backend with its table; none if both backends have it."""
+    program, *words = shlex.split(command)
+    backends = _backends(program, words, snapshot)
+    return [] if len(backends) > 1 else [f"{program}-legacy" if backends == {"legacy"} else program, *words]
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:

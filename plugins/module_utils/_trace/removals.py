@@ -17,16 +17,18 @@ from .._netfilter import restore_text
 from .._netfilter.rule_words import IPTABLES
 from .._routing.route import Route
 from .._routing.rule import Rule
-from .._ruleset import iptables_save
+from .._ruleset import iptables_save, observed
 from .._ruleset.ruleset import DROP, REJECT
 from .._snapshot import settings as setting_model
 from .._snapshot.open_facts import Fact
 from .._twin import blueprint
 from .._twin.blueprint import Entry
+from .answer import Caveat
 from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, Object, Setting, is_filter, is_forwarding
 
 # The chain whose rules and policy a command may change. Packets for the node itself do not meet it, nor do those that it sends.
 FORWARD = "FORWARD"
+DOCKER = "DOCKER-USER"  # the chain that Docker enters from FORWARD first, and leaves empty for others
 STOPPING, OF_BRIDGE = (DROP, REJECT), "dnat"  # of rules that a command may remove; the latter sends frames elsewhere
 DESTINATIONS = ("ip daddr", "ip6 daddr", "--ip-dst", "--ip6-dst", "--ip-destination", "--ip6-destination")  # fields of matches
 # In rules that programs add to FORWARD themselves, in a comment or in the name of a link.
@@ -52,27 +54,32 @@ class Loss(t.NamedTuple):
 
     decider: the object that stopped it; None for a packet that arrives with a caveat. came_in_by: its link. rules: the policy
     rule that decided about it and that about the way back; None for one of the kernel. is_reply: whether the reply was lost, and
-    not the packet.
+    not the packet. bridge: of which that link is a port. leaves_by: the link of its route. caveats: why a cloud may have dropped
+    the packet before its reply was lost.
     """
 
     decider: Object | None
     came_in_by: str = ""
     rules: t.Sequence[Rule | None] = ()
     is_reply: bool = False
+    bridge: str = ""
+    leaves_by: str = ""
+    caveats: t.Collection[Caveat] = ()
 
 
 class Removal(t.NamedTuple):
     """Describe a command.
 
     name: of the task. takes_along: a sentence about what else the command affects. opens_route: whether it removes a route. Such
-    a command is no cure if the packet leaves by a default route instead. group: of commands of which one is enough, the smaller
-    first; empty for a command alone.
+    a command is no cure if the packet leaves by a default route instead. further: commands that follow. group: of removals with
+    the same group, the first one that works is offered, and so the smallest.
     """
 
     name: str
     command: str
     takes_along: str
     opens_route: bool = False
+    further: tuple[str, ...] = ()
     group: str = ""
 
 
@@ -81,7 +88,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     decider = loss.decider
     rules: t.Sequence[Rule | None] = ()
     if isinstance(decider, ChainRule):
-        yield from _of_table_rule(decider, snapshot)
+        yield from _of_table_rule(decider, loss, snapshot)
     elif isinstance(decider, Rule):
         rules = [decider]
     elif isinstance(decider, Route):
@@ -94,7 +101,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     elif isinstance(decider, Link):
         yield from _of_link(decider)
     elif isinstance(decider, Setting) and is_forwarding(decider):
-        yield from _of_forwarding(decider, snapshot)
+        yield from _of_forwarding(decider, loss, snapshot)
     elif isinstance(decider, Setting) and decider.key in setting_model.BRIDGED.values():
         takes_along = "The rules of IP see all frames between ports of bridges."
         yield Removal("Show the frames of bridges to rules", f"sysctl -w {decider.key}=1", takes_along)
@@ -117,20 +124,40 @@ def is_of_cloud(network: str) -> bool:
     return any(addresses.version == other.version and addresses.overlaps(other) for other in METADATA)
 
 
-def _of_table_rule(rule: ChainRule, snapshot: Entry) -> t.Iterator[Removal]:
+def _of_table_rule(rule: ChainRule, loss: Loss, snapshot: Entry) -> t.Iterator[Removal]:
     """Remove a rule of iptables or ebtables, or set the policy of FORWARD. No command names a rule of nft by its text."""
     if not rule.is_of_iptables:
         return
     program = _PROGRAMS[rule.family]
     if not rule.handle:
         if (rule.table, rule.chain) == ("filter", FORWARD):
+            if _has_chain(DOCKER, rule, snapshot):
+                yield from _for_docker(program, loss)
             takes_along = "All forwarded packets about which no rule of FORWARD decides are accepted."
-            yield Removal("Accept forwarded packets", f"{program} -P {rule.chain} ACCEPT", takes_along)
+            yield Removal("Accept forwarded packets", f"{program} -P {rule.chain} ACCEPT", takes_along, group=FORWARD)
     elif _may_be_removed(rule) and _count(rule, snapshot) == 1:
         matches = _TARGET.sub("", rule.line).removeprefix(f"-A {rule.chain}").strip() or "every packet"
         takes_along = f"All packets that the rule matches go on to the rule after it in {rule.chain}: {matches}."
         command = f"{program} -t {rule.table} -D {_ADDING.sub('', rule.line)}"
         yield Removal("Remove the rule that stops the packet", command, takes_along)
+
+
+def _has_chain(name: str, rule: ChainRule, snapshot: Entry) -> bool:
+    """Return whether the table of a rule of iptables has a chain."""
+    tables = observed.of_iptables(snapshot, rule.table)
+    return any(table.family == rule.family and name in table.chains for table in tables)
+
+
+def _for_docker(program: str, loss: Loss) -> t.Iterator[Removal]:
+    """Accept packets in the chain that Docker leaves to others: by both of their links, then all of the first one."""
+    link, further = loss.bridge or loss.came_in_by, loss.leaves_by
+    name, rule = f"Accept the packets of {link} before Docker's policy", f"{program} -I {DOCKER}"
+    if link and further:
+        takes_along = f"All packets that come in by {link} and leave by {further} are accepted."
+        yield Removal(name, f"{rule} -i {link} -o {further} -j ACCEPT", takes_along, group=FORWARD)
+    if link:
+        takes_along = f"All forwarded packets that come in or leave by {link} are accepted."
+        yield Removal(name, f"{rule} -i {link} -j ACCEPT", takes_along, further=(f"{rule} -o {link} -j ACCEPT",), group=FORWARD)
 
 
 def _may_be_removed(rule: ChainRule) -> bool:
@@ -205,10 +232,11 @@ def _of_link(link: Link) -> t.Iterator[Removal]:
         yield Removal("Set the link up", f"ip link set dev {link.name} up", f"All packets pass {link.name} again.")
 
 
-def _of_forwarding(setting: Setting, snapshot: Entry) -> t.Iterator[Removal]:
+def _of_forwarding(setting: Setting, loss: Loss, snapshot: Entry) -> t.Iterator[Removal]:
     """Let the node forward. Any other setting that is 0, such as route_localnet, protects the node.
 
-    A node that forwards by some of its links gets no command for all of them: it would become a router between any two.
+    IPv4 forwards by the setting of the link by which a packet comes in: that of the packet, and that of its reply. A node that
+    forwards by some of its links gets no command for all of them: it would become a router between any two.
     """
     name, every = "Let the node forward packets", "The node forwards packets between all of its links."
     if setting.path.startswith("net/ipv6/"):
@@ -216,9 +244,11 @@ def _of_forwarding(setting: Setting, snapshot: Entry) -> t.Iterator[Removal]:
         yield Removal(name, f"sysctl -w {setting.key}=1", every)
         return
     link = Fact(setting.key, "", "").subject
-    takes_along = f"The node forwards all packets that come in by {link}."
-    yield Removal(name, f"sysctl -w {setting.key}=1", takes_along, group=FORWARDING)
+    for links in dict.fromkeys(tuple(dict.fromkeys(filter(None, names))) for names in ((link,), (link, loss.leaves_by))):
+        keys = " ".join(f"{Setting(f'net/ipv4/conf/{each}/forwarding', 1).key}=1" for each in links)
+        takes_along = f"The node forwards all packets that come in by {' or '.join(links)}."
+        yield Removal(name, f"sysctl -w {keys}", takes_along, group=FORWARDING)
     settings = snapshot.get("settings") or {}
-    names = (str(link["name"]) for link in blueprint.entries(snapshot, "links") if link["name"] != blueprint.LOOPBACK)
+    names = (str(each["name"]) for each in blueprint.entries(snapshot, "links") if each["name"] != blueprint.LOOPBACK)
     if not any(setting_model.forwarding(settings, "ipv4", each) for each in names):
         yield Removal(name, f"sysctl -w {FORWARDING}=1", every, group=FORWARDING)

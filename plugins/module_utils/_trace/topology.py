@@ -166,7 +166,10 @@ class Topology:
         return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
     def learn(self, packet: Packet) -> None:
-        """Note the source of a packet that a pod's link brings in as the pod's address, unless the pod's addresses are known."""
+        """Note the source of a packet that a pod's link brings in as the pod's address, unless the pod's addresses are known.
+
+        A link by which a packet comes in from a network that it does not have leads to a router, so it is an uplink.
+        """
         is_known = (
             self._far_addresses(packet.interface)
             or self.pod_sides.has(packet.interface, packet.source) is not None
@@ -175,6 +178,10 @@ class Topology:
         )
         if self.is_pod(packet.interface) and not is_known:
             self._far.setdefault(packet.source, packet.interface)
+        link = self.bridge(packet.interface) or packet.interface
+        networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS and not self.is_pod(packet.interface) else ()
+        if networks and not any(ipaddress.ip_address(packet.source) in network for network in networks):
+            self._clouds |= {link}
 
     def kind(self, link: str) -> str:
         return str(self.links.get(link, {}).get("kind") or "")

@@ -55,7 +55,7 @@ from .._twin.substitutions import (
     replaced,
 )
 from . import certainty, changes_backend, frame, likelihood, lookup, path, sizes, verdict
-from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Branch, Culprit, Cure, Way
+from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, VALUES, Answer, Attempt, Branch, Culprit, Cure, Way
 from .culprit import ChainRule, NoRoute
 from .far_ends_backend import FarEnds
 from .kernel_events import DROPS, Event, Observation, of_packet
@@ -114,8 +114,8 @@ class Judgement(t.NamedTuple):
     def with_cures(self) -> Answer:
         """Return the answer with the remedies that work. Raises DatapathError."""
         answer = self.answer
-        cures, sentences = _cures(self.tracer, answer, self.last) if answer.way.verdict != UNKNOWN else ([], [])
-        return answer._replace(cures=(*cures,), unknown=(*answer.unknown, *sentences))
+        cures, tried, sentences = _cures(self.tracer, answer, self.last) if answer.way.verdict != UNKNOWN else ([], [], [])
+        return answer._replace(cures=(*cures,), tried=(*tried,), unknown=(*answer.unknown, *sentences))
 
 
 def judge(question: Question, run: process.Runner) -> Judgement:
@@ -184,72 +184,94 @@ def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], list[str]]:
-    """Return the remedies that work, and sentences about those that were not tried in every world.
+def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], list[Attempt], list[str]]:
+    """Return the remedies that work, those that do not, and sentences about those that were not tried in every world.
 
     Each remedy is tried in a separate twin. An operator's command is tried only if no remedy of the collection works and nothing
     that is unknown decides about the answer. last: when the last twin may begin.
     """
     loss = _loss(result)
     if loss is None:
-        return [], []
+        return [], [], []
     from . import cures  # only a packet that is lost needs the profiles
 
     offers: list[tuple[Candidate, certainty.Exploration]] = []
+    failed: list[Attempt] = []
     untried = 0
-    for cure in cures.candidates(tracer.question.packet, loss, tracer.question.snapshot):
+    question = tracer.question
+    for cure in cures.candidates(question.packet, loss, question.snapshot, question.is_own):
         is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not result.certain
         if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
         if time.monotonic() > last:
             untried += 1
             continue
-        explored = _outcome(tracer, cure, loss, last)
-        if explored:
+        explored = cure.refusal or _outcome(tracer, cure, loss, last)
+        if isinstance(explored, str):
+            failed.append(Attempt(cure.change, explored))
+        else:
             offers.append((cure, explored))
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
     concluded = partial(
-        certainty.conclusion, opened=tracer.opened, family=_ends(tracer.question.packet).family, accepted=tracer.accepted
+        certainty.conclusion, opened=tracer.opened, family=_ends(question.packet).family, accepted=tracer.accepted
     )
     certain = [concluded(explored).certain for _cure, explored in offers]
-    return [_offered(cure, explored.first.way, each) for (cure, explored), each in zip(offers, certain)], sentences
+    return [_offered(cure, explored.first, each) for (cure, explored), each in zip(offers, certain)], failed, sentences
 
 
-def _offered(cure: Candidate, after: Way, is_certain: bool) -> Cure:
-    return Cure(cure.kind, cure.change, cure.task, cure.takes_along, is_certain, after.verdict, after.reply_verdict)
+def _offered(cure: Candidate, after: Answer, is_certain: bool) -> Cure:
+    """Return the remedy. It is not certain if a cloud may drop the packet with the remedy as without it."""
+    caveats = [caveat.sentence for caveat in after.caveats]
+    takes_along = " ".join(filter(None, [cure.takes_along, *caveats]))
+    certain = is_certain and not caveats
+    return Cure(cure.kind, cure.change, cure.task, takes_along, certain, after.way.verdict, after.way.reply_verdict)
 
 
 def _loss(result: Answer) -> Loss | None:
     """Return what needs a remedy: a packet or a reply that is lost, or that a cloud may drop; None if nothing does."""
     lost = next((way for way in result.way.both if way.verdict in LOST), None)
     if lost:
-        decider = lost.culprit.object if lost.culprit else None
-        return Loss(decider, lost.came_in_by, lost.met.rules, is_reply=lost is not result.way)
+        decider, met, is_reply = lost.culprit.object if lost.culprit else None, lost.met, lost is not result.way
+        leaves_by = next(iter(sorted(met.route.links)), "") if met.route else ""
+        # That a reply is lost on the node supposes that the cloud has let the packet pass.
+        caveats = {way.met.caveat for way in result.every_way if way.met.caveat} if is_reply else set()
+        return Loss(decider, lost.came_in_by, met.rules, is_reply, met.bridge, leaves_by, frozenset(caveats))
     return Loss(None, result.way.came_in_by) if result.caveats else None
 
 
-def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certainty.Exploration | None:
-    """Return the answers with a cure in all worlds; None if in one the packet or its reply is lost, or a cloud may drop it.
+def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certainty.Exploration | str:
+    """Return the answers with a cure in all worlds; the reason if in one of them it does not cure.
 
     Nor is a route removed for a packet that then leaves by a default route, which does not tell that the packet is to go there.
     """
     try:
         trial = tracer.question._replace(changes=cure.changes, is_compared=False)
         after = tracer.in_world((), trial)
-        if after is None or not after.is_healthy(trial.wants_reply):
-            return None
+        failure = _failure(after, loss, trial.wants_reply)
+        if failure or after is None:
+            return failure
         explored = certainty.explore(after, tracer.opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
     except MissingLibrary:  # the controller lends it, and runs the module again
         raise
-    except DatapathError:  # a remedy that cannot be applied does not work
-        return None
-    if not all(answer and answer.is_healthy(trial.wants_reply) for answer in explored.answers.values()):
-        return None
+    except DatapathError as error:  # a remedy that cannot be applied does not work
+        return f"{error}."
+    failures = (_failure(answer, loss, trial.wants_reply) for answer in explored.answers.values())
     ways = (way for answer in explored.answers.values() if answer for way in answer.every_way)
     lost = (way.reply if loss.is_reply else way for way in ways)
-    return explored if not cure.opens_route or all(way and _has_route(way) for way in lost) else None
+    if cure.opens_route and not all(way and _has_route(way) for way in lost):
+        return "A default route would decide, which does not tell that the packet is to go there."
+    return next(filter(None, failures), explored)
+
+
+def _failure(answer: Answer | None, loss: Loss, wants_reply: bool) -> str:
+    """Return why a remedy does not cure; empty if packet and reply arrive, and no cloud may drop them for another reason."""
+    if answer is None:
+        return "No twin can be built with it."
+    if not answer.way.is_well(wants_reply):
+        return " ".join(answer.way.reasons)
+    return " ".join(caveat.sentence for caveat in answer.caveats if caveat not in loss.caveats)
 
 
 def _has_route(way: Way) -> bool:

@@ -11,8 +11,12 @@ import ipaddress
 import typing as t
 
 from .._cloud import eni, eni_layout
-from .._cni import marks
+from .._cni import foreign_marks, marks
+from .._cni.foreign_marks import ForeignMark
 from .._core import fields
+from .._discovery.uplinks import Link, NodeState
+from .._profiles.symmetric_routing import TABLE
+from .._routing.policy import PROTOCOL
 from .._routing.rt_names import MAIN
 from .._ruleset import observed
 from .._twin import blueprint
@@ -162,6 +166,28 @@ def _in_layout(enis: Uplinks) -> Uplinks:
         for entry, number in zip(others, numbers)
     ]
     return enis._replace(enis=[primary, *secondary], layout=layout, priorities={})
+
+
+def node_state(snapshot: Entry) -> NodeState:
+    """Return the links and routes of a snapshot as the profile symmetric_routing reads them, without leases, which are files."""
+    links = {
+        str(link["name"]): Link(int(link.get("index") or 0), _global(link), master=str(link.get("master") or ""))
+        for link in blueprint.entries(snapshot, "links")
+    }
+    return NodeState(links, [route for route, owner in blueprint.parsed_routes(snapshot, []) if owner != str(PROTOCOL)])
+
+
+def _global(link: Entry) -> tuple[str, ...]:
+    """Return the addresses of a link that other links may use."""
+    entries = [entry for entry in link.get("addresses") or () if entry.get("scope") in (None, "", "global")]
+    return tuple(address for by_family in _addresses({"addresses": entries}).values() for address in by_family)
+
+
+def foreign_marks_of(snapshot: Entry) -> list[ForeignMark]:
+    """Return the marks of other programs than this collection in the rules and chains of a snapshot."""
+    rules = ((rule, 0) for rule in blueprint.parsed_rules(snapshot))
+    tables = [*observed.of_nft(snapshot), *observed.of_iptables(snapshot)]
+    return [*foreign_marks.of_rules(rules, PROTOCOL), *foreign_marks.of_tables(tables, TABLE)]
 
 
 def has_address(snapshot: Entry, address: bytes) -> bool:

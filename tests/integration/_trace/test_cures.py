@@ -22,6 +22,7 @@ from lab.machine import Machine
 from lab.node import POD_PORT, NamespaceNode
 from lab.steps import Steps
 from lab.theft import Theft
+from lab.uplinks import SERVER, V4, UplinkLab
 
 ENIS = [Eni("eth1", pods=["pod1"], has_address=True), Eni("eth2", pods=["pod2"], has_address=True)]
 OFF, STRICT = 0, 1
@@ -185,7 +186,21 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "probe of a load balancer": (probe, ["aks_dual_stack: {interface: eth0}"]),
     "policy of FORWARD": (lambda: from_pod("iptables -P FORWARD DROP"), ["iptables -P FORWARD ACCEPT"]),
-    "setting of forwarding": (lambda: from_pod("sysctl -w net.ipv4.ip_forward=0"), ["sysctl -w net.ipv4.ip_forward=1"]),
+    "policy of FORWARD beside Docker": (
+        lambda: from_pod(
+            "iptables -N DOCKER-USER", "iptables -F DOCKER-USER", "iptables -A FORWARD -j DOCKER-USER", "iptables -P FORWARD DROP"
+        ),
+        ["iptables -I DOCKER-USER -i veth-pod1 -j ACCEPT; iptables -I DOCKER-USER -o veth-pod1 -j ACCEPT"],
+    ),
+    "setting of forwarding": (
+        # 1 first: 0 where it is 0 already changes no link.
+        lambda: from_pod("sysctl -w net.ipv4.ip_forward=1", "sysctl -w net.ipv4.ip_forward=0"),
+        ["sysctl -w net.ipv4.conf.veth-pod1.forwarding=1 net.ipv4.conf.eth1.forwarding=1"],
+    ),
+    "setting of forwarding of a link": (
+        lambda: from_pod("sysctl -w net.ipv4.conf.veth-pod1.forwarding=0"),
+        ["sysctl -w net.ipv4.conf.veth-pod1.forwarding=1"],
+    ),
     "rule of FORWARD": (
         lambda: from_pod(f"iptables -A FORWARD -s {POD} -m comment --comment 'no way' -j DROP"),
         [f"iptables -t filter -D FORWARD -s {POD}/32 -m comment --comment 'no way' -j DROP"],
@@ -213,10 +228,10 @@ def test_a_cure_that_is_offered_cures_the_node(name: str) -> None:
         assert [cure["change"] for cure in cures] == changes
         assert not scene.arrives()
         for cure in cures:
-            (task,) = yaml.safe_load(cure["task"])
-            assert apply(scene.node, task)
+            tasks = yaml.safe_load(cure["task"])
+            assert all(apply(scene.node, task) for task in tasks)
             assert scene.arrives(), cure
-            undo(scene, task)
+            undo(scene, tasks[0])
             assert not scene.arrives(), cure
 
 
@@ -291,17 +306,44 @@ def test_a_task_is_pasted_into_a_playbook(tmp_path: Path) -> None:
         assert lab.client.fetch(PRIMARY.address, NODE_PORT) is not None
 
 
-def test_a_filter_that_lets_the_reply_leave_by_a_wrong_eni_is_not_offered() -> None:
-    """The node's address masquerades the pod, as the ENI has none, and a cloud drops the node's address behind the ENI."""
-    with EniLab("cures", [Eni("eth1", pods=["pod1"])]) as lab:
+@pytest.mark.parametrize("source_check", [True, False])
+def test_a_filter_behind_a_packet_that_a_cloud_may_drop_is_offered_with_the_doubt(source_check: bool) -> None:
+    """The node's address masquerades the pod, as the ENI has none. Whether the cloud lets the packet pass, no node shows."""
+    with EniLab("cures", [Eni("eth1", pods=["pod1"])], source_check=source_check) as lab:
         node: NamespaceNode = lab.node("node1")
         lab.node("node1").filter_reverse_path(STRICT)
         node.service(NODE_PORT, [BACKEND], load_balancer_ip=LOAD_BALANCER)
         packet = {"source": POD, "destination": LOAD_BALANCER, "destination_port": 80, "interface": "veth-pod1"}
         found = Steps(node, "datapath_trace", {"packet": packet}).run()
-        assert (found["culprit"]["text"], found["cures"]) == ("net.ipv4.conf.eth0.rp_filter = 1", [])
-        Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"}).run()
-        assert lab.fetch_from("pod1", LOAD_BALANCER, 80, 0.3) is None and lab.router.refused()
+        first, *_others = found["cures"]
+        assert found["culprit"]["text"] == "net.ipv4.conf.eth0.rp_filter = 1"
+        assert first["change"] == "eni_policy_routing: {remedy: loose, manage: [filters]}"
+        assert not first["certain"] and "an address of eth0: a cloud that checks the sources" in first["takes_along"]
+        audited = Steps(node, "datapath_audit", {}).run()["findings"]
+        assert audited and all(finding["remedy"] for finding in audited if finding["proof"] == "twin"), audited
+        (task,) = yaml.safe_load(first["task"])
+        assert apply(node, task)
+        assert (lab.fetch_from("pod1", LOAD_BALANCER, 80, 0.3) is None) is source_check
+        assert not source_check or lab.router.refused()
+
+
+def test_replies_by_the_default_route_are_cured_by_symmetric_routing() -> None:
+    """An uplink is the link by which the packet came in, also without a default route of its own."""
+    with UplinkLab("cures") as lab:
+        node: NamespaceNode = lab.node("node1")
+        node.serve(SERVER)
+        packet = {"source": V4.client, "destination": V4.node(1), "destination_port": SERVER, "interface": "eth1"}
+        found = Steps(node, "datapath_trace", {"packet": packet}).run()
+        assert "an address of eth1: a cloud that checks the sources of an interface would drop it" in found["reason"]
+        (tried,) = found["tried"]
+        assert found["cures"] == [] and tried["change"] == "symmetric_routing: {uplinks: [{name: eth0}, {name: eth1}]}"
+        assert tried["reason"].startswith("symmetric_routing_uplinks[1].gateway must be given, because no default route")
+        node.ip([f"route add default via {V4.gateway(1)} dev eth1 metric 200"])
+        (cure,) = Steps(node, "datapath_trace", {"packet": packet}).run()["cures"]
+        assert (cure["change"], cure["certain"]) == ("symmetric_routing", True)
+        assert lab.fetch(V4.node(1), SERVER) is None
+        (task,) = yaml.safe_load(cure["task"])
+        assert apply(node, task) and lab.fetch(V4.node(1), SERVER) is not None
 
 
 def test_a_filter_that_lets_the_answer_leave_by_another_uplink_is_not_offered() -> None:

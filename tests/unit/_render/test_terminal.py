@@ -124,6 +124,9 @@ def test_what_to_ask_for_comes_before_what_helps() -> None:
 
 def test_a_remedy_that_does_not_work_in_each_world_is_not_certain() -> None:
     assert "  x -> delivered, reply forwarded, not certain" in lines(lost(None, cures=[cure("x", 1, certain=False)]))
+    tried = [{"change": "x", "reason": "No gateway is known."}]
+    assert "  x: No gateway is known." in lines(lost(None, tried=tried))
+    assert "  x: No gateway is known." not in lines(lost(None, tried=tried, cures=[cure("y", 1)]))
 
 
 def test_what_has_no_room_before_the_steps_is_whole_below_them() -> None:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_table
@@ -266,6 +267,57 @@ def test_a_command_is_of_the_backend_that_has_the_table(backend: str, program: s
     table = {"backend": backend, "table": "filter", "chain": "FORWARD", "rules": ["-p IPv4 -j DROP"]}
     tried = candidates_for(rule_of("bridge filter: -A FORWARD -p IPv4 -j DROP"), {"ebtables": [table]})
     assert changes(tried)[-1] == f"{program} -t filter -D FORWARD -p IPv4 -j DROP"
+
+
+def test_the_smaller_remedy_comes_first() -> None:
+    """For Docker's policy its own chain for others, and of forwarding the settings of the links that the packets use."""
+    loss = Loss(rule_of("ip filter: -P FORWARD DROP"), "veth1", bridge="br0", leaves_by="eth0")
+    save = "*filter\n:FORWARD DROP [0:0]\n:DOCKER-USER - [0:0]\n-A FORWARD -j DOCKER-USER\nCOMMIT\n"
+    sent = packet.from_options(REQUEST)
+    tables = {"iptables": [{"family": "ip", "table": "filter", "backend": "nft", "save": save}]}
+    of_docker = [*cures.candidates(sent, loss, tables)]
+    assert changes(of_docker) == [
+        "iptables -I DOCKER-USER -i br0 -o eth0 -j ACCEPT",
+        "iptables -I DOCKER-USER -i br0 -j ACCEPT; iptables -I DOCKER-USER -o br0 -j ACCEPT",
+        "iptables -P FORWARD ACCEPT",
+    ]
+    assert len(yaml.safe_load(of_docker[1].task)) == 2
+    of_forwarding = [*cures.candidates(sent, loss._replace(decider=Setting("net/ipv4/ip_forward", 0)), {})]
+    assert changes(of_forwarding) == [
+        "sysctl -w net.ipv4.conf.br0.forwarding=1",
+        "sysctl -w net.ipv4.conf.br0.forwarding=1 net.ipv4.conf.eth0.forwarding=1",
+        "sysctl -w net.ipv4.ip_forward=1",
+    ]
+    for candidates in (of_docker, of_forwarding):
+        assert len({cure.group for cure in candidates}) == 1
+
+
+TWO_UPLINKS = {
+    "links": [link("eth0", "10.20.0.11/24"), link("eth1", "10.30.0.11/24")],
+    "routes": [
+        route("default", "eth0", via="10.20.0.1"),
+        route("10.20.0.0/24", "eth0"),
+        route("10.30.0.0/24", "eth1"),
+    ],
+}  # fmt: skip
+BY_ETH1 = {"interface": "eth1", "destination": "10.30.0.11"}
+
+
+def test_a_node_with_two_uplinks_and_no_cloud_tries_symmetric_routing() -> None:
+    second = {**route("default", "eth1", via="10.30.0.1"), "metric": 200}
+    loss = Loss(None, "eth1")
+    (cure,) = cures.candidates(
+        packet.from_options({**REQUEST, **BY_ETH1}), loss, {**TWO_UPLINKS, "routes": [*TWO_UPLINKS["routes"], second]}
+    )
+    assert (cure.change, [module for module, _options in cure.calls]) == (
+        "symmetric_routing",
+        ["rp_filter", "policy_routes", "nftables_connmark"],
+    )
+    (refused,) = cures.candidates(packet.from_options({**REQUEST, **BY_ETH1}), loss, TWO_UPLINKS)
+    assert refused.change == "symmetric_routing: {uplinks: [{name: eth0}, {name: eth1}]}"
+    assert refused.refusal.startswith(
+        "symmetric_routing_uplinks[1].gateway must be given, because no default route, DHCP lease or"
+    )
 
 
 def with_rule(text: str, count: int = 1) -> Entry:
