@@ -48,7 +48,7 @@ options:
   packets:
     description:
       - Packets that must still arrive, with their replies.
-      - If the changes are those of a role's profile, a packet must also leave by the same uplink as before and from the same
+      - If the changes apply the profile of a role, a packet must also leave by the same uplink as before and from the same
         source, unless the new uplink is the one that its source belongs to, or by which its request came in.
     type: list
     elements: dict

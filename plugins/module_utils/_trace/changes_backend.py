@@ -149,8 +149,10 @@ def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transactio
 
 
 def is_role(change: Change) -> bool:
-    """Return whether a change is the profile of a role."""
-    return isinstance(change, Call) and change.name == PROFILE and bool(change.options.get("name"))
+    """Return whether a change applies the profile of a role, and does not undo it."""
+    if not isinstance(change, Call) or change.name != PROFILE or not change.options.get("name"):
+        return False
+    return (change.options.get("options") or {}).get("state") != "absent"
 
 
 def refuse_profiles(changes: t.Iterable[Change]) -> None:

@@ -90,6 +90,14 @@ def test_a_packet_keeps_its_uplink_and_its_source_unless_it_is_led_to_that_of_it
         assert bool(compared.loss) is (is_lost and keeps_path)
 
 
+def test_only_a_role_that_is_applied_keeps_the_paths_of_packets() -> None:
+    """What undoes a role gives replies their former uplink back."""
+    role = {"name": "symmetric_routing", "options": {"state": "present"}}
+    assert changes_backend.is_role(("profile", role)) and changes_backend.is_role(("profile", {"name": "eni_policy_routing"}))
+    assert not changes_backend.is_role(("profile", {**role, "options": {"state": "absent"}}))
+    assert not changes_backend.is_role(("profile", {"modules": []})) and not changes_backend.is_role(("policy_routes", {}))
+
+
 def test_each_mark_of_another_program_is_tried_with_a_destination_of_its_table() -> None:
     rules = [
         {"priority": 900, "family": "ipv4", "fwmark": "0x4/0x4", "table": "77", "protocol": "static"},
