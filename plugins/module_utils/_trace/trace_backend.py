@@ -252,7 +252,8 @@ def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certa
         failure = _failure(after, loss, trial.wants_reply)
         if failure or after is None:
             return failure
-        explored = certainty.explore(after, tracer.opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
+        opened = {} if after.caveats else tracer.opened  # a remedy with a caveat is not certain in any world
+        explored = certainty.explore(after, opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
     except MissingLibrary:  # the controller lends it, and runs the module again
         raise
     except DatapathError as error:  # a remedy that cannot be applied does not work

@@ -67,15 +67,19 @@ def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[s
     return result
 
 
-def test_a_reply_that_strict_filtering_drops_is_found_in_a_report_and_no_cure_leaves_a_caveat(node: NamespaceNode) -> None:
+def test_a_reply_that_strict_filtering_drops_is_found_in_a_report_and_its_cure_has_the_caveat_of_the_packet(
+    node: NamespaceNode,
+) -> None:
     packet, dump, settings = case("eni-loadbalancer")
     found = trace(node, packet, dump=dump, assume=settings)
     assert (found["verdict"], found["interface"], found["packet"]["source"]) == ("forwarded", "eth1", "10.12.97.49")
     assert found["reply"]["verdict"] == "dropped" and found["reply"]["came_in_by"] == "eth0"
     assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
     assert "2000: from 10.12.192.44 lookup 1003" in found["reply"]["reason"]
-    # With a loose filter the packet leaves by eth1 with eth0's address, as the report does not show an address of eth1.
-    assert found["cures"] == []
+    # The packet leaves by eth1 with eth0's address, as the report does not show an address of eth1.
+    cure = found["cures"][0]
+    assert (cure["change"], cure["certain"]) == ("eni_policy_routing: {remedy: loose, manage: [filters]}", False)
+    assert "an address of eth0: a cloud that checks the sources" in cure["takes_along"]
     assert any("KUBE-CLUSTER-IP" in sentence for sentence in found["assumed"])
     # The endpoints of the virtual server are equally likely.
     assert sorted(one["packet"]["destination"] for one in found["branches"]) == ["10.253.1.139", "10.253.3.5", "10.253.4.194"]
