@@ -197,7 +197,6 @@ def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:
 def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate]:
     """Yield a command; nothing if a twin does not permit it, or if the rule may be in either backend of its program."""
     try:
-    try:
         changes = changes_backend.read([], [removal.command, *removal.further])
         lines = [_with_backend(command.shown, snapshot) for command in changes_backend.commands(changes)]
         task = "".join(playbook_task.of_command(removal.name, words) for words in lines)

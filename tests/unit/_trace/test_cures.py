@@ -16,6 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import BLACKHOLE, UNREACHABLE, Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, packet, removals, uplinks
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.changes_backend import Call
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import (
     DOWN,
     LINK_LOCAL,
@@ -282,7 +283,7 @@ def test_the_smaller_remedy_comes_first() -> None:
         "iptables -P FORWARD ACCEPT",
     ]
     assert len(yaml.safe_load(of_docker[1].task)) == 2
-    of_forwarding = [*cures.candidates(sent, loss._replace(decider=Setting("net/ipv4/ip_forward", 0)), {})]
+    of_forwarding = [*cures.candidates(sent, loss._replace(decider=Setting("net/ipv4/conf/br0/forwarding", 0)), {})]
     assert changes(of_forwarding) == [
         "sysctl -w net.ipv4.conf.br0.forwarding=1",
         "sysctl -w net.ipv4.conf.br0.forwarding=1 net.ipv4.conf.eth0.forwarding=1",
@@ -309,7 +310,7 @@ def test_a_node_with_two_uplinks_and_no_cloud_tries_symmetric_routing() -> None:
     (cure,) = cures.candidates(
         packet.from_options({**REQUEST, **BY_ETH1}), loss, {**TWO_UPLINKS, "routes": [*TWO_UPLINKS["routes"], second]}
     )
-    assert (cure.change, [module for module, _options in cure.calls]) == (
+    assert (cure.change, [change.name for change in cure.changes if isinstance(change, Call)]) == (
         "symmetric_routing",
         ["rp_filter", "policy_routes", "nftables_connmark"],
     )

@@ -15,6 +15,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.processes import SshConnection
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, rehearsal_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Met, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.changes_backend import Call
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsal, Trial
 
@@ -93,9 +94,14 @@ def test_a_packet_keeps_its_uplink_and_its_source_unless_it_is_led_to_that_of_it
 def test_only_a_role_that_is_applied_keeps_the_paths_of_packets() -> None:
     """What undoes a role gives replies their former uplink back."""
     role = {"name": "symmetric_routing", "options": {"state": "present"}}
-    assert changes_backend.is_role(("profile", role)) and changes_backend.is_role(("profile", {"name": "eni_policy_routing"}))
-    assert not changes_backend.is_role(("profile", {**role, "options": {"state": "absent"}}))
-    assert not changes_backend.is_role(("profile", {"modules": []})) and not changes_backend.is_role(("policy_routes", {}))
+    roles: list[dict[str, Any]] = [
+        role,
+        {"name": "eni_policy_routing"},
+        {**role, "options": {"state": "absent"}},
+        {"modules": []},
+    ]
+    calls = [*(Call("profile", options) for options in roles), Call("policy_routes", {})]
+    assert list(map(changes_backend.is_role, calls)) == [True, True, False, False, False]
 
 
 def test_each_mark_of_another_program_is_tried_with_a_destination_of_its_table() -> None:
@@ -108,7 +114,7 @@ def test_each_mark_of_another_program_is_tried_with_a_destination_of_its_table()
     routes = [{"family": "ipv4", "table": "77", "to": "192.168.7.0/24", "dev": "eth1"}]
     snapshot = {"rules": rules, "routes": routes}
     wireguard = [ForeignMark(7, 2**32 - 1, "the WireGuard link wg0"), ForeignMark(4, 2**32 - 1, "the WireGuard link wg1")]
-    trials = rehearsal_backend.of_marks(snapshot, [changes_backend.Call("policy_routes", {"protocol": 75})], wireguard)
+    trials = rehearsal_backend.of_marks(snapshot, [Call("policy_routes", {"protocol": 75})], wireguard)
     assert [(trial.packet.mark, fields.show(trial.packet.destination)) for trial in trials] == [
         (4, "192.168.7.1"),
         (0xCA6C, "2001:db8:ffff::7"),
