@@ -375,11 +375,6 @@ class Topology:
         """Return whether an answer to an address comes in by a link: to one of the node, or of the link's network."""
         return address in self._addresses or self._is_neighbour(self.bridge(link) or link, address)
 
-    def is_of_pod(self, address: bytes, link: str) -> bool:
-        """Return whether the pod at a link has an address, as far as its side or its end of the link shows."""
-        has = self.pod_sides.has(link, address)
-        return self._far.get(address) == link if has is None else has
-
     def pod_link(self, address: bytes) -> str:
         """Return the link to the pod that has an address; empty if none is known to have it."""
         link = self._far.get(address, "")

@@ -263,7 +263,9 @@ def _own_source(sent: Packet, scene: Scene) -> Explanation | None:
 
 def _source_of_pod(departed: Packet, way: Way, scene: Scene) -> Explanation | None:
     """Explain a packet that a pod gets with its own address as the source, as from a Service whose client is its endpoint."""
-    if not scene.topology.is_of_pod(departed.source, way.interface):
+    is_own = scene.topology.pod_sides.has(way.interface, departed.source)
+    # Behind the only port of a bridge that is known may be all pods.
+    if not (departed.source == departed.destination if is_own is None else is_own):
         return None
     translation, source = _translating_step(way, fields.show(departed.destination)), fields.show(departed.source)
     decider = translation.object if translation and translation.object else Address(source)

@@ -1207,7 +1207,9 @@ def test_a_pod_reaches_itself_by_the_node_port_of_its_service(node: NamespaceNod
 def test_behind_a_bridge_whose_ports_are_not_pasted_pods_reach_each_other(node: NamespaceNode) -> None:
     nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.9/32 -p tcp -j DNAT --to-destination 10.244.1.8:80\nCOMMIT\n"
     routes = f"{BRIDGED['ip route']}10.244.1.0/24 dev cni0 proto kernel scope link src 10.244.1.1\n"
-    found = trace(node, {**FROM_POD, "destination": "10.96.0.9"}, dump={**BRIDGED, "ip route": routes, "iptables-save": nat})
+    dump = {**BRIDGED, "ip route": routes, "iptables-save": nat}
+    dump["sysctl net.bridge.bridge-nf-call-iptables"] = "net.bridge.bridge-nf-call-iptables = 1\n"
+    found = trace(node, {**FROM_POD, "destination": "10.96.0.9"}, dump=dump)
     assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("delivered", "delivered", None)
 
 
