@@ -254,8 +254,8 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
 
 
 def _own_source(sent: Packet, scene: Scene) -> Explanation | None:
-    owner = scene.topology.owner(sent.source)
-    if not owner:
+    owner, back = scene.topology.owner(sent.source), scene.tables.decide(Query(sent.destination, sent.source)).route
+    if not owner or back is None or back.type != LOCAL:  # a change may have taken the address from the node
         return None
     address = Address(fields.show(sent.source), owner=owner)
     return f"{_of_node(address)}: what answers it stays on the node.", address
