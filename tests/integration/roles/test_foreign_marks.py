@@ -29,7 +29,7 @@ def lab() -> Iterator[UplinkLab]:
 
 
 def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    return node.module("profile_symmetric_routing", {"options": {"mode": "runtime", **options}}, check=check)
+    return node.module("profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}}, check=check)
 
 
 def way_of(node: NamespaceNode, mark: int) -> tuple[str, str]:
@@ -105,12 +105,12 @@ def test_an_eni_whose_mark_another_program_has_is_refused_with_the_owner() -> No
             ),
         ):
             node.run(command.split())
-            refused = node.module("profile_eni_policy_routing", {"options": {**options, **own}})
+            refused = node.module("profile", {"name": "eni_policy_routing", "options": {**options, **own}})
             assert f"eni_policy_routing{error}" in refused["msg"], refused
             node.run(command.replace("rule add", "rule delete").replace("add table", "delete table").partition(" {")[0].split())
             assert node.snapshot() == clean
         node.ip(["rule add fwmark 0x80/0x80 lookup main priority 1024"])
-        assert not node.module("profile_eni_policy_routing", {"options": options})["failed"], (
+        assert not node.module("profile", {"name": "eni_policy_routing", "options": options})["failed"], (
             "the rule of a CNI for the same mark"
         )
 

@@ -146,7 +146,9 @@ def test_audits_say_what_the_profile_mends_and_what_is_still_there(site: Site) -
 
 
 def test_a_node_that_does_not_need_the_profile_is_named_with_the_reason(site: Site) -> None:
-    site.node.ip([f"route delete {site.lab.pod('pod1').address}/128 dev veth-pod1"])  # no pod of IPv6 is left
+    pod = site.lab.pod("pod1")
+    site.node.ip([f"route delete {pod.address}/128 dev veth-pod1"])
+    pod.ip([f"address delete {pod.address}/128 dev eth0"])  # no pod of IPv6 is left
     done = site.play(aks_dual_stack_audit="true").well()
     assert "Before: the audit finds no need of aks_dual_stack, which is applied as asked. " in done.output, done.output
     assert done.changed == 1
