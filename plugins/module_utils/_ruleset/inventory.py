@@ -67,9 +67,9 @@ def _difference(chains: t.Sequence[Chain], listing: Listing) -> str:
             return f"No program lists the chain {chain.name}."
         if chain.has_hook and chain.use != listing.rules[chain.name]:
             return f"The kernel has {chain.use} rules in the chain {chain.name}, and {listing.rules[chain.name]} are listed."
-        policy = listing.policies.get(chain.name, "").lower()
+        policy = listing.policies.get(chain.name, "").lower() or "accept"
         if chain.has_hook and chain.policy != policy:
-            return f"The kernel has the policy {chain.policy} in the chain {chain.name}, and {policy or 'none'} is listed."
+            return f"The kernel has the policy {chain.policy} in the chain {chain.name}, and {policy} is listed."
     # ebtables has the policy of a chain that is no base chain as a last rule, which it does not print.
     last = sum(not chain.has_hook and listing.policies.get(chain.name) in ("ACCEPT", "DROP") for chain in chains)
     uses, seen = sum(chain.use for chain in chains), sum(listing.rules.values()) + listing.jumps + last

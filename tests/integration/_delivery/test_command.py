@@ -159,6 +159,7 @@ def line(packet: dict[str, Any]) -> str:
     return "tcp {source} > {destination}:{destination_port} in {interface}".format(**packet)
 
 
+HEALTHY_PODS = ("--assume", "pod=shown")  # no output of a node shows what its pods have
 READINGS = [
     (kind, name, status, installed)
     for kind, name, status in (("Rancher", "Service", 0), ("Rancher", "policy", 1), ("EKS", "Service", 2))
@@ -172,7 +173,7 @@ READINGS = [
 def test_an_ordinary_user_reads_a_bundle(
     programs: dict[str, Program], node: Node, bundles: dict[str, Path], kind: str, name: str, status: int, installed: str
 ) -> None:
-    answer = programs[installed].trace(bundles[kind], line(node.packets[name]), status=status)
+    answer = programs[installed].trace(*HEALTHY_PODS, bundles[kind], line(node.packets[name]), status=status)
     assert fate(answer) == fate(node.answers[name])
     assert answer["culprit"] == node.answers[name]["culprit"]
 
@@ -182,7 +183,7 @@ def test_a_remedy_is_found_without_a_library_of_the_machine(programs: dict[str, 
     """It adds a rule, for which pyroute2 encodes the message."""
     path = folder / "enis.json"
     path.write_text(json.dumps(ENIS))
-    answer = programs[installed].trace(path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0", status=0)
+    answer = programs[installed].trace(*HEALTHY_PODS, path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0", status=0)
     assert "a cloud that checks the sources of an interface would drop it" in answer["reason"]
     assert [cure["change"] for cure in answer["cures"]] == ["eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}"]
 
@@ -251,7 +252,7 @@ def test_an_audit_asks_for_what_a_bundle_lacks(program: Program, bundles: dict[s
 
 def test_a_change_and_an_assumption_are_tried(program: Program, node: Node, bundles: dict[str, Path]) -> None:
     packet = line(node.packets["policy"])
-    answer = program.trace("--command", "iptables -F FORWARD", bundles["Rancher"], packet, status=0)
+    answer = program.trace(*HEALTHY_PODS, "--command", "iptables -F FORWARD", bundles["Rancher"], packet, status=0)
     assert answer["before"]["verdict"] == "dropped"
     facts = (fact["fact"] for fact in program.trace(bundles["EKS"], packet, status=2)["depends_on"])
     assumed = [word for fact in facts for word in ("--assume", f"{fact}=shown")]

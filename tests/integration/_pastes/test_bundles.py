@@ -279,7 +279,8 @@ def test_a_bundle_leads_to_the_answer_of_its_node(node: Node, tmp_path: Path, ki
     bundle = BUNDLES[kind]
     path = pack(tmp_path, bundle.name, collect(node.node, bundle.files))
     for name, packet in node.packets.items():
-        result = trace(node.node, packet, dump=str(path))
+        # No output of a node shows what its pods have, and where an answer comes back that the network beyond the node sends.
+        result = trace(node.node, packet, dump=str(path), assume={"pod": "shown", "answer": "shown"})
         facts = {fact["fact"] for fact in result["depends_on"]}
         expected = ("unknown", "unknown") if name in bundle.undecided else (*fate(node.answers[name])[::2],)
         assert (*fate(result)[::2],) == expected, (name, fate(result), result["reason"], result["depends_on"])
