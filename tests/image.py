@@ -9,28 +9,22 @@ network, services and files stay untouched. Needs root.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import installation
-from demo import expect, play, probe, say
+from demo import expect, probe, say
 
-from lab import Lab, Node, azure_vnet, cilium, collection, disk, host, kubelet, packer, snapshot
+from lab import Lab, Node, azure_vnet, collection, disk, host, kubelet, packer, snapshot
 from lab.disk import Disk, DiskFiles
 from lab.metadata_replies import Aws, Azure, Nic, Reply, Request
 from lab.this_machine import ThisMachine
-from lab.vm import Cable, VmNode
-from lab.waiting import eventually
 
 FOLDER = collection.CHECKOUT / ".build/image"
 TEMPLATES = collection.CHECKOUT / "packer"
-PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
 VARIABLES = {
     "eni_policy_routing_layout": "aws_vpc_cni",
     "eni_policy_routing_cloud": "aws",
@@ -41,8 +35,6 @@ VARIABLES = {
 PROBE_TABLE, MARK_TABLE = "ip6 azureSLBProbe", "inet kubenodeReturnPath"
 LOOSE = "2"
 OURS = "kubenode"
-ENI_TABLE = "2"  # of device number 1, as AWS's CNI numbers it
-PATIENCE = 120.0  # seconds; an idle machine needs two
 CONF = "/proc/sys/net/ipv4/conf"
 INERT = f"{azure_vnet.CONFLIST}.kubenode_bak"
 # Files that any boot writes, and that are cleared before a disk becomes an image: journals, seeds, the machine's ID.
@@ -86,8 +78,8 @@ def main() -> None:
 
     say("The image boots in the lab")
     node = Node("node1", pods=["pod1"], system="bookworm", vm=True, disk=image)
-    with Lab("image", nodes=[node], metadata=Clouds()) as lab, tempfile.TemporaryDirectory() as folder:
-        show(lab, lab.write_inventory(Path(folder) / "inventory.json"))
+    with Lab("image", nodes=[node], metadata=Clouds()) as lab:
+        show(lab)
 
 
 def make_base() -> Disk:
@@ -128,8 +120,9 @@ def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
     say(f"The image has {len(changes)} new files, all of them ours, and {INERT} in place of a CNI's; so has the other.")
 
 
-def show(lab: Lab, inventory: Path) -> None:
-    node: VmNode = lab.node("node1")
+def show(lab: Lab) -> None:
+    """The first boot. What follows, ENIs, runs and a boot without IPv6, integration/roles/test_image.py tests on such an image."""
+    node = lab.node("node1")
     tables = node.kubelet_starts()[-1].tables
     print(f"    when kubelet started, the node had: {', '.join(tables)}")
     expect("kubelet was to start after the tables", {PROBE_TABLE, MARK_TABLE} <= set(tables))
@@ -139,44 +132,6 @@ def show(lab: Lab, inventory: Path) -> None:
     expect("marked replies were to leave by the primary interface", "1024:\tfrom all fwmark 0x80/0x80 lookup main" in rules)
     say(f"Reverse-path filtering and policy rules are in force:\n{rules}")
     expect("azure-vnet was to be inert", node.run(["ls", "/etc/cni/net.d"]).stdout.split() == [Path(INERT).name])
-
-    plug_eni(lab, node)
-    start_cilium(node)
-    for profile in PROFILES:
-        play(lab, inventory, "-e", json.dumps(VARIABLES), changes=False, playbook=f"kubenode.datapath.{profile}")
-
-    say("The node reboots, and metadata says that it has no IPv6")
-    nics = lab.metadata.own[node.ipv4]
-    lab.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in nics)
-    node.reboot()
-    expect("there was to be no table for IPv6 probes", PROBE_TABLE not in node.kubelet_starts()[-1].tables)
-    probe(lab, expected=False)
-
-
-def plug_eni(lab: Lab, node: VmNode) -> None:
-    """The cloud attaches an ENI; the metadata names it, and the CNI brings it up."""
-    say("An ENI is plugged in while the node runs")
-    mac, front = node.place.mac(0x80), lab.load_balancer
-    lab.metadata.own[node.ipv4] += (Nic(mac, ("10.0.1.10",), (), "10.0.1.0/24", device_number=1),)
-    link = node.plug(Cable(mac, front, "eni1"))
-    front.ip(["address add 10.0.1.1/24 dev eni1", "link set eni1 up"])
-    node.ip([f"link set {link} up", f"address add 10.0.1.10/32 dev {link} noprefixroute"])
-    table = "default via 10.0.1.1 dev eth1"
-    came = eventually(lambda: table in node.run(["ip", "route", "show", "table", ENI_TABLE], check=False).stdout, PATIENCE)
-    expect(f"table {ENI_TABLE} was to be there: {table}", came)
-    print(f"    {link} has table {ENI_TABLE}: {table}")
-
-
-def start_cilium(node: VmNode) -> None:
-    """Adds the traces of Cilium's agent, which starts when the node has joined its cluster. A file answers kubelet's probe."""
-    node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
-    cilium.create_links(node)
-    node.write("/run/agent/healthz", "ok\n")
-    server = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", "/run/agent", str(cilium.HEALTH_PORT)]
-    node.run(["systemd-run", "--quiet", *server])
-    asking = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{cilium.HEALTH_PORT}/healthz')"
-    came = eventually(lambda: node.run(["python3", "-c", asking], check=False).returncode == 0, PATIENCE)
-    expect("the agent was to answer", came)
 
 
 if __name__ == "__main__":
