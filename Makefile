@@ -10,7 +10,7 @@ help:  ## this list
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) demo
 
-test:  ## integration, lint, unit, molecule and image, samples of sanity, cluster and faults, with a summary at the end
+test:  ## integration, lint, unit and image, samples of sanity, cluster, faults and molecule, with a summary at the end
 	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image oldest_core
 
 quick:  ## what a change touches, its tests first; SINCE=COMMIT for all since then, BUDGET=120 for fewer seconds than 540 (root)
@@ -71,7 +71,7 @@ faults:  ## kill, starve and mislead every module at every point of its runs, an
 	@$(TOOLCHAIN) all_faults
 
 molecule:  ## each role on a node that boots, from nothing to absent (root)
-	@$(TOOLCHAIN) molecule
+	@$(TOOLCHAIN) all_molecule
 
 image:  ## build a disk image by Packer, and boot it as a VM (root)
 	@$(TOOLCHAIN) image

@@ -121,7 +121,7 @@ def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
 
 
 def show(lab: Lab) -> None:
-    """The first boot. What follows, ENIs, runs and a boot without IPv6, integration/roles/test_image.py tests on such an image."""
+    """The first boot. What follows it on an image is tested in integration/roles/test_image.py."""
     node = lab.node("node1")
     tables = node.kubelet_starts()[-1].tables
     print(f"    when kubelet started, the node had: {', '.join(tables)}")

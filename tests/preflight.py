@@ -49,6 +49,7 @@ NEEDS = {
     "bench": Need(True, 4.0),
     "userland": Need(True, 2.0),
     "molecule": Need(True, 3.0),
+    "all_molecule": Need(True, 3.0),
     "integration": Need(True, 6.0),
     "oldest_core": Need(True, 6.0),
     "cores": Need(True, 6.0),

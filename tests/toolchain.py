@@ -6,7 +6,7 @@
     toolchain.py integration lint sanity unit cluster faults molecule image oldest_core
                                                                run these parts, with a summary at the end
     toolchain.py quick all_sanity sanity_next docs cli cores thorough workflows    so are these, which are no part of the test
-    toolchain.py upstream kind userland fuzz mutants           and these
+    toolchain.py all_molecule upstream kind userland fuzz mutants    and these
     toolchain.py release publish                               so are these, which build a release, and hand it to PLACE
     toolchain.py demo | bench | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
@@ -422,9 +422,18 @@ def faults() -> Iterator[Check]:
 
 
 def molecule() -> Iterator[Check]:
+    """A sample: tests/integration/roles boots the nodes of the other two roles as well. `make molecule` plays all scenarios."""
+    yield from scenarios("aks_dual_stack", "cilium_migration", "default")
+
+
+def all_molecule() -> Iterator[Check]:
+    yield from scenarios(*sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")))
+
+
+def scenarios(*names: str) -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS)
     tools = installation.main_venv()
-    for scenario in sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")):
+    for scenario in names:
         yield Check(scenario, ["molecule", "test", "-s", scenario], {**environment(tools), "NO_COLOR": "1"})
 
 
@@ -583,6 +592,7 @@ PARTS = {
         userland,
         faults,
         molecule,
+        all_molecule,
         image,
         quick,
         fuzz,

@@ -50,7 +50,6 @@ def events(cluster: Cluster) -> list[dict[str, Any]]:
     return [event for event in listed if event["reason"] == REASON]
 
 
-@pytest.mark.sample
 def test_a_node_made_wrong_has_a_metric_and_one_event_until_it_is_mended(cluster: Cluster, delivery: Delivery) -> None:
     first: SystemdNode = cluster.node("node1")
     second: SystemdNode = cluster.node("node2")
