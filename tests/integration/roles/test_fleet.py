@@ -22,7 +22,7 @@ from lab.node import POD_PORT, NamespaceNode
 
 PLAYBOOK = "kubenode.datapath.aks_dual_stack"
 TABLE_FILE = "/etc/kubenode/probe-snat.nft"
-FLEET = 20
+FLEET = 8
 
 
 class Run(NamedTuple):
@@ -258,7 +258,7 @@ def test_a_node_that_cleans_up_has_failed_all_the_same(tmp_path: Path, how: str,
     assert report["nodes"]["node1"]["trouble"] == ("Break: disk is full" if how == CLEANUP else "")
 
 
-@pytest.mark.parametrize("suffix", [".md", ".json", ".xml"])
+@pytest.mark.parametrize("suffix", sampled([".md", ".json", ".xml"], lambda suffix: suffix == ".md"))
 def test_no_other_format_replaces_the_file_of_the_report(tmp_path: Path, suffix: str) -> None:
     name = f"run-1.5{suffix}"
     text = "- {hosts: all, gather_facts: false, vars: {kubenode_report: REPORT}, tasks: [{ansible.builtin.debug: {msg: go}}]}"
@@ -324,22 +324,22 @@ def run_own(folder: Path, text: str, inventory: str, *arguments: str, name: str 
     return report
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        ("kubenode_batches", "many", "batches is 'many'"),
-        ("kubenode_batches", [0], "batches is [0]"),
-        ("kubenode_max_failed_percentage", "few", "kubenode_max_failed_percentage must be a number from 0 to 100; 'few'"),
-        ("kubenode_max_failed_percentage", "101", "kubenode_max_failed_percentage must be a number from 0 to 100; '101'"),
-        ("kubenode_checks", [{"address": "::1"}], "kubenode_checks[0].port must be given"),
-        ("kubenode_checks", [{"address": "::1", "port": "http"}], "kubenode_checks[0].port must be an integer; 'http'"),
-        ("kubenode_checks", [{"address": "::1", "port": 80, "via": "node2"}], "kubenode_checks[0].via must be left out"),
-        ("kubenode_checks", [{"address": "::1", "port": 80000}], "kubenode_checks[0].port must be a number from 1 to 65535"),
-        ("kubenode_checks", [{"address": "::1", "port": 80, "from": "node9"}], "kubenode_checks[0].from must be a host"),
-        ("kubenode_checks_timeout", "long", "kubenode_checks_timeout must be an integer; 'long'"),
-        ("kubenode_report", "/tmp/report.json", "kubenode_report is /tmp/report.json, and the callback that writes it is not"),
-    ],
-)
+BAD: list[tuple[str, Any, str]] = [
+    ("kubenode_batches", "many", "batches is 'many'"),
+    ("kubenode_batches", [0], "batches is [0]"),
+    ("kubenode_max_failed_percentage", "few", "kubenode_max_failed_percentage must be a number from 0 to 100; 'few'"),
+    ("kubenode_max_failed_percentage", "101", "kubenode_max_failed_percentage must be a number from 0 to 100; '101'"),
+    ("kubenode_checks", [{"address": "::1"}], "kubenode_checks[0].port must be given"),
+    ("kubenode_checks", [{"address": "::1", "port": "http"}], "kubenode_checks[0].port must be an integer; 'http'"),
+    ("kubenode_checks", [{"address": "::1", "port": 80, "via": "node2"}], "kubenode_checks[0].via must be left out"),
+    ("kubenode_checks", [{"address": "::1", "port": 80000}], "kubenode_checks[0].port must be a number from 1 to 65535"),
+    ("kubenode_checks", [{"address": "::1", "port": 80, "from": "node9"}], "kubenode_checks[0].from must be a host"),
+    ("kubenode_checks_timeout", "long", "kubenode_checks_timeout must be an integer; 'long'"),
+    ("kubenode_report", "/tmp/report.json", "kubenode_report is /tmp/report.json, and the callback that writes it is not"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "said"), sampled(BAD, lambda case: case in (BAD[0], BAD[2], BAD[-3], BAD[-1])))
 def test_bad_input_is_a_clear_error_and_changes_nothing(fleet: Fleet, variable: str, value: Any, said: str) -> None:
     others = {"ANSIBLE_CALLBACKS_ENABLED": "lab_record", "LAB_RECORD": "/dev/null"} if variable == "kubenode_report" else None
     failed = fleet.play("--limit", "node1", environment=others, **{variable: value})
@@ -352,16 +352,16 @@ def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: P
         fleet = Fleet(lab, tmp_path)
         occupy(fleet.node(5))
         with watched(fleet.report) as seen:
-            stopped = fleet.play(kubenode_batches="[1, 20%]")
+            stopped = fleet.play(kubenode_batches="[1, 50%]")
         # The file is written once in a second, so a fast machine may not show a batch while it runs.
         assert any({"changed", "not reached"} <= {*one["totals"]} for one in seen if one["ended"] is None)
         ended = [one["ended"] is not None for one in seen]
         assert ended == sorted(ended) and not ended[0]
-        assert stopped.report["totals"] == {"failed": 1, "not reached": 15, "changed": 4}, stopped.output
+        assert stopped.report["totals"] == {"failed": 1, "not reached": 3, "changed": 4}, stopped.output
         assert {*stopped.lines} == {node.name for node in lab.nodes}
-        assert re.fullmatch(r"node6, .*, node20  not reached", stopped.lines["node6"]) and TABLE_FILE in stopped.lines["node5"]
+        assert re.fullmatch(r"node6, node7, node8  not reached", stopped.lines["node6"]) and TABLE_FILE in stopped.lines["node5"]
         assert not [number for number in range(6, FLEET + 1) if fleet.is_changed(number)]
         fleet.node(5).remove(TABLE_FILE)
         done = fleet.play(kubenode_batches="[1, 20]")
-        assert done.report["totals"] == {"changed": 16, "ok": 4} and done.status == 0, done.output
+        assert done.report["totals"] == {"changed": 4, "ok": 4} and done.status == 0, done.output
         assert all(fleet.is_changed(number) for number in range(1, FLEET + 1))
