@@ -34,8 +34,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_un
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_resource import EnabledUnit
 from unit.fakes import FakeUnits, RootedFiles
 
-ROUTES_FILE = '{"protocol": 75, "rules": [], "routes": []}'
-
 
 def placed(path: Path, program: str) -> str:
     path.write_bytes(program.encode("utf-8", "surrogateescape"))
