@@ -89,7 +89,6 @@ def test_a_change_is_what_check_mode_predicts_and_the_role_finds_it_as_desired(s
     assert site.node.snapshot() == clean
 
 
-@pytest.mark.each_core
 def test_a_machine_that_is_not_the_node_is_refused_before_a_change(site: Site) -> None:
     """The inventory has the ids of the Node object. They cost no task and no module."""
     site.node.write("/etc/machine-id", f"{1:032x}\n")
@@ -120,7 +119,6 @@ def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
     assert wrong.failed and "aks_dual_stack_rehearse_packets[0].destination must be " in wrong.output
 
 
-@pytest.mark.each_core
 def test_audits_say_what_the_profile_mends_and_what_is_still_there(site: Site) -> None:
     """The profile that translates another source leaves the probe lost."""
     site.node.ip([AZURE])
