@@ -134,14 +134,14 @@ def test_a_node_that_enables_nftables_service_boots_with_the_table(node: Systemd
     until("the table is back", lambda: has_table(node), node)
 
 
-def test_metadata_that_comes_after_20_seconds_is_waited_for(running: Lab, node: SystemdNode) -> None:
-    running.metadata.change(Behaviour(up_after=20))
+def test_metadata_that_comes_after_10_seconds_is_waited_for(running: Lab, node: SystemdNode) -> None:
+    running.metadata.change(Behaviour(up_after=10))
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
     node.stop()
     node.start()
     until("kubelet is active", lambda: state_of(node, "kubelet"), node, expected="active")
     start = node.kubelet_starts()[-1]
-    assert TABLE in start.tables and 15 < start.clock - started < 30
+    assert TABLE in start.tables and 7 < start.clock - started < 25
 
 
 @pytest.mark.parametrize("fault", sampled(["refused", "garbage", "silence"], lambda fault: fault == "silence"))
