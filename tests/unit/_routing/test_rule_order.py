@@ -258,7 +258,7 @@ def at_few_priorities(draw: st.DrawFn) -> tuple[list[Rule], list[Rule], list[Rul
     return draw(chosen), draw(chosen), draw(st.permutations(draw(chosen)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @example((list(THREE), [], list(reversed(THREE))))
 @given(at_few_priorities())
 def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
@@ -291,7 +291,7 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
 
 
 @pytest.mark.thorough
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(at_few_priorities(), st.data())
 def test_what_is_killed_half_way_is_completed_or_undone(
     lists: tuple[list[Rule], list[Rule], list[Rule]], data: st.DataObject
@@ -369,7 +369,7 @@ OVERLAPPING: list[dict[str, t.Any]] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
 def test_a_packet_meets_the_old_order_or_the_new_one(one: list[int], other: list[int], first: int, second: int) -> None:
     """All packets that six rules can distinguish, after each message. No deletion of one of the rules matches another one."""

@@ -589,7 +589,7 @@ def current(machine: Machine, one: DesiredFilter) -> bool:
 
 
 @needs_root
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(start=START, desired_states=st.lists(DESIRED, min_size=1, max_size=4))
 def test_with_any_desired_state_only_what_is_named_changes_and_absent_restores(
     start: tuple[int, int, dict[str, int]], desired_states: list[DesiredFilter]
@@ -612,7 +612,7 @@ def test_with_any_desired_state_only_what_is_named_changes_and_absent_restores(
 
 @pytest.mark.thorough
 @needs_root
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(start=START, first=DESIRED, second=st.one_of(DESIRED, st.none()), done=st.integers(0, 14))
 def test_a_killed_run_is_mended_by_the_next(
     start: tuple[int, int, dict[str, int]], first: DesiredFilter, second: DesiredFilter | None, done: int
@@ -656,7 +656,7 @@ def test_the_files_heading_tells_the_desired_state(one: DesiredFilter) -> None:
 
 
 @needs_root
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(one=DESIRED, early=OTHERS, late=OTHERS, last=OTHERS)
 @example(  # the line that gives other links the old value of conf/all is itself overridden
     one=desired("eth0", mode="off", raise_all=True),
