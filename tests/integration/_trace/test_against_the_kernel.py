@@ -38,7 +38,7 @@ def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 @hypothesis.example(274972339)
 @hypothesis.example(1926225631)
 @hypothesis.example(3966556414)
-@hypothesis.settings(max_examples=30, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=16, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 def test_node_and_twins_agree(is_ipv6: bool, seed: int) -> None:
     node = random_nodes.Node(seed, is_ipv6)
     real = random_nodes.through_the_node(node)

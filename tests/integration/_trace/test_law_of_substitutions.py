@@ -52,7 +52,7 @@ def answered(snapshot: dict[str, Any], connection: odd_nodes.Connection) -> dict
 
 
 @hypothesis.given(seed=st.integers(0, 2**32))
-@hypothesis.settings(max_examples=20, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
+@hypothesis.settings(max_examples=14, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
 def test_what_is_certain_is_what_the_kernel_does(seed: int, tally: collections.Counter[str]) -> None:
     node = odd_nodes.OddNode(seed)
     connections = node.chance.sample([*node.connections()], PACKETS)
