@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 from lab import apt, images, namespace, nft_versions, rpm
 from lab.container import SystemdNode
@@ -49,7 +50,8 @@ def front() -> Iterator[Machine]:
         yield machine
 
 
-@pytest.mark.parametrize("suite", nft_versions.SUITES)
+# Other tests boot the other releases.
+@pytest.mark.parametrize("suite", sampled(nft_versions.SUITES, lambda suite: suite == "bullseye"))
 def test_a_node_of_each_release_boots_and_has_its_nft(podman: Podman, suite: str) -> None:
     node = SystemdNode(f"boots-{suite}", podman, podman.image(suite))
     node.start()
@@ -143,18 +145,6 @@ def test_the_machine_s_own_podman_knows_nothing_of_it(podman: Podman) -> None:
     node = SystemdNode("unknown", podman, podman.image("bookworm"))
     listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False)
     assert node.name not in listed.stdout.split()
-
-
-@pytest.mark.parametrize("suite", nft_versions.SUITES)
-def test_the_nft_of_another_release_reads_the_files_and_stdin_of_the_machine(front: Machine, tmp_path: Path, suite: str) -> None:
-    nft = str(tmp_path / "nft")
-    Path(nft).write_text(nft_versions.wrapper(suite))
-    ruleset = tmp_path / "ruleset.nft"
-    ruleset.write_text("table ip6 fromFile {\n}\n")
-    front.run(["sh", nft, "-f", str(ruleset)])
-    front.run(["sh", nft, "-f", "-"], input="table ip6 fromStdin {\n}\n")
-    assert front.run(["nft", "list", "tables"]).stdout == "table ip6 fromFile\ntable ip6 fromStdin\n"
-    assert f"v{nft_versions.SUITES[suite]} " in front.run(["sh", nft, "--version"]).stdout
 
 
 def test_apt_finds_what_is_published_once_its_index_is_fresh(podman: Podman, tmp_path: Path) -> None:
