@@ -96,7 +96,7 @@ def test_a_clock_that_is_set_after_a_run_restarts_networkd_at_most_once(clock: V
     assert not is_changed(clock)
 
 
-@pytest.mark.parametrize(("before", "after"), sampled([(0, HOUR), (-HOUR, 0), (0, -HOUR)], lambda jump: jump[1] != 0))
+@pytest.mark.parametrize(("before", "after"), sampled([(0, HOUR), (-HOUR, 0), (0, -HOUR)], lambda jump: jump[1] < 0))
 def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, before: int, after: int) -> None:
     """before, after: how far the clock is set before and after the file is written."""
     advance(clock, before)
