@@ -22,7 +22,7 @@ Entry = t.Mapping[str, t.Any]
 # looks through all rules for each that it adds.
 MOST = {
     "links": 2048, "rules": 16384, "routes": 65536, "neighbors": 16384, "nftables": 262144, "ipsets": 4096, "bpf": 4096,
-    "filters": 4096,    "ipvs": 16384, "evidence": 4096, "assumed": 65536,
+    "filters": 4096, "ipvs": 16384, "evidence": 4096, "assumed": 65536,
 }  # fmt: skip
 MOST_ADDRESSES = 16384
 MOST_LINES, MOST_BYTES = 262144, 64 << 20  # of all rules as text
