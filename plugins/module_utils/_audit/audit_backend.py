@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
@@ -15,18 +16,25 @@ from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
-from .._trace.culprit import Object
-from .._twin import substitutions, worlds
+from .._trace.culprit import NO_HAIRPIN, Link, Object
+from .._trace.packet import Packet, from_options
+from .._twin import snapshot_form, substitutions, worlds
 from .._twin.blueprint import Entry
-from . import need, service
+from . import need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
 from .node import ASK, Node
-from .suspicion import CANNOT_TELL, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
+from .suspicion import CANNOT_TELL, NOTE, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
+from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
+ASSUMED: dict[str, t.Any] = {
+    substitutions.POD: worlds.SHOWN
+}  # an audit is about the node, whatever the pods have that no output shows
+FEWEST = 3  # packets for which a twin of all is worth its while
+MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than that they do
 
 
 class Audit(t.NamedTuple):
@@ -45,8 +53,10 @@ class Audit(t.NamedTuple):
 def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     node = Node(audit.snapshot, Context.from_options(audit.context))
-    prover = _Prover(audit, node, run) if audit.does_prove else None
-    findings = [finding for check in audit.checks for finding in _findings(check, node, prover)]
+    looks = [_Look.at(check, node) for check in audit.checks]
+    prover = _Prover(audit, node, run, looks) if audit.does_prove else None
+    findings = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
+    findings += [finding for look in looks if look.check is path_checks.paths for finding in _of_paths(look, prover, findings)]
     with_findings = {finding.id for finding in findings}
     return {
         "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
@@ -59,24 +69,50 @@ def _rank(finding: Finding) -> tuple[bool, int]:
     return finding.state != PRESENT, SEVERITIES.index(finding.severity)
 
 
-def _findings(check: Check, node: Node, prover: _Prover | None) -> t.Iterator[Finding]:
+class _Look(t.NamedTuple):
+    """What a check concludes from the snapshot. lack: what it cannot tell; None if it can."""
+
+    check: Check
+    suspicions: t.Sequence[Suspicion]
+    lack: Finding | None
+
+    @classmethod
+    def at(cls, check: Check, node: Node) -> _Look:
+        suspicions: list[Suspicion] = []
+        try:
+            suspicions.extend(check.look(node))
+        except (Unobserved, Invalid) as error:
+            return cls(check, suspicions, _lack(check, error))
+        return cls(check, suspicions, None)
+
+
+def _findings(look: _Look, prover: _Prover | None) -> t.Iterator[Finding]:
     """Yield the findings of a check, one for each subject, and one about what it lacks."""
     of_subject: dict[str, list[Suspicion]] = {}
-    lack = None
-    try:
-        for suspicion in check.look(node):
-            of_subject.setdefault(suspicion.subject, []).append(suspicion)
-    except (Unobserved, Invalid) as error:
-        lack = _lack(check, error)
+    for suspicion in look.suspicions:
+        of_subject.setdefault(suspicion.subject, []).append(suspicion)
+    lack = look.lack
     try:
         for suspicions in of_subject.values():
-            finding = _of_subject(check, suspicions, prover)
+            finding = _of_subject(look.check, suspicions, prover)
             if finding:
                 yield finding
     except (Unobserved, Invalid) as error:
-        lack = lack or _lack(check, error)
+        lack = lack or _lack(look.check, error)
     if lack:
         yield lack
+
+
+def _of_paths(look: _Look, prover: _Prover | None, others: t.Sequence[Finding]) -> t.Iterator[Finding]:
+    """Yield the paths that are lost and that no other finding explains, one for each object that stops them, and one for those
+    that are open.
+    """
+    if prover is None:
+        yield from (_untried(look.check, suspicion) for suspicion in look.suspicions[:1])
+    else:
+        yield from prover.lost_paths(look.check, look.suspicions, others)
+    if look.lack:
+        yield look.lack
 
 
 def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover | None) -> Finding | None:
@@ -119,37 +155,120 @@ def _untried(check: Check, suspicion: Suspicion) -> Finding:
     return _not_tried(finding, "as prove is false", "datapath_audit with prove: true") if suspicion.trial else finding
 
 
+def _again(check: Check) -> str:
+    """Return what asks for a check alone, which gets all the time."""
+    return f"datapath_audit with checks: [{check.id}]"
+
+
 def _not_tried(finding: Finding, reason: str, ask: str) -> Finding:
     what = f"{finding.what} That was not tried, {reason}."
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 
 class _Prover:
-    """Sends the packets of suspicions through twins of the node."""
+    """Sends the packets of suspicions through twins of the node: all of them through one, and what is lost there through others
+    that show why.
+    """
 
-    def __init__(self, audit: Audit, node: Node, run: process.Runner) -> None:
+    def __init__(self, audit: Audit, node: Node, run: process.Runner, looks: t.Sequence[_Look]) -> None:
         self._audit, self._node, self._run = audit, node, run
         self._end = time.monotonic() + SECONDS
         self._judgements: dict[str, trace_backend.Judgement] = {}  # several checks send the same packet
+        self._fates: dict[str, Fate] = {}
+        self._unswept: Finding | None = None
+        try:
+            trials = [each.trial for look in looks for each in look.suspicions if each.trial]
+            has_paths = any(look.check is path_checks.paths for look in looks)
+            self._fates = self._swept(trials if has_paths or len(trials) >= FEWEST else [])
+        except Unobserved as lack:
+            self._unswept = path_checks.paths.finding(CANNOT_TELL, "", lack.what, ask=lack.ask)
+        except (Failure, Invalid) as error:  # of this twin; those of single packets need not meet what it met
+            what = f"No twin has all packets: {error}."
+            self._unswept = path_checks.paths.finding(CANNOT_TELL, "", what, ask=_again(path_checks.paths))
+
+    def _swept(self, trials: t.Sequence[Trial]) -> dict[str, Fate]:
+        """Return what becomes of the packets that are alone in their trials. Raises Failure, Invalid, Unobserved."""
+        self._demand()
+        packets: dict[str, Packet] = {}
+        snapshot_form.check(self._audit.snapshot)
+        for trial in filter(_is_alone, trials):
+            with contextlib.suppress(Invalid):  # which the trial says, too
+                packets[repr(trial.packet)] = entrance.placed(from_options(trial.packet), self._audit.snapshot)
+        fates = sweep_backend.fates(self._audit.snapshot, [*packets.values()], ASSUMED, self._run, self._audit.is_own)
+        return dict(zip(packets, fates))
+
+    def _demand(self) -> None:
+        """Raise Unobserved without what a twin needs."""
+        if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
+            for subset in NEEDED:
+                self._node.demand(subset)
 
     def tried(self, check: Check, suspicion: Suspicion) -> Finding | None:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
         finding, trial = _by_configuration(check, suspicion), suspicion.trial
         if trial is None:
             return finding
+        fate = self._fates.get(repr(trial.packet))
+        if fate and fate.outcome == ARRIVES and _is_alone(trial):
+            return None
         if time.monotonic() > self._end:
             reason = f"as an audit tries packets for at most {SECONDS:g} s"
-            return _not_tried(finding, reason, f"datapath_audit with checks: [{check.id}]")
+            return _not_tried(finding, reason, _again(check))
         try:
             return self._proved(finding, trial, suspicion.remedy)
         except Failure as failure:  # of this twin; those of other checks need not meet what it met
-            return _not_tried(finding, f"because its twin failed: {failure}", f"datapath_audit with checks: [{check.id}]")
+            return _not_tried(finding, f"because its twin failed: {failure}", _again(check))
+
+    def lost_paths(self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding]) -> t.Iterator[Finding]:
+        """Yield a finding for each object that stops packets and that no other finding names, and one for what is open."""
+        if self._unswept:
+            yield self._unswept
+            return
+        of_decider: dict[str, list[Suspicion]] = {}
+        is_open = list[Fate]()
+        for path in paths:
+            fate = self._fates.get(repr(path.trial.packet), Fate(IS_OPEN)) if path.trial else Fate(ARRIVES)
+            if fate.outcome == IS_LOST:
+                of_decider.setdefault(fate.decider, []).append(path)
+            elif fate.outcome == IS_OPEN:
+                is_open.append(fate)
+        lost = (self._lost_path(check, paths, others) for paths in [*of_decider.values()][:MOST_LOSSES])
+        yield from {finding.subject: finding for finding in lost if finding}.values()
+        if is_open:
+            asks = "; ".join(dict.fromkeys(fate.ask for fate in is_open if fate.ask)) or _again(check)
+            first = next((fate.what for fate in is_open if fate.what), "They were not tried.")
+            yield check.finding(
+                CANNOT_TELL, "", f"{len(is_open)} of {len(paths)} paths depend on what is open. {first}", ask=asks
+            )
+
+    def _lost_path(self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding]) -> Finding | None:
+        first = max(paths, key=lambda path: -SEVERITIES.index(path.severity or check.severity))
+        finding = self.tried(check, first)
+        if finding is None or finding.way is None or self._is_explained(finding.way, first, others):
+            return finding if finding and finding.way is None else None
+        lost = next((way for way in finding.way.both if way.verdict in LOST), finding.way)
+        decider = lost.culprit.object if lost.culprit else None
+        if path_checks.is_meant(self._node, decider, lost is not finding.way):
+            return None
+        more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
+        evidence = (lost.culprit.text,) if lost.culprit else ()
+        what = " ".join([finding.what, finding.way.reason, *more])
+        severity = NOTE if isinstance(decider, Link) and decider.trouble == NO_HAIRPIN else finding.severity
+        return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
+
+    def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:
+        """Return whether another finding names what stops a packet, or has a remedy with which it arrives."""
+        for other in others:
+            if other.state == PRESENT and other.way and other.way.decider and other.way.decider == way.decider:
+                return True
+            mended = self._mended(path.trial, other.remedy) if other.state == PRESENT and path.trial else None
+            if mended and mended.certain and not _failing(mended, Trial({})):
+                return True
+        return False
 
     def _proved(self, finding: Finding, trial: Trial, remedy: Remedy | None) -> Finding | None:
         """Raises Failure, Invalid, Unobserved."""
-        if "open" not in self._audit.snapshot:  # which says of each missing part of pasted outputs what it may be
-            for subset in NEEDED:
-                self._node.demand(subset)
+        self._demand()
         answer = self._judgement(trial, changes_backend.read(trial.first)).answer
         if answer.way.verdict == UNKNOWN or not (answer.certain or answer.branches):
             return _uncertain(finding, trial, answer)
@@ -193,8 +312,7 @@ class _Prover:
         if trial.pod:
             snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
         packet = entrance.packet({**trial.packet}, snapshot)
-        assume = {substitutions.POD: worlds.SHOWN}  # an audit is about the node, whatever the pods have that no output shows
-        question = trace_backend.Question(snapshot, packet, assume, changes, is_own=self._audit.is_own, is_compared=False)
+        question = trace_backend.Question(snapshot, packet, ASSUMED, changes, is_own=self._audit.is_own, is_compared=False)
         return trace_backend.judge(question, self._run)
 
 
@@ -217,6 +335,11 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
 
 def _is_from_another(way: Way, source: str) -> bool:
     return bool(way.verdict == FORWARDED and way.met.frame and fields.show(way.met.frame.packet.source) != source)
+
+
+def _is_alone(trial: Trial) -> bool:
+    """Return whether a trial is refuted if its packet and the reply arrive."""
+    return trial == Trial(trial.packet, culprit=trial.culprit)
 
 
 def _is_lost(way: Way, is_culprit: t.Callable[[Object | None], bool] | None) -> bool:

@@ -13,13 +13,13 @@ import typing as t
 
 from .._cni import cni
 from .._routing import policy, rt_names
-from .._ruleset import observed
-from .._ruleset.ruleset import Chain, Table
+from .._ruleset import observed, service_rules
+from .._ruleset.ruleset import PROTOCOL, Chain, Table
 from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
 from .._snapshot.values import MAIN, Link, PolicyRule, Route, Value
-from .._trace import service_rules, uplinks
+from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
 from .._twin.blueprint import Entry, entries
@@ -58,6 +58,7 @@ ASK = {
     "listeners": "ss -Hltn",
     "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
+NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 NODE_PORTS, NODE_PORTS_CHAIN = "service-nodeports", "KUBE-NODEPORTS"  # of kube-proxy: its map of nft, its chain of iptables
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
@@ -170,7 +171,11 @@ class Node:
         """Return the addresses, protocols and ports that kube-proxy translates."""
         tuple(self.tables(FAMILIES, "nat"))
         self.demand("ipvs")
-        return [entry for entry in service_rules.translated(self.snapshot) if entry[1] in ("tcp", "udp")]
+        return [
+            entry
+            for entry in service_rules.translated(self.snapshot, entries(self.snapshot, "ipvs"))
+            if entry[1] in ("tcp", "udp")
+        ]
 
     def sets(self) -> str:
         """Return the sets as ``ipset save`` prints them."""
@@ -337,6 +342,18 @@ class Node:
         """Return the links by which the default routes of table main lead."""
         return list(dict.fromkeys(route.dev for route in self.routes(family) if route.to == "default" and route.dev))
 
+    def own_addresses(self, family: str) -> list[str]:
+        """Return the addresses of the links by which default routes of any table lead, those of table main first."""
+        names = dict.fromkeys([*self.uplinks(family), *sorted(pod_links.uplinks(self.snapshot))])
+        return [address for name in names for address in self.addresses(name, family)]
+
+    def remote_pods(self, family: str) -> list[str]:
+        """Return an address of each network to which a route leads and that is like those of this node's pods."""
+        near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
+        routes = (route for route in self.routes(family) if route.to != "default" and not is_host(route.to) and route.via)
+        networks = [ipaddress.ip_network(route.to) for route in routes]
+        return [str(network[1]) for network in networks if any(network[1] in other for other in near)]
+
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
         self.all_links()
@@ -349,12 +366,20 @@ class Node:
 
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy, in any of its modes, serves a node port."""
-        tables = self.tables(FAMILIES, "nat")  # those of nft matter only if iptables has no node port
-        if any(table.chains.get(NODE_PORTS_CHAIN, Chain()).rules or table.sets.get(NODE_PORTS) for table in tables):
-            return True
+        return any(self.node_ports())
+
+    def node_ports(self) -> t.Iterator[tuple[str, str]]:
+        """Yield the protocols and ports of kube-proxy's node ports; empty for one that a rule does not name alone."""
+        for table in self.tables(FAMILIES, "nat"):  # those of nft matter only if iptables has no node port
+            for rule in table.chains.get(NODE_PORTS_CHAIN, Chain()).rules:
+                yield rule.value(PROTOCOL), rule.value("th dport")
+            for element in table.sets.get(NODE_PORTS, ()):
+                yield element.key[0], element.key[-1]
         # In the mode ipvs, a node port is a virtual server of an address of the node, without those of the link of all Services.
         of_node = {address for link in self.links() if link.name != IPVS_LINK for address in link.addresses}
-        return any(str(server.get("address")) in of_node for server in entries(self.snapshot, "ipvs"))
+        for server in entries(self.snapshot, "ipvs"):
+            if str(server.get("address")) in of_node:
+                yield str(server.get("protocol")), str(server.get("port"))
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by the context, or by its configuration or its links."""

@@ -228,3 +228,12 @@ def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
         f" {'; '.join(places)}. They were not changed. If another program has replaced kube-proxy, run kube-proxy --cleanup on"
         f" the node{' with the same backend of iptables' * has_iptables}, or reboot the node. Otherwise start kube-proxy"
     )
+
+
+def decides_about_pods(chain: str, table: str, owned: t.Callable[[Owner], bool]) -> bool:
+    """Return whether a chain is kube-proxy's, or has the policies of a CNI or agent that serves the node.
+
+    owned: whether an owner serves the node.
+    """
+    is_of_proxy = table == "kube-proxy" or bool(_KUBE_PROXY_CHAIN.fullmatch(chain))
+    return is_of_proxy or any(owner.has_chain(chain) and owned(owner) for owner in OTHERS)

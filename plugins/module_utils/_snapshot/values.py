@@ -40,6 +40,7 @@ class Link(t.NamedTuple):
     kind: str = ""
     mac: str = ""
     master: str = ""
+    mtu: str = ""
     flags: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     peer: Peer = Peer()

@@ -72,7 +72,7 @@ def explore(
     question may begin, by time.monotonic().
     """
     answers: dict[World, Answer | None] = {(): first}
-    met = {name: None for name in _on_path(first, opened)}
+    met = {name: None for name in on_path(first, opened)}
     number = 0
     while True:
         number += 1
@@ -83,7 +83,7 @@ def explore(
             world = waiting.pop(0)
             answer = answers[world] = ask(world)
             if answer is not None:
-                new = [name for name in _on_path(answer, opened) if name not in met]
+                new = [name for name in on_path(answer, opened) if name not in met]
                 met.update(dict.fromkeys(new))
                 if number == 1:
                     waiting += [world for world in _worlds(dict.fromkeys(new), opened, 1) if world not in answers]
@@ -112,7 +112,7 @@ def _key(answer: Answer | None) -> tuple[t.Any, ...]:
     return *fates, decider, departure, tuple(caveat.link for caveat in answer.caveats)
 
 
-def _on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
+def on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
     way, met, entrances = answer.way, path.of(answer), path.entrances(answer)
     # No route names a gateway to the destination, so the node itself may have the address.

@@ -41,7 +41,8 @@ BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as m
 class FarEnds:
     """packets: a packet socket in the world. names: links by index, which is the same in the world.
 
-    neighbour: returns the MAC address that answers on a link for an address; None if none does.
+    neighbour: returns the MAC address that answers on a link for an address; None if none does. quiet: seconds without a sign of
+    the packet after which its way is over; 0 for the first sign that explains how it ends, after which a copy may come.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class FarEnds:
         packets: socket.socket,
         names: t.Mapping[int, str],
         neighbour: t.Callable[[str, bytes], bytes | None],
+        quiet: float = QUIET,
     ) -> None:
-        self._packets = packets
+        self._packets, self._quiet = packets, quiet
         self._names = names
         self._indexes = {name: index for index, name in names.items()}
         self._neighbour = neighbour
@@ -114,9 +116,9 @@ class FarEnds:
                 last, looks = time.monotonic(), 0
             now = time.monotonic()
             is_late = now - started > LIMIT
-            moved = kernel_events.moved(before, _counters()) if is_late or now - last >= QUIET else {}
+            moved = _moved(before) if is_late or now - last >= self._quiet else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            is_over = now - last >= QUIET if _is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
+            is_over = now - last >= self._quiet if _is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
             if is_late or is_over:
                 break
             self._poll.poll(QUIET * 1000)
@@ -210,12 +212,23 @@ class FarEnds:
         return min((index for index in self._names if index > 1), default=0) if fields.is_link_local(packet.destination) else 0
 
 
-def _counters() -> dict[str, int]:
+def _counters() -> list[str]:
+    """Return the texts of the kernel's counters."""
     texts = []
     for path in proc_net.COUNTERS:
         with contextlib.suppress(OSError), open(path) as file:
             texts.append(file.read())
-    return proc_net.counters(*texts)
+    return texts
+
+
+def _moved(before: t.Sequence[str]) -> dict[str, int]:
+    """Return the counters that have moved, and by how much."""
+    pairs = [pair for texts in zip(before, _counters()) for pair in zip(*map(str.splitlines, texts))]
+    # In some files, the line before a line of values has their names.
+    changed = [
+        pair for number, pair in enumerate(pairs) if pair[0] != pair[1] or (pairs[number + 1 :] and len({*pairs[number + 1]}) > 1)
+    ]
+    return kernel_events.moved(*(proc_net.counters("\n".join(lines)) for lines in zip(*changed))) if changed else {}
 
 
 def _is_explained(observation: Observation) -> bool:

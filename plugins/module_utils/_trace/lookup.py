@@ -52,9 +52,10 @@ class Tables:
 
     def __init__(self, rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> None:
         self.rules = list(rules)
-        self._routes: dict[tuple[int, int], list[Route]] = {}
+        self._routes: dict[tuple[int, int], dict[Prefix, list[Route]]] = {}
         for route in routes:
-            self._routes.setdefault((route.family, route.table), []).append(route)
+            self._routes.setdefault((route.family, route.table), {}).setdefault(route.dst, []).append(route)
+        self._lengths = {place: sorted({length for _address, length in of}, reverse=True) for place, of in self._routes.items()}
 
     def decide(self, query: Query) -> Decision:
         family = fields.IPV6 if len(query.destination) == 16 else fields.IPV4
@@ -76,14 +77,16 @@ class Tables:
 
     def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
         """Return the route of the rule's table for an address; None without one, or if the lookup goes on with the next rule."""
-        fitting = [route for route in self._routes.get((family, rule.table), ()) if _contains(route.dst, destination)]
+        place = family, rule.table
+        prefixes = (fields.network(destination, length) for length in self._lengths.get(place, ()))
+        fitting: list[Route] = next(filter(None, map(self._routes.get(place, {}).get, prefixes)), [])
         if not fitting:
             return None
-        best = min(fitting, key=lambda route: (-route.dst[1], route.metric))
+        best = min(fitting, key=lambda route: route.metric)
         return None if best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
 
     def of_table(self, family: int, table: int) -> list[Route]:
-        return self._routes.get((family, table), [])
+        return [route for routes in self._routes.get((family, table), {}).values() for route in routes]
 
 
 def shown_rule(rule: Rule | None) -> str:

@@ -13,10 +13,10 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._core.option import Option, Options
+from .._ruleset.service_rules import services
 from .._snapshot.snapshot import POD_ADDRESSES
 from .._twin.blueprint import Entry, entries
 from . import packet
-from .service_rules import services
 
 Described = dict[str, t.Any]
 OPTIONS: Options = {**packet.OPTIONS, "destination_port": Option("str")}  # a number, or a name

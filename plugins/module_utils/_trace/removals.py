@@ -21,10 +21,10 @@ from .._ruleset import iptables_save, observed
 from .._ruleset.ruleset import DROP, REJECT
 from .._snapshot import settings as setting_model
 from .._snapshot.open_facts import Fact
-from .._twin import blueprint
+from .._twin import blueprint, pod_links
 from .._twin.blueprint import Entry
 from .answer import Caveat
-from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, Object, Setting, is_filter, is_forwarding
+from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, NoRoute, Object, Setting, is_filter, is_forwarding
 
 # The chain whose rules and policy a command may change. Packets for the node itself do not meet it, nor do those that it sends.
 FORWARD = "FORWARD"
@@ -100,6 +100,8 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
         yield Removal("Remove the stale neighbour", command, f"The node asks for the MAC address of {decider.address} again.")
     elif isinstance(decider, Link):
         yield from _of_link(decider)
+    elif isinstance(decider, NoRoute) and not decider.place:
+        yield from _of_missing_route(decider.destination, snapshot)
     elif isinstance(decider, Setting) and is_forwarding(decider):
         yield from _of_forwarding(decider, loss, snapshot)
     elif isinstance(decider, Setting) and decider.key in setting_model.BRIDGED.values():
@@ -222,6 +224,16 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
 
 def _place(entry: Entry) -> tuple[int, str]:
     return fields.FAMILIES[str(entry.get("family") or "ipv4")], str(entry.get("priority"))
+
+
+def _of_missing_route(address: str, snapshot: Entry) -> t.Iterator[Removal]:
+    """Lead packets for a pod by its link, which the other end of the link shows."""
+    for link in blueprint.entries(snapshot, "links"):
+        if link["name"] in pod_links.pod_links(snapshot) and address in ((link.get("peer") or {}).get("addresses") or ()):
+            to, program = f"{address} dev {link['name']}", "ip -6" if ":" in address else "ip"
+            yield Removal(
+                "Lead packets to the pod", f"{program} route add {to}", f"Packets to {address} leave by {link['name']}."
+            )
 
 
 def _of_link(link: Link) -> t.Iterator[Removal]:

@@ -27,6 +27,7 @@ ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 PERMANENT = "PERMANENT"
+UNUSABLE = ("dadfailed", "tentative")  # flags of addresses
 
 
 class Departure(t.NamedTuple):
@@ -152,12 +153,18 @@ class Topology:
             for address in link.get("addresses") or ()
             if not blueprint.is_unusable(address)
         }
+        self._unusable = {
+            _packed(str(entry["address"]).partition("/")[0]): (name, next(flag for flag in UNUSABLE if flag in entry["flags"]))
+            for name, link in self.links.items()
+            for entry in filter(blueprint.is_unusable, link.get("addresses") or ())
+        }
         self.pod_sides = PodSides(snapshot)
         self._far = {
             _packed(str(address).partition("/")[0]): name
             for name, link in self.links.items()
             for address in (link.get("peer") or {}).get("addresses") or ()
         }
+        self._before = self._far, self._clouds
 
     def _is_by_near_gateway(self, route: Entry) -> bool:
         """Return whether a route names a gateway in a network of its link, as that of a cloud, and not a tunnel's other end."""
@@ -166,10 +173,13 @@ class Topology:
         return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
     def learn(self, packet: Packet) -> None:
-        """Note the source of a packet that a pod's link brings in as the pod's address, unless the pod's addresses are known.
+        """Note what one packet shows, and forget what others showed.
+
+        The source of a packet that a pod's link brings in is the pod's address, unless the pod's addresses are known.
 
         A link by which a packet comes in from a network that it does not have leads to a router, so it is an uplink.
         """
+        self._far, self._clouds = dict(self._before[0]), self._before[1]
         is_known = (
             self._far_addresses(packet.interface)
             or self.pod_sides.has(packet.interface, packet.source) is not None
@@ -181,7 +191,7 @@ class Topology:
         link = self.bridge(packet.interface) or packet.interface
         networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS and not self.is_pod(packet.interface) else ()
         if networks and not any(ipaddress.ip_address(packet.source) in network for network in networks):
-            self._clouds |= {link}
+            self._clouds = self._clouds | {link}
 
     def kind(self, link: str) -> str:
         return str(self.links.get(link, {}).get("kind") or "")
@@ -223,11 +233,7 @@ class Topology:
 
     def unusable(self, address: bytes) -> tuple[str, str]:
         """Return the link that has an address of which duplicate address detection goes on or failed, and that flag."""
-        for name, link in self.links.items():
-            for entry in filter(blueprint.is_unusable, link.get("addresses") or ()):
-                if _packed(str(entry["address"]).partition("/")[0]) == address:
-                    return name, next(flag for flag in ("dadfailed", "tentative") if flag in entry["flags"])
-        return "", ""
+        return self._unusable.get(address, ("", ""))
 
     def has_order(self, link: str, is_ipv6: bool) -> bool:
         """Return whether it is known which of a link's addresses comes first. Of a single one it is."""

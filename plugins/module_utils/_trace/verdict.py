@@ -20,7 +20,7 @@ from .._twin import traffic_filters
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from . import answer, sizes
-from .answer import DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Caveat, Culprit, Met, Step, Way
+from .answer import DELIVERED, DROPPED, FORWARDED, LOST, REJECTED, UNKNOWN, Caveat, Culprit, Met, Step, Way
 from .culprit import (
     BRIDGE,
     DOWN,
@@ -202,11 +202,45 @@ def caveat_of(packet: Packet, link: str, scene: Scene) -> Caveat | None:
 
 def at_its_pod(reply: Way, link: str, scene: Scene) -> Way:
     """Return the reply, lost if it leaves the node although the packet came from a pod on it. link: where the packet came in."""
-    if reply.verdict != FORWARDED or reply.met.frame is None or not scene.topology.is_pod(link):
+    if not is_away_from_pod(reply, link, scene) or reply.met.frame is None or is_by_design(reply.met.frame.packet, link, scene):
         return reply
     reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
-    culprit = Culprit.of(misled(reply.interface, reply.met.frame, scene))
-    return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=culprit))
+    decision = scene.tables.decide(reply.met.query or Query(reply.met.frame.packet.source, reply.met.frame.packet.destination))
+    misleading = _added_rule(decision) or misled(reply.interface, reply.met.frame, scene)
+    decider = _unless_default(misleading, reply.met.frame.packet.destination, scene)
+    return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=Culprit.of(decider)))
+
+
+def is_away_from_pod(reply: Way, link: str, scene: Scene) -> bool:
+    """Return whether the reply to a pod's packet leaves the node. link: where the packet came in."""
+    return reply.verdict == FORWARDED and reply.met.frame is not None and scene.topology.is_pod(link)
+
+
+def is_by_design(packet: Packet, link: str, scene: Scene) -> bool:
+    """Return whether a packet for a pod may leave the node on purpose, as where a cloud's network is to see it: the packets of
+    the pod's link have a rule of their own, or a table that the packet does not meet has the route to the pod.
+    """
+    tables = {rule.table for rule in scene.tables.rules if rule.iif}
+    routes = (route for table in tables for route in scene.tables.of_table(packet.family, table))
+    is_routed = any(link in route.links and route.dst == (packet.destination, 8 * len(packet.destination)) for route in routes)
+    return is_routed or any(rule.iif == link and rule.action == LOOKUP for rule in scene.tables.rules)
+
+
+def _unless_default(decider: Object, destination: bytes, scene: Scene) -> Object:
+    """Return what leads a packet for a pod out of the node: where that is a default route, a route to the pod is missing."""
+    is_default = isinstance(decider, Route) and not decider.dst[1] and scene.topology.pod_link(destination)
+    return NoRoute(fields.show(destination)) if is_default else decider
+
+
+def behind_broken_link(way: Way, sent: Packet, scene: Scene) -> Way:
+    """Return the way, lost by the link of the pod for which the packet is if that link passes nothing."""
+    to = way.met.query.destination if way.met.query else sent.destination
+    link = scene.topology.pod_link(to)
+    broken = scene.topology.broken(link) if link else None
+    if broken is None or way.verdict not in LOST:
+        return way
+    reason = f"{broken.name}, behind which {fields.show(to)} is, {broken.words}."
+    return way._replace(reason=reason, culprit=Culprit.of(broken))
 
 
 def unseen_on_bridge(link: str, left_by: str, packet: Packet, scene: Scene) -> tuple[Setting | None, str]:
@@ -310,7 +344,8 @@ def _returning(sent: Packet, departed: Packet, way: Way, scene: Scene) -> Explan
     is_near = bool(gateway) and scene.topology.is_of_network(gateway, way.interface)  # so that the link's networks are known
     if ahead is None or hops[0] != hops[1] or len(hops[0]) > 1 or not is_near:
         return None
-    return f"The packet goes back to {fields.show(gateway)}, from which it came in, and comes again and again: {ahead}.", ahead
+    decider = _unless_default(ahead, departed.destination, scene)
+    return f"The packet goes back to {fields.show(gateway)}, from which it came in, and comes again and again: {ahead}.", decider
 
 
 def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
@@ -526,7 +561,7 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
     explained = (
         (_by_rule(drop, "rejects" if verdict == REJECTED else "drops", observation.sent, events, scene) if drop else None)
         or sizes.explained(observation, query, scene.topology, scene.tables)
-        or _by_neighbour(observation, scene)
+        or _by_neighbour(observation, query, scene)
         or _by_counters(observation, query, scene)
     )
     # An answer of a neighbour is delivered to the node as well.
@@ -538,7 +573,7 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
     return lost(f"{reason} {f'The node answers with {rejected}.' if rejected else ''}".strip(), decider, verdict)
 
 
-def _by_neighbour(observation: Observation, scene: Scene) -> Explanation | None:
+def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Explanation | None:
     """Explain a packet whose next hop's MAC address the node did not get."""
     # A bridge asks behind each of its ports.
     answered = {solicitation.request.target for solicitation in observation.solicitations if solicitation.is_answered}
@@ -548,6 +583,13 @@ def _by_neighbour(observation: Observation, scene: Scene) -> Explanation | None:
             if scene.topology.pod_sides.has(neighbor.link, solicitation.request.target) is False:
                 lacking = Address(neighbor.address, LACKING, neighbor.link)
                 return f"The pod at {neighbor.link} does not have the address {neighbor.address}.", lacking
+            near = scene.topology.pod_link(solicitation.request.target)
+            is_answer = solicitation.request.target == observation.sent.source
+            near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
+            decision = scene.tables.decide(near_query)
+            leading = _added_rule(decision) or decision.route
+            if near and leading and neighbor.link not in (near, scene.topology.bridge(near)):
+                return f"{leading} leads to {neighbor.link}, and the pod with {neighbor.address} is behind {near}.", leading
             return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
     for solicitation in observation.solicitations:
         drop = drop_of(observation.events, solicitation.request.target)
@@ -803,9 +845,9 @@ def _with_queue(way: Way) -> Way:
 
 def of_filters(packet: Packet, way: Way, scene: Scene) -> t.Iterator[tuple[str, traffic_filters.Decision]]:
     """Yield the direction in which a packet meets filters of traffic control, and what they do."""
-    kinds = {name: scene.topology.kind(name) for name in scene.topology.links}
     for direction, link in (("ingress", packet.interface), ("egress", way.interface)):
         if (link, direction) in scene.filters:
+            kinds = {name: scene.topology.kind(name) for name in scene.topology.links}
             yield direction, traffic_filters.decide(scene.filters[link, direction], packet.family == IPV6, kinds)
 
 

@@ -58,11 +58,11 @@ TRANSLATING = frozenset((DNAT, SNAT, REDIRECT, *ADDRESSES, *PORTS))
 class Flow(t.NamedTuple):
     """The fields of all packets of a trace before any translation.
 
-    addresses: in network order, with those of the node. protocol: its name. ports: destination ports; None if it has none.
+    addresses: in network order, with those of the node. protocols: names. ports: of destinations; None if a packet has none.
     """
 
     addresses: frozenset[bytes]
-    protocol: str
+    protocols: frozenset[str]
     ports: frozenset[str] | None
 
 
@@ -181,9 +181,9 @@ class Reach:
             address = packed(value)
             return not address or address in self._addresses or address[0] >= MULTICAST[len(address)]
         if kind == PROTOCOL:
-            return value not in TRANSPORTS or value == self._flow.protocol
+            return value not in TRANSPORTS or value in self._flow.protocols
         # The port of a reply may be any: masquerading chooses it. A reply of TCP begins no connection (nf_conntrack_proto_tcp.c).
-        is_certain = not is_any and self._flow.ports is not None and (self._is_tracked or self._flow.protocol == "tcp")
+        is_certain = not is_any and self._flow.ports is not None and (self._is_tracked or self._flow.protocols == {"tcp"})
         return kind != PORT or not is_certain or not value.isdigit() or value in self._ports
 
 

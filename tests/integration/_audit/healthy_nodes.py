@@ -328,20 +328,28 @@ def _snat_of_aws(node: Node) -> None:
         "ip",
         "nat",
         ":AWS-SNAT-CHAIN-0",
+        '-A POSTROUTING -m comment --comment "AWS SNAT CHAIN" -j AWS-SNAT-CHAIN-0',
+        "-A AWS-SNAT-CHAIN-0 -d 10.0.0.0/16 -j RETURN",
+        "-A AWS-SNAT-CHAIN-0 ! -o vlan+ -m addrtype ! --dst-type LOCAL -j SNAT --to-source 10.0.0.10 --random-fully",
+    )
+
+
+def _marks_of_aws(node: Node) -> None:
+    node.iptables(
+        "ip",
+        "nat",
         ":AWS-CONNMARK-CHAIN-0",
         '-A PREROUTING -i eni+ -m comment --comment "AWS, outbound connections" -j AWS-CONNMARK-CHAIN-0',
         '-A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80',
-        '-A POSTROUTING -m comment --comment "AWS SNAT CHAIN" -j AWS-SNAT-CHAIN-0',
         "-A AWS-CONNMARK-CHAIN-0 -d 10.0.0.0/16 -j RETURN",
         "-A AWS-CONNMARK-CHAIN-0 -j CONNMARK --set-xmark 0x80/0x80",
-        "-A AWS-SNAT-CHAIN-0 -d 10.0.0.0/16 -j RETURN",
-        "-A AWS-SNAT-CHAIN-0 ! -o vlan+ -m addrtype ! --dst-type LOCAL -j SNAT --to-source 10.0.0.10 --random-fully",
     )
 
 
 def eks(image: Image) -> Node:
     node = aws(image)
     kube_proxy(node, POD)
+    _marks_of_aws(node)
     _snat_of_aws(node)
     return node
 
@@ -349,6 +357,7 @@ def eks(image: Image) -> Node:
 def eks_nftables(image: Image) -> Node:
     node = aws(image)
     node.snapshot["nftables_text"] = KUBE_PROXY_OF_NFT + CONNMARK_OF_AWS
+    _snat_of_aws(node)
     return node
 
 
@@ -461,6 +470,12 @@ def terway(image: Image) -> Node:
     return node
 
 
+def _masquerading(node: Node, chain: str, pods: str, family: str = "ip") -> None:
+    """Let a program masquerade what pods send to other networks, in a chain of its own: flanneld, Felix or an ip-masq-agent."""
+    returns, masquerades = f"-A {chain} -d {pods} -j RETURN", f"-A {chain} -s {pods} -j MASQUERADE --random-fully"
+    node.iptables(family, "nat", f":{chain}", f"-A POSTROUTING -j {chain}", returns, masquerades)
+
+
 def _aks(image: Image) -> Node:
     node = Node(image)
     node.uplink("eth0", "10.224.0.4/16", "10.224.0.1", mtu=1500)
@@ -482,6 +497,7 @@ def aks(image: Image) -> Node:
     node.snapshot["nftables_text"] = PROBE_TABLE
     for family, pod in (("ip", "10.244.0.1"), ("ip6", "fd00:2::1")):
         kube_proxy(node, pod, family)
+        _masquerading(node, "IP-MASQ-AGENT", "10.244.0.0/16" if family == "ip" else "fd00:2::/64", family)
     return node
 
 
@@ -521,6 +537,7 @@ def _on_premises(image: Image, *managed: str) -> Node:
 
 
 def _flannel(node: Node) -> None:
+    _masquerading(node, "FLANNEL-POSTRTG", "10.244.0.0/16")
     node.link("flannel.1", "vxlan", ["10.244.1.0/32"])
     node.route("10.244.2.0/24", "flannel.1", via="10.244.2.0", onlink=True)
     node.snapshot["neighbors"].append(
@@ -589,6 +606,7 @@ def calico(image: Image) -> Node:
     node.route("10.244.1.0/26", type="blackhole", protocol="bird")
     for number in (1, 2):
         node.pod(f"cali{number}", f"10.244.1.{number}")
+    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
     kube_proxy(node, "10.244.1.1")
     return node
 
@@ -614,12 +632,14 @@ def gke(image: Image) -> Node:
     node.route("10.128.0.1", "eth0", scope="link", protocol="dhcp")
     node.rule(70, fwmark="0x4000/0x4000", table=MAIN)
     node.rule(71, iif="eth0", table=MAIN)
-    node.rule(72, iif="gke1", table="1")
+    for number in (1, 2):
+        node.rule(72, iif=f"gke{number}", table="1")
     node.boot["net.ipv4.ip_forward"] = {"value": 0, "file": "/etc/sysctl.d/60-gce-network-security.conf"}
     node.route("default", "eth0", via="10.128.0.1", table="1")
     for number in (1, 2):
         node.pod(f"gke{number}", f"10.4.0.{number + 1}")
     kube_proxy(node, "10.4.0.2")
+    _masquerading(node, "IP-MASQ", "10.4.0.0/14")
     return node
 
 
@@ -639,6 +659,7 @@ def metallb(image: Image) -> Node:
     node.route("10.244.2.0/26", "vxlan.calico", via="10.244.2.0", onlink=True)
     for number in (1, 2):
         node.pod(f"cali{number}", f"10.244.1.{number}")
+    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
     return node
 
 

@@ -209,6 +209,12 @@ TROUBLES = {
         proof="twin",
     ),
     "reply-by-other-interface": Trouble("eth1", [f"2048: from {POD} lookup 1001"], proof="twin"),
+    "path-lost": Trouble(
+        f"ip rule 100: from {POD} unreachable",
+        [f"ip rule 100: from {POD} unreachable"],
+        [f"ip rule add from {POD} unreachable priority 100"],
+        proof="twin",
+    ),
     "rp-all-with-cilium": Trouble(
         "all",
         ["net.ipv4.conf.all.rp_filter = 2"],

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.service_rules import services
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import services
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, inner_pods, kube_proxy
 from lab.steps import Steps

@@ -15,8 +15,8 @@ import hypothesis.strategies as st
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import exchange_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import Isolated
 from lab import kube_proxy
@@ -92,7 +92,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, of_node: dict[str, Any], packet: di
     asked = trace_backend.Question(of_node, packets.from_options(packet), {})
     found = [trace_backend.judge(asked, random_nodes.run).answer.plain()]
     with monkeypatch.context() as patched:
-        patched.setattr(trace_backend, "_reachable", lambda drawn, _asked: drawn)
+        patched.setattr(exchange_backend, "reached", lambda drawn, *_asked: drawn)
         return [trace_backend.judge(asked, random_nodes.run).answer.plain(), *found]
 
 
@@ -184,6 +184,6 @@ def test_the_twin_has_no_translation_but_those_of_the_service(mode: str) -> None
         {"source": "192.0.2.9", "interface": "eth0", "destination": "10.96.0.2", "destination_port": 80}
     )
     asked = trace_backend.Question(snapshot(mode), packet, {})
-    drawn = trace_backend._reachable(blueprint.draw(asked.snapshot), asked)
+    drawn = exchange_backend.reached(blueprint.draw(asked.snapshot), asked.snapshot, [packet])
     text = "\n".join([json.dumps(drawn.ruleset), drawn.ruleset_text, *(text for _program, text in drawn.restores)])
     assert len(re.findall(r'"dnat"|\bdnat to\b|-j DNAT\b', text)) == len(SERVICES[1].endpoints) == 3

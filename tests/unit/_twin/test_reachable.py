@@ -14,8 +14,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blu
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.blueprint import Blueprint
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.reachable import Flow, packed
 
-TCP = Flow(frozenset(map(packed, ("192.0.2.9", "10.96.0.1", "10.0.0.4"))), "tcp", frozenset(("80", "40000")))
-UDP = TCP._replace(protocol="udp")
+TCP = Flow(frozenset(map(packed, ("192.0.2.9", "10.96.0.1", "10.0.0.4"))), frozenset(["tcp"]), frozenset(("80", "40000")))
+UDP = TCP._replace(protocols=frozenset(["udp"]))
 ANY_PORT = TCP._replace(ports=None)
 
 

@@ -16,9 +16,9 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._ruleset import observed
-from .._ruleset.ruleset import PROTOCOL, Chain
-from .._twin.blueprint import Entry, entries
+from . import observed
+from .observed import Snapshot
+from .ruleset import PROTOCOL, Chain
 
 _NAME = r"(?P<name>[\w.-]+/[\w.-]+)"
 _COMMENT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))? (?:cluster IP|has no endpoints)")  # of a rule of iptables
@@ -48,18 +48,15 @@ class _End(t.NamedTuple):
     named: re.Match[str] | None
 
 
-def services(snapshot: Entry) -> list[Service]:
+def services(snapshot: Snapshot) -> list[Service]:
     """Return the ports of the Services, sorted."""
     ends = (end for end in _ends(snapshot) if end.named)
     return sorted({Service(end.named["name"], *end[:3], end.named["port_name"] or "") for end in ends if end.named})
 
 
-def translated(snapshot: Entry) -> list[tuple[str, str, int]]:
-    """Return the addresses, protocols and ports of Services, sorted, those of load balancers as well."""
-    of_ipvs = (
-        (str(server.get("address")), str(server.get("protocol")), int(server.get("port") or 0))
-        for server in entries(snapshot, "ipvs")
-    )
+def translated(snapshot: Snapshot, servers: t.Iterable[Snapshot]) -> list[tuple[str, str, int]]:
+    """Return the addresses, protocols and ports of Services, sorted, those of load balancers as well. servers: of IPVS."""
+    of_ipvs = ((str(each.get("address")), str(each.get("protocol")), int(each.get("port") or 0)) for each in servers)
     return sorted(end for end in {*(end[:3] for end in _ends(snapshot)), *of_ipvs} if _is_end(*end))
 
 
@@ -71,7 +68,7 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
     return 0 < port <= 65535
 
 
-def _ends(snapshot: Entry) -> t.Iterator[_End]:
+def _ends(snapshot: Snapshot) -> t.Iterator[_End]:
     for table in observed.of_iptables(snapshot):
         for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
             words = (rule.value(f"{table.family} daddr"), rule.value(PROTOCOL), rule.value("th dport"))

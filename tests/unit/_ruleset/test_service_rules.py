@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.service_rules import Service, services, translated
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import Service, services, translated
 
 SAVE = """*nat
 -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "default/api:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-A
@@ -96,7 +96,7 @@ OF_IPVS = [{"protocol": "tcp", "address": "192.0.2.7", "port": 80}, {"protocol":
     ],
 )
 def test_addresses_of_load_balancers_are_translated_too(snapshot: dict[str, Any], ends: list[tuple[str, str, int]]) -> None:
-    assert translated(snapshot) == sorted(ends)
+    assert translated(snapshot, snapshot.get("ipvs", [])) == sorted(ends)
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, f"10.0.0.1 . tcp . {'1' * 300_000} : goto x", '1 . t . 1 comment "' * 20_000])

@@ -1,0 +1,148 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The paths that a node is built for: those of its pods, of its Services and of itself, each as a packet."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._cni import cni
+from .._snapshot.values import MAIN
+from .._trace.culprit import ChainRule, Object
+from .._trace.packet import OUTSIDE
+from .finding import check
+from .node import FAMILIES, IPV6, Node
+from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
+
+POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
+MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
+
+
+@check(
+    "path-lost",
+    ERROR,
+    "A packet that the node is built for is lost: one of its pods, of a Service or of the node itself, or the answer to it.",
+    "A packet for each pod and family through a twin: from the node and from outside to the pod, from the pod to the outside, to"
+    " the node, to another pod, to pods of other nodes and to Services, and from outside to node ports.",
+    "What the trace of the packet offers.",
+    "https://kubernetes.io/docs/concepts/cluster-administration/networking/",
+    "A pod of the node is not reached, or reaches nothing, and no other check says why",
+)
+def paths(node: Node) -> t.Iterator[Suspicion]:
+    """Yield each path. The subject, which is what stops the packet, is known after the trial."""
+    for family in FAMILIES:
+        pods = node.pods_of(family)
+        shapes = _shapes(node, family, pods)
+        yield from _of_each(node, family, pods)
+        for pod in shapes:
+            yield from _to_others(node, family, pod, pods[pod])
+        if pods:
+            yield from _to_node_ports(node, family)
+
+
+def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:
+    """Yield the paths whose objects each pod has of its own: its link, its addresses, routes and rules."""
+    next_pods = _next_pods(node, pods)
+    outside = OUTSIDE[family]
+    has_default = any(route.to == "default" for route in node.every_route() if route.family == family)
+    # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
+    apart = {route.address for route in node.every_route() if route.table != MAIN}
+    for pod, link in pods.items():
+        near = NOTE if pod in apart else ERROR
+        yield _path("the node", f"the pod {pod}", {"destination": pod, "destination_port": POD_PORT}, near)
+        # Without a default route the node may be meant to have none.
+        yield _path(f"the pod {pod}", "the outside", _of(pod, link, outside, HTTPS), ERROR if has_default else NOTE)
+        if next_pods[pod] != pod:
+            yield _path(f"the pod {pod}", f"the pod {next_pods[pod]}", _of(pod, link, next_pods[pod], POD_PORT), near)
+        for own in node.own_addresses(family)[:1]:
+            yield _path(f"the pod {pod}", "the node", _of(pod, link, own, KUBELET), near)
+        uplink = _uplink_of(node, family, pod)
+        if uplink and link in (route.dev for route in node.routes(family) if route.address == pod):
+            yield _path("the outside", f"the pod {pod}", _of(outside, uplink, pod, POD_PORT))
+
+
+def _next_pods(node: Node, pods: t.Mapping[str, str]) -> dict[str, str]:
+    """Return another pod for each: of those on a bridge the next one there, as containers of another runtime may be cut off."""
+    of_bridge: dict[str, list[str]] = {}
+    for pod, link in pods.items():
+        of_bridge.setdefault(node.link(link).master, []).append(pod)
+    return {pod: group[(place + 1) % len(group)] for group in of_bridge.values() for place, pod in enumerate(group)}
+
+
+def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspicion]:
+    """Yield the paths of one pod of a shape to what all pods share."""
+    for own in node.own_addresses(family)[1:]:  # of a network for management, perhaps, from which pods are to be kept
+        there = f"the node's address {own}"
+        yield _path(f"the pod {pod}", there, _of(pod, link, own, KUBELET), NOTE)
+        yield _path(there, f"the pod {pod}", {"source": own, "destination": pod, "destination_port": POD_PORT}, NOTE)
+    for address, protocol, port in _services(node, family):
+        packet = {**_of(pod, link, address, port), "protocol": protocol}
+        yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet)
+    for address in node.remote_pods(family)[:MOST_REMOTE]:
+        yield _path(f"the pod {pod}", f"the pod {address} of another node", _of(pod, link, address, POD_PORT))
+
+
+def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
+    ports = [(protocol, port) for protocol, port in dict.fromkeys(node.node_ports()) if port.isdigit() and protocol == "tcp"]
+    for uplink in node.uplinks(family):
+        for own in node.addresses(uplink, family)[:1]:
+            for _protocol, port in ports[:MOST_NODE_PORTS]:
+                yield _path("the outside", f"the node port {port}", _of(OUTSIDE[family], uplink, own, int(port)))
+
+
+def _path(sender: str, receiver: str, packet: t.Mapping[str, t.Any], severity: str = ERROR) -> Suspicion:
+    return Suspicion("", f"Packets from {sender} to {receiver} are lost.", (), trial=Trial(packet), severity=severity)
+
+
+def _of(source: str, link: str, destination: str, port: int) -> dict[str, t.Any]:
+    return {"source": source, "interface": link, "destination": destination, "destination_port": port}
+
+
+def _uplink_of(node: Node, family: str, pod: str) -> str:
+    """Return the interface by which packets from outside come in to a pod; empty for a pod that the node's address stands for."""
+    tables = node.tables_of_enis() if family != IPV6 else {}
+    rules = (rule.table for rule in node.rules(family) if rule.pod == pod and rule.table in tables)
+    enis = node.enis if family != IPV6 else None
+    return next((tables[table] for table in rules), enis.primary if enis else "")
+
+
+def _shapes(node: Node, family: str, pods: t.Mapping[str, str]) -> list[str]:
+    """Return a pod of each shape: those whose links belong to one bridge, and whose rules lead to the same tables, have one."""
+    tables: dict[str, list[str]] = {}
+    for rule in node.rules(family):
+        tables.setdefault(rule.pod, []).append(rule.table)
+    of_shape: dict[t.Any, str] = {}
+    for pod, name in pods.items():
+        link = node.link(name)
+        of_shape.setdefault((link.kind, link.master, link.mtu, *tables.get(pod, ())), pod)
+    return [*of_shape.values()][:MOST_SHAPES]
+
+
+def _services(node: Node, family: str) -> list[tuple[str, str, int]]:
+    """Return the Services to try: those of DNS and of the API first."""
+    of_family = [entry for entry in node.services() if (":" in entry[0]) == (family == IPV6)]
+    return sorted(of_family, key=lambda entry: (entry[2] != DNS, entry[2] != HTTPS))[:MOST_SERVICES]
+
+
+def is_meant(node: Node, decider: Object | None, is_reply: bool) -> bool:
+    """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, or one of a firewall for new connections
+    to the node.
+    """
+    if not isinstance(decider, ChainRule):
+        return False
+    is_of_firewall = not is_reply and decider.chain.upper() == "INPUT"
+    return is_of_firewall or cni.decides_about_pods(decider.chain, decider.table, lambda owner: _serves(node, owner))
+
+
+def _serves(node: Node, owner: cni.Owner) -> bool:
+    """Return whether a CNI or agent serves the node, as far as that is known: by its plugin or by its links."""
+    if not owner.plugins or any(owner.has_link(link.name) for link in node.links()):
+        return True
+    try:
+        plugins = node.plugins()
+    except Unobserved:
+        return True
+    return not plugins or not plugins.isdisjoint(owner.plugins) or any(name.startswith("k3s") for name in owner.processes)

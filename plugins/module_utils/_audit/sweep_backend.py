@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Sends many packets through one twin of a node, and says which of them certainly arrive, and which are certainly lost."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._platform import process
+from .._snapshot.assumption import Assumption
+from .._snapshot.open_facts import ADDRESSES, NFT, ROUTES, RULES, OpenFact
+from .._trace import certainty, changes_backend, culprit
+from .._trace.answer import LOST, Answer, Way
+from .._trace.certainty import Exploration
+from .._trace.culprit import NoRoute
+from .._trace.exchange_backend import Exchange
+from .._trace.packet import Packet
+from .._twin import assumptions, blueprint, build_backend, isolation_backend, worlds
+from .._twin.assumptions import Ends
+from .._twin.blueprint import Entry
+from .._twin.isolation_backend import Isolated
+
+ARRIVES, IS_LOST, IS_OPEN = "arrives", "lost", "open"
+SECONDS = 60.0  # a packet takes milliseconds; thousands of rules take seconds to load
+
+
+class Fate(t.NamedTuple):
+    """What becomes of a packet and of its reply: one of ARRIVES, IS_LOST and IS_OPEN.
+
+    decider: the same text for all packets that one object stops. what, ask: of a fact that is open.
+    """
+
+    outcome: str
+    decider: str = ""
+    what: str = ""
+    ask: str = ""
+
+
+def fates(
+    snapshot: Entry, packets: t.Sequence[Packet], assume: t.Mapping[str, t.Any], run: process.Runner, is_own: bool
+) -> list[Fate]:
+    """Return the fate of each packet. A packet with a value of an open fact on its path is open: no worlds are tried.
+
+    assume: as of a Question. is_own: whether the snapshot is of the node on which this runs. Raises DatapathError.
+    """
+    if not packets:
+        return []
+    worlds.check(snapshot)
+    facts = (OpenFact.from_plain(entry).fact for entry in blueprint.entries(snapshot, "open"))
+    for fact in facts:
+        if fact.kind in (RULES, ADDRESSES, NFT, *worlds.SETTINGS) or fact.fact == ROUTES:  # which each packet meets
+            return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
+    if is_own:
+        build_backend.refuse_to_load_modules(snapshot)
+    with changes_backend.prepared((), is_own) as root:
+        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, packets, assume, run), SECONDS, root)
+    return [Fate(*each) for each in result["fates"]]
+
+
+def _swept(
+    isolated: Isolated,
+    snapshot: Entry,
+    packets: t.Sequence[Packet],
+    assume: t.Mapping[str, t.Any],
+    run: process.Runner,
+) -> dict[str, t.Any]:
+    settings, facts = worlds.divided(assume)
+    whole: worlds.Snapshot = dict(snapshot)
+    assumed: list[Assumption] = []
+    for ends in {end.family: end for end in map(_ends, packets)}.values():  # what a snapshot lacks, it lacks of a family
+        whole, of_family = assumptions.complete(whole, settings, ends)
+        assumed += of_family
+    try:
+        exchange = Exchange(isolated, run, whole, packets, quiet=0.0)
+        fates = []
+        depends_on_ends = bool(snapshot.get("open") or worlds.recent_chains(snapshot))
+        opened: dict[t.Any, dict[str, worlds.Open]] = {}
+        for packet in packets:
+            answer = exchange.answer(packet)
+            # Without open facts of the snapshot and records of sources, nothing that is open depends on a packet's ends.
+            place = packet if depends_on_ends else (packet.family, bool(packet.interface))
+            if place not in opened:
+                opened[place] = worlds.open_for(snapshot, _ends(packet), {packet.source_port, packet.destination_port})
+            whole_answer = answer._replace(assumed=(*assumed, *answer.assumed))
+            fates.append(_fate(whole_answer, opened[place], _ends(packet).family, facts.keys()))
+        return {"fates": fates}
+    finally:
+        build_backend.remove_links(isolated, len(blueprint.entries(snapshot, "links")))
+
+
+def _ends(packet: Packet) -> Ends:
+    return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
+
+
+def _fate(answer: Answer, opened: t.Mapping[str, worlds.Open], family: str, accepted: t.Collection[str]) -> Fate:
+    met = [*certainty.on_path(answer, opened)]
+    result = certainty.conclusion(Exploration(answer, {(): answer}, True, met), opened, family, (), accepted)
+    lost = next((way for first in answer.every_way for way in first.both if way.verdict in LOST), None)
+    if met or not (result.certain or answer.branches):
+        facts = [
+            *((opened[name].fact.what, opened[name].fact.ask) for name in met),
+            *((each.what, each.ask) for each in result.depends_on),
+        ]
+        return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
+    if lost:
+        return Fate(IS_LOST, _common(lost, family))
+    return Fate(IS_LOST, repr(answer.caveats[0])) if answer.caveats else Fate(ARRIVES)
+
+
+def _common(lost: Way, family: str) -> str:
+    """Return what packets have in common that one object stops, or that lack a route at one place."""
+    decider = lost.culprit.object if lost.culprit else None
+    if isinstance(decider, NoRoute):
+        return f"{family} {decider.place} {lost.came_in_by if decider.place else ''}"
+    return repr(culprit.identity(decider)) if decider else lost.reason
