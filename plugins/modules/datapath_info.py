@@ -143,7 +143,15 @@ snapshot:
           description: The link that it is a port of, such as a bridge or VRF; V("") for none.
           type: str
         parent:
-          description: The link below it, such as that of a VLAN; V("") for none.
+          description: The link below it, such as that of a VLAN or of a tunnel; V("") for none.
+          type: str
+        local:
+          description: The node's address of a tunnel, from which its packets leave.
+          returned: for a tunnel that was given one
+          type: str
+        remote:
+          description: The address of a tunnel's other end.
+          returned: for a tunnel that was given one
           type: str
         peer:
           description:

@@ -153,6 +153,12 @@ def _neighbour(entry: Entry) -> list[str]:
     return [" ".join(words)]
 
 
+# Of a VLAN, a VRF and a tunnel, whose addresses of IPv6 have names of their own.
+_OF_KIND = {
+    "id": "id", "table": "table", "link": "dev", "local": "local", "local6": "local", "remote": "remote", "remote6": "remote",
+}  # fmt: skip
+
+
 def _link(entry: Entry) -> t.Iterator[str]:
     lower = f"if{_word(entry['link_index'])}" if "link_index" in entry else entry.get("link")
     name = _word(entry["ifname"]) + (f"@{_word(lower)}" if lower else "")
@@ -164,7 +170,7 @@ def _link(entry: Entry) -> t.Iterator[str]:
         yield " ".join([f"link/{_word(kind)}", *([_word(address)] if address else []), *_pairs(entry, namespace)])
     about = entry.get("linkinfo") or {}
     if about.get("info_kind") in ip_text.KINDS:
-        yield " ".join([_word(about["info_kind"]), *_pairs(about.get("info_data") or {}, {"id": "id", "table": "table"})])
+        yield " ".join([_word(about["info_kind"]), *_pairs(about.get("info_data") or {}, _OF_KIND)])
     port = about.get("info_slave_data") or {}
     if about.get("info_slave_kind") == "bridge":
         yield " ".join(

@@ -16,6 +16,7 @@ from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing import route, rt_names, rule
 from .._routing.neighbour import STATES
+from .._snapshot import tunnels
 from .commands import KERNELS_TYPES, Part
 
 Entry = dict[str, t.Any]
@@ -287,7 +288,13 @@ KINDS = (
     "gre",
     "wireguard",
     "ifb",
+    "geneve",
+    "gretap",
+    "ip6gre",
+    "ip6tnl",
+    "sit",
 )
+_ENDS = {"dev": "parent", "local": "local", "remote": "remote"}  # of a tunnel
 
 
 def links(part: Part, ignore: Ignore) -> list[Entry]:
@@ -401,6 +408,9 @@ def _detail(entry: Entry, words: list[str]) -> None:
             entry["settings"]["id"] = fields.number(words[words.index("id") + 1], 0, 4095)
         if first == "vrf" and "table" in words:
             entry["settings"]["table"] = fields.number(words[words.index("table") + 1], 1, fields.UINT32)
+        if first in tunnels.HEADS:
+            pairs = dict(zip(words, words[1:]))
+            entry.update({key: pairs[word] for word, key in _ENDS.items() if pairs.get(word, "any") != "any"})
         if "master" in words:
             entry["master"] = words[words.index("master") + 1]
     elif first == "UP" or "MTU:" in " ".join(words):

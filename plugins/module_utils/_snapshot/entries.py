@@ -49,6 +49,12 @@ PORT_SETTINGS = {
     1: "state", 4: "hairpin", 5: "guard", 6: "root_block", 8: "learning", 9: "unicast_flood", 10: "proxy_arp",
     12: "proxy_arp_wifi", 27: "mcast_flood", 28: "mcast_to_unicast", 30: "bcast_flood", 32: "neigh_suppress", 33: "isolated",
 }  # fmt: skip
+# Of tunnels, by kind: the attributes of the link that carries it, and of its local and remote address in either family.
+_OF_GRE, _OF_IP = ((1,), (6,), (7,)), ((1,), (2,), (3,))
+TUNNELS = {
+    **dict.fromkeys(("gre", "gretap", "ip6gre", "ip6gretap"), _OF_GRE), **dict.fromkeys(("ipip", "sit", "ip6tnl"), _OF_IP),
+    "geneve": ((), (), (2, 7)), "vxlan": ((3,), (4, 17), (2, 16)),
+}  # fmt: skip
 # Kinds without such settings: hardware, and these.
 PLAIN = ("", "dummy", "ifb", "tun", "veth")
 VETH = "veth"
@@ -100,6 +106,7 @@ def link(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address],
         "parent": names.get(number, "") if is_upper else "",
         "peer": _peer(other) if other else None,
         "settings": _settings(values, link.kind),
+        **_tunnel(values, link.kind, names),
         "addresses": [_address(address) for address in addresses],
     }
 
@@ -119,6 +126,15 @@ def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
     if text(info, INFO_SLAVE_KIND) == "bridge":
         shown.update(_numbers(attributes(info.get(INFO_SLAVE_DATA, b"")), PORT_SETTINGS))
     return shown
+
+
+def _tunnel(values: t.Mapping[int, bytes], kind: str, names: t.Mapping[int, str]) -> dict[str, str]:
+    """Return the link that carries a tunnel, and its addresses, as far as it has been given any; nothing for another link."""
+    data = attributes(attributes(values.get(IFLA_LINKINFO, b"")).get(INFO_DATA, b""))
+    given = [[data[number] for number in numbers if any(data.get(number, b""))] for numbers in TUNNELS.get(kind, ())]
+    shown = {name: value[0] for name, value in zip(("parent", "local", "remote"), given) if value}
+    carrier = names.get(int.from_bytes(shown.pop("parent", b""), sys.byteorder))
+    return {**({"parent": carrier} if carrier else {}), **{name: fields.show(address) for name, address in shown.items()}}
 
 
 def _numbers(values: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[str, int]:

@@ -34,13 +34,19 @@ class Peer(t.NamedTuple):
 
 
 class Link(t.NamedTuple):
-    """addresses: without the lengths of their networks. plain: the entry."""
+    """mtu: 0 if it is not known. parent: the link below. local, remote: the addresses of a tunnel.
+
+    addresses: without the lengths of their networks. plain: the entry.
+    """
 
     name: str = ""
     kind: str = ""
     mac: str = ""
     master: str = ""
-    mtu: str = ""
+    parent: str = ""
+    local: str = ""
+    remote: str = ""
+    mtu: int = 0
     flags: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     peer: Peer = Peer()
@@ -51,8 +57,8 @@ class Link(t.NamedTuple):
         peer = plain.get("peer") or {}
         other = of_texts(Peer, peer)._replace(addresses=tuple(map(str, peer.get("addresses") or ())))
         addresses = tuple(str(entry.get("address")).partition("/")[0] for entry in plain.get("addresses") or ())
-        flags = tuple(plain.get("flags") or ())
-        return of_texts(cls, plain)._replace(flags=flags, addresses=addresses, peer=other, plain=plain)
+        flags, mtu = tuple(plain.get("flags") or ()), int(plain.get("mtu") or 0)
+        return of_texts(cls, plain)._replace(mtu=mtu, flags=flags, addresses=addresses, peer=other, plain=plain)
 
 
 class PolicyRule(t.NamedTuple):
@@ -106,6 +112,11 @@ class Route(t.NamedTuple):
         return of_texts(cls, named)._replace(plain=plain)
 
     @property
+    def mtu(self) -> int:
+        """Return the size of the largest packets that it leads; 0 if its link decides."""
+        return int(self.plain.get("mtu") or 0)
+
+    @property
     def address(self) -> str:
         """Return the first address of the destination."""
         return self.to.partition("/")[0]
@@ -123,6 +134,11 @@ class Neighbour(t.NamedTuple):
     dev: str
     mac: str
     state: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether it counts for gc_thresh3: no permanent entry, nor one of another program (net/core/neighbour.c)."""
+        return self.state not in ("PERMANENT", "PROXY")
 
 
 class PodNeighbour(t.NamedTuple):

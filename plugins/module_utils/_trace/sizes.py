@@ -11,8 +11,10 @@ import errno
 import os
 import typing as t
 
+from .._core import fields
 from .._core.fields import IPV4, IPV6
 from .._routing.rt_names import MAIN
+from .._snapshot import tunnels, values
 from .._snapshot.assumption import LINK, Assumption, Concern
 from .._twin.substitutions import SIZE, TUNNEL_HEAD, replaced
 from .answer import Way
@@ -23,10 +25,6 @@ from .packet import Packet
 from .topology import Topology
 
 TOO_LARGE = ("FragFails", "InTooBigErrors")  # counters of net/ipv4/ip_output.c and net/ipv6/ip6_output.c
-# The bytes that a tunnel puts before a packet, with the outer header of IPv4 (RFC 7348, 8926, 2003, 2784, 4213; 2473 for IPv6).
-HEADS = {
-    "vxlan": 50, "geneve": 50, "ipip": 20, "sit": 20, "gre": 24, "gretap": 38, "wireguard": 60, "ip6tnl": 40, "ip6gre": 44,
-}  # fmt: skip
 
 
 def explained(observation: Observation, query: Query, topology: Topology, tables: Tables) -> tuple[str, Object] | None:
@@ -78,9 +76,10 @@ def notes(length: int, way: Way, topology: Topology, tables: Tables) -> t.Iterat
             continue
         size = limit.size if isinstance(limit, Mtu) else limit.route.mtu
         below = _below(link, topology, tables)
-        inner = below.size - HEADS[topology.kind(link)] if below else size
+        head = tunnels.head(values.Link.of(topology.links.get(link, {})))
+        inner = below.size - head if below else size
         if below and inner < min(length or size, size):
-            sentence = f"{link} puts {HEADS[topology.kind(link)]} bytes before a packet, and {below} is below it."
+            sentence = f"{link} puts {head} bytes before a packet, and {below} is below it."
             if length:
                 yield replaced(TUNNEL_HEAD, sentence, Concern(LINK, link), subject=link)
             else:
@@ -90,12 +89,15 @@ def notes(length: int, way: Way, topology: Topology, tables: Tables) -> t.Iterat
 
 
 def _below(link: str, topology: Topology, tables: Tables) -> Mtu | None:
-    """Return the least MTU of the link below a tunnel: of its parent, or of those of default routes; None for another link."""
-    if topology.kind(link) not in HEADS:
+    """Return the least MTU of the links that may carry a tunnel; None for another link."""
+    if topology.kind(link) not in tunnels.HEADS:
         return None
-    parent = str(topology.links[link].get("parent") or "")
-    routes = [route for family in (IPV4, IPV6) for route in tables.of_table(family, MAIN) if not route.dst[1]]
-    outside = sorted({name for route in routes for name in route.links} - {link})
-    names = [parent] if mtu_of(topology, parent) else outside
+
+    def leading(address: str) -> list[str]:
+        routes = [route for family in (IPV4, IPV6) for route in tables.of_table(family, MAIN) if not route.dst[1]]
+        to_end = tables.decide(Query(b"", fields.address(address)[1])).route if address else None
+        return sorted({name for route in ([to_end] if to_end else routes) for name in route.links})
+
+    names = tunnels.carriers(values.Link.of(topology.links[link]), leading)
     mtus = [Mtu(name, mtu_of(topology, name)) for name in names if mtu_of(topology, name)]
     return min(mtus, key=lambda mtu: mtu.size, default=None)

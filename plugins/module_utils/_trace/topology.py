@@ -15,6 +15,7 @@ from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing.route import Route
 from .._snapshot.assumption import Assumption
+from .._snapshot.values import Neighbour, of_texts
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .._twin.substitutions import NEIGHBOR, replaced
@@ -432,14 +433,11 @@ def _prefix(value: object) -> pod_links.Network:
 
 
 def _has_full_table(snapshot: Entry, size: int) -> bool:
-    """Return whether the node has as many neighbours of a family as it may. size: of an address.
-
-    Permanent entries and those that another program keeps do not count (net/core/neighbour.c, neigh_alloc).
-    """
+    """Return whether the node has as many neighbours of a family as it may. size: of an address."""
     key = f"net.ipv{4 if size == 4 else 6}.neigh.default.gc_thresh3"
     most = ((snapshot.get("settings") or {}).get("node") or {}).get(key)
-    counted = [entry for entry in blueprint.entries(snapshot, "neighbors") if entry.get("state") not in (PERMANENT, "PROXY")]
-    return most is not None and sum(len(_packed(entry.get("address"))) == size for entry in counted) >= int(most)
+    neighbours = (of_texts(Neighbour, entry) for entry in blueprint.entries(snapshot, "neighbors"))
+    return most is not None and sum(len(_packed(each.address)) == size for each in neighbours if each.is_counted) >= int(most)
 
 
 def _is_link_local(address: bytes) -> bool:

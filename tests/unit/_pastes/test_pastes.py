@@ -201,6 +201,21 @@ def test_a_vrf_is_known_by_its_details_or_its_flags(detail: str, settings: dict[
     assert rule["priority"] == 1000 and "table" not in rule
 
 
+@pytest.mark.parametrize(
+    ("line", "ends"),
+    [
+        ("vxlan id 7 local 10.0.0.5 dev eth0 srcport 0 0 dstport 4789", ("vxlan", "eth0", "10.0.0.5", None)),
+        ("geneve id 7 remote fd00::9 ttl auto dstport 6081", ("geneve", "", None, "fd00::9")),
+        ("ipip any remote any local 10.0.0.5 ttl inherit nopmtudisc", ("ipip", "", "10.0.0.5", None)),
+        ("sit ip6ip remote 10.0.0.9 local 10.0.0.5 ttl 64", ("sit", "", "10.0.0.5", "10.0.0.9")),
+    ],
+)
+def test_a_tunnel_shows_its_ends(line: str, ends: tuple[str | None, ...]) -> None:
+    head = "7: tun7: <NOARP,UP,LOWER_UP> mtu 1480 qdisc noqueue state UNKNOWN\n    link/none promiscuity 0\n"
+    (link,) = read(ip_d_link=f"{head}    {line}\n")["links"]
+    assert tuple(map(link.get, ("kind", "parent", "local", "remote"))) == ends
+
+
 def test_links_of_ip_ifconfig_and_route() -> None:
     new = read(
         ip_addr="1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n"

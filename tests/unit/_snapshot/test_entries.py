@@ -129,3 +129,25 @@ def test_a_neighbour_has_the_name_of_its_state() -> None:
 def test_an_address_for_which_the_node_answers_has_a_link() -> None:
     body = HEADER.pack(IPV6, 3, 0, 8, 0) + pack({NDA_DST: bytes(15) + b"\1"})
     assert entries.proxy(body, {3: "eth0"}) == {"address": "::1", "dev": "eth0", "mac": "", "state": "PROXY"}
+
+
+V4, V6 = bytes((10, 0, 0, 5)), b"\xfd" + bytes(14) + b"\5"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "ends"),
+    [
+        ("vxlan", {3: struct.pack("=I", 3), 4: V4}, {"parent": "eth3", "local": "10.0.0.5"}),
+        ("vxlan", {2: bytes(4), 16: V6, 17: V6}, {"parent": "", "local": "fd00::5", "remote": "fd00::5"}),
+        ("geneve", {2: V4}, {"parent": "", "remote": "10.0.0.5"}),
+        ("gre", {6: V4, 7: bytes(4)}, {"parent": "", "local": "10.0.0.5"}),
+        ("ip6tnl", {1: struct.pack("=I", 3), 2: V6, 3: V6}, {"parent": "eth3", "local": "fd00::5", "remote": "fd00::5"}),
+        ("ipip", {}, {"parent": ""}),
+        ("dummy", {3: struct.pack("=I", 3)}, {"parent": ""}),
+    ],
+)
+def test_a_tunnel_shows_the_link_that_carries_it_and_its_addresses(
+    kind: str, data: dict[int, bytes], ends: dict[str, str]
+) -> None:
+    shown = entries.link(_link(kind, 0, data=pack(data)), {3: "eth3"}, (), None)
+    assert {name: shown[name] for name in ("parent", "local", "remote") if name in shown} == ends
