@@ -283,8 +283,8 @@ class _Prover:
             return None
         remedy, tried = (remedy, ()) if is_cured else self._offered(trial)
         what = " ".join([finding.what, *(f"{each.change} does not help: {each.reason}" for each in tried if not remedy)])
-        shown = str(entrance.packet({**trial.packet}, self._audit.snapshot))
-        return finding._replace(what=what, proof=TWIN, packet=shown, way=way, remedy=remedy)
+        packet = entrance.packet({**trial.packet}, self._audit.snapshot)
+        return finding._replace(what=what, proof=TWIN, packet=f"{packet}{packet.size}", way=way, remedy=remedy)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""

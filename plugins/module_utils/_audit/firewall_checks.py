@@ -14,14 +14,15 @@ from .._snapshot.firewalls import FIREWALLD, NFTABLES
 from .._snapshot.values import Firewall
 from .._trace.culprit import is_of_firewalld
 from .finding import check
-from .node import IPV6, Node
+from .node import FAMILIES, IPV6, Node
 from .reverse_path_checks import requests, severity_of_services
 from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
 _STRICT = Match("fib saddr . mark . iif oif", ("missing",))  # of IPv6_rpfilter, in each of its strict modes
 _PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and nothing else
-FULL = 0.9  # of the connections that the kernel tracks at most
+FULL = 0.9  # of the connections that the kernel tracks at most, or of the neighbours
+FEW = 128  # neighbours, the kernel's gc_thresh1: no limit is below it. A network namespace does not show its limit
 
 
 @check(
@@ -117,10 +118,34 @@ def _strict_chain(node: Node) -> str:
 def _tracking(node: Node) -> t.Iterator[Suspicion]:
     count, most = (node.count("connections", name) or 0 for name in ("count", "max"))
     if most and count >= FULL * most:
-        key = "net.netfilter.nf_conntrack_max"
         what = f"The kernel tracks {count} connections of at most {most}: packets of further ones are dropped."
-        text = f"Raise {key}, in a file of /etc/sysctl.d too, and find what opens the connections"
-        evidence = (f"net.netfilter.nf_conntrack_count = {count}", f"{key} = {most}")
-        severity = ERROR if count >= most else RISK
-        remedy = Remedy(operator=text, commands=(f"sysctl -w {key}={2 * most}",))
-        yield Suspicion(key, what, evidence, remedy, severity=severity, proof=COUNTER)
+        line = f"net.netfilter.nf_conntrack_count = {count}"
+        yield _full("net.netfilter.nf_conntrack_max", count, most, what, line, "what opens the connections")
+
+
+@check(
+    "neighbours-near-full",
+    RISK,
+    "The node has nearly as many neighbours as it may, and sends no packet to a further one.",
+    "The number of neighbours of each family, and its limit.",
+    "Raise gc_thresh1, gc_thresh2 and gc_thresh3.",
+    "https://github.com/Azure/AKS/issues/1319",
+    'New connections fail under load, "neighbour: arp_cache: neighbor table overflow!"',
+)
+def _neighbours(node: Node) -> t.Iterator[Suspicion]:
+    for family in FAMILIES:
+        key = f"net.{family}.neigh.default.gc_thresh3"
+        count = sum((":" in each.address) == (family == IPV6) for each in node.neighbors() if each.is_counted)
+        most = node.sysctl(key) if count >= FULL * FEW else 0
+        if most and count >= FULL * most:
+            what = f"The node has {count} {family} neighbours of at most {most}: it sends no packet to a further one."
+            yield _full(key, count, most, what, f"{count} {family} neighbours", "which network has so many")
+
+
+def _full(key: str, count: int, most: int, what: str, line: str, cause: str) -> Suspicion:
+    """Return the suspicion about a table that is nearly full. key: of its limit. cause: what the operator has to find."""
+    remedy = Remedy(
+        operator=f"Raise {key}, in a file of /etc/sysctl.d too, and find {cause}", commands=(f"sysctl -w {key}={2 * most}",)
+    )
+    severity = ERROR if count >= most else RISK
+    return Suspicion(key, what, (line, f"{key} = {most}"), remedy, severity=severity, proof=COUNTER)

@@ -15,14 +15,14 @@ from .._cni import cni
 from .._routing import policy, rt_names
 from .._ruleset import observed, service_rules
 from .._ruleset.ruleset import PROTOCOL, Chain, Table
-from .._snapshot import open_facts, values
+from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
 from .._snapshot.values import MAIN, Link, PolicyRule, Route, Value
 from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
-from .._twin.blueprint import Entry, entries
+from .._twin.blueprint import LOOPBACK, Entry, entries
 from .._twin.pod_links import Network
 from .context import CILIUM, Context
 from .suspicion import Unobserved
@@ -127,6 +127,14 @@ class Node:
         inner = pod_links.pod_links(self.snapshot)
         return [link for link in self.all_links() if link.name in inner]
 
+    def tunnels(self) -> list[Link]:
+        """Return the links that put a head before each packet. An output without kinds may hide one, unless names tell."""
+        links = self.all_links()
+        for link in links if "open" in self.snapshot else ():
+            if not (link.kind or link.name == LOOPBACK or pod_links.has_interface_name(link.name)):
+                raise Unobserved(f"The kind of {link.name} is open.", "ip -d link")
+        return [link for link in links if link.kind in tunnels.HEADS]
+
     def link(self, name: str) -> Link:
         self.links()
         return self._by_name.get(name, Link())
@@ -134,6 +142,20 @@ class Node:
     @functools.cached_property
     def _by_name(self) -> dict[str, Link]:
         return {link.name: link for link in reversed(self._links)}  # the first of a name counts
+
+    def mtu(self, name: str) -> int:
+        """Return the MTU of a link. Raises Unobserved."""
+        size = self.link(name).mtu
+        if not size:
+            raise Unobserved(f"The MTU of {name} is open.", "ip -d addr")
+        return size
+
+    def pod_mtus(self, link: str) -> list[int]:
+        """Return the MTUs of the default routes of the pod at a link, as far as its side is known; 0 for that of its link."""
+        namespace = self.link(link).peer.namespace
+        sides = (entry for entry in entries(self.snapshot, "pods") if namespace and entry.get("namespace") == namespace)
+        routes = (Route.of(route) for side in sides for route in side.get("routes") or ())
+        return [route.mtu for route in routes if route.to == "default"]
 
     def neighbors(self) -> list[values.Neighbour]:
         for family in FAMILIES:
@@ -325,6 +347,11 @@ class Node:
         enis = self.enis
         return dict(zip(map(str, enis.tables), enis.secondary)) if enis else {}
 
+    def pods_of_enis(self) -> dict[str, str]:
+        """Return a pod behind each secondary interface. One without any may be for management, with a table of its own."""
+        tables = self.tables_of_enis()
+        return {tables[rule.table]: rule.pod for rule in self.rules(IPV4) if rule.table in tables and rule.pod in self.pods}
+
     def addresses(self, link: str, family: str) -> list[str]:
         """Return the addresses of a link, without link-local ones."""
         return _addresses(self.link(link), family)
@@ -337,6 +364,12 @@ class Node:
     def links_by_address(self, family: str) -> dict[str, str]:
         """Return the names of the links by their addresses, without link-local ones."""
         return {address: link.name for link in self.links() for address in _addresses(link, family)}
+
+    def best_defaults(self, family: str) -> list[Route]:
+        """Return the default routes of table main that packets take: those with the least metric."""
+        routes = [route for route in self.routes(family) if route.to == "default" and route.dev]
+        least = min((_metric(route) for route in routes), default=0)
+        return [route for route in routes if _metric(route) == least]
 
     def uplinks(self, family: str) -> list[str]:
         """Return the links by which the default routes of table main lead."""
@@ -398,6 +431,11 @@ class Node:
 
 def _has_link_of_cilium(links: t.Iterable[Link]) -> bool:
     return any(link.name.startswith(("cilium_", "lxc")) for link in links)
+
+
+def _metric(route: Route) -> int:
+    """Return the metric of a route. One of IPv6 without any has 1024 (include/uapi/linux/ipv6_route.h, IP6_RT_PRIO_USER)."""
+    return int(route.metric or (1024 if route.family == IPV6 else 0))
 
 
 def is_host(prefix: str) -> bool:

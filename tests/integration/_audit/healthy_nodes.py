@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import tunnels
 from lab import azure_vnet
 
 Entry = dict[str, Any]
@@ -81,7 +82,9 @@ class Node:
         if name != "lo":
             listed.append({**_address(f"fe80::{index}/64"), "scope": "link"})
         mac = f"02:00:00:00:01:{index:02x}"
-        shape = {"type": 772 if name == "lo" else 1, "mac": mac, "mtu": 1500, "flags": HAS_FLAGS}
+        smallest = min((link["mtu"] for link in self.snapshot["links"]), default=65536)
+        mtu = 65536 if name == "lo" else min(1500 - tunnels.HEADS.get(kind, 0), smallest)
+        shape = {"type": 772 if name == "lo" else 1, "mac": mac, "mtu": mtu, "flags": HAS_FLAGS}
         around: Entry = {"master": "", "parent": "", "peer": None, "settings": {}}
         self.snapshot["links"].append(
             {"name": name, "index": index, "kind": kind, **shape, **around, **more, "addresses": listed}

@@ -294,12 +294,19 @@ TROUBLES = {
             f"ipset add KUBE-LOAD-BALANCER {BALANCER},tcp:80",
         ],
         edit=with_martians,
-        proof="twin",
     ),
     "gateway-mac-changed": Trouble(
         POD,
         ["169.254.1.1 dev eth0 lladdr 02:00:00:00:00:80 PERMANENT", "veth-pod1: link/ether 02:00:00:00:00:88"],
         ["ip link set dev veth-pod1 address 02:00:00:00:00:88"],
+        proof="twin",
+    ),
+    "mtu-of-paths": Trouble(
+        "ipv4 eth1",
+        ["veth-pod1 veth mtu 1500", "eth1 mtu 1400", "-A OUTPUT -p icmp -j DROP"],
+        ["ip link set eth1 mtu 1400", "iptables -A OUTPUT -p icmp -j DROP"],
+        undo=["ip link set eth1 mtu 1500"],
+        proof="twin",
     ),
     "own-drift": Trouble(
         "net.ipv4.conf.eth1.rp_filter",
