@@ -10,16 +10,18 @@ from __future__ import annotations
 import typing as t
 
 from .._snapshot.values import Link
+from .._trace.culprit import is_neighbor
+from .._trace.packet import OUTSIDE
 from .finding import check
-from .node import Node
-from .suspicion import CONFIGURATION, COUNTER, ERROR, RISK, Remedy, Suspicion
+from .node import IPV4, IPV6, Node
+from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial
 
 
 @check(
     "gateway-mac-changed",
-    RISK,
+    ERROR,
     "udev changed the MAC address of the node's end of a pod's link after the pod had got a neighbour entry for it.",
-    "The permanent neighbours of pods, the MAC addresses of their links, and the packets that the kernel dropped there.",
+    "The permanent neighbours of pods, the MAC addresses of their links, and a packet of the pod through the twin.",
     "MACAddressPolicy=none for these links, and a restart of the pod.",
     "https://github.com/aws/amazon-vpc-cni-k8s/issues/2103",
     "A pod reaches nothing outside of its node",
@@ -32,7 +34,8 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
         former = next((entry for entry in neighbours if entry.link == name and entry.mac != mac), None)
         if former is None:
             continue
-        subject = next(iter(link.peer.addresses), name)
+        subject, family = next(iter(link.peer.addresses), name), IPV6 if ":" in former.address else IPV4
+        pod = next((address for address, to in node.pods_of(family).items() if to == name), "")
         what = f"{subject} sends its packets for {former.address} to {former.mac}, and {name} has the MAC address {mac}."
         text = (
             "Give the link the MAC address that the pod knows, or restart the pod. Set MACAddressPolicy=none for links of pods in"
@@ -42,8 +45,9 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
         remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former.mac}",))
         count = node.count("otherhost", name) or 0
         counted = (f"{name}: rx_otherhost_dropped {count}",) if count else ()
-        proof, severity = (COUNTER, ERROR) if count else (CONFIGURATION, RISK)
-        yield Suspicion(subject, what, (*lines, *counted), remedy, severity=severity, proof=proof)
+        packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": name}
+        trial = Trial(packet, culprit=is_neighbor) if pod else None
+        yield Suspicion(subject, what, (*lines, *counted), remedy, trial, ERROR if trial else NOTE)
     node.demand_whole("pod_neighbors")
 
 

@@ -168,20 +168,18 @@ def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:
 @check(
     "default-by-secondary",
     RISK,
-    "A network daemon gave an interface of the CNI a default route in table main.",
-    "The default routes of table main, and the routing tables of the interfaces.",
+    "A network daemon gave an interface of the CNI, by which pods reply, a default route in table main.",
+    "The default routes of table main, the routing tables of the interfaces, and the rules of pods.",
     "Keep the daemon off the interface, and remove the route.",
     "https://github.com/aws/amazon-vpc-cni-k8s/issues/3524",
     "Pods lose their network when an interface (ENI) is attached",
 )
 def _second_default(node: Node) -> t.Iterator[Suspicion]:
-    enis = node.enis
-    if enis is None:
-        return
+    of_pods = node.pods_of_enis()
     defaults = [route for route in node.routes(IPV4) if route.to == "default" and route.via]
     for route in defaults:
         name = route.dev
-        if name in enis.secondary:
+        if name in of_pods:
             what = (
                 f"A network daemon gave {name}, which belongs to the CNI, a default route in table main: which default wins"
                 " depends on the metrics and on the order of hotplug."

@@ -21,8 +21,7 @@ from .._twin.pod_links import Network
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
 from .reverse_path_checks import STRICT
-from .service import PORT
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 # In the sets of kube-proxy in its mode ipvs, which has the addresses of load balancers on kube-ipvs0.
 _BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
@@ -79,10 +78,10 @@ def _is_of_cluster(node: Node, address: str) -> bool:
 
 @check(
     "lb-address-local",
-    ERROR,
-    "A load balancer probes from its own address, which kube-proxy in its mode ipvs has put on the node, and gets no answer.",
-    "kube-proxy's set of load balancers, the node's addresses, the packets that the kernel dropped because of their source,"
-    " and a packet from such an address through the twin.",
+    NOTE,
+    "A load balancer that probes from its own address, which kube-proxy in its mode ipvs has put on the node, gets no answer.",
+    "kube-proxy's set of load balancers, the node's addresses, and the packets that the kernel dropped because of their source"
+    " since boot, in all network namespaces: they do not tell from which address these came.",
     "A host name or ipMode Proxy in the status of the Service.",
     "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/58",
     "The load balancer's probes fail on nodes where kube-proxy uses ipvs",
@@ -91,11 +90,7 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
     """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
     balancers = {*_BALANCER.findall(node.sets())}
     local = {address: link for address, link in node.links_by_address(IPV4).items() if address in balancers}
-    uplink = next(iter(node.uplinks(IPV4)), "")
-    target = next(iter(node.addresses(uplink, IPV4)), "")
-    if not target or not local or not _martians(node):
-        return
-    for address in sorted(local):
+    for address in sorted(local) if local and _martians(node) else ():
         what = (
             f"{address}, the address of a load balancer, is one of the node on {local[address]}. What comes in from it is dropped"
             " as coming from the node itself: if the load balancer probes from it, the node counts as unhealthy."
@@ -106,8 +101,7 @@ def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
         )
         remedy = Remedy(operator=text, commands=(f"ip address del {address}/32 dev {local[address]}",))
         evidence = (f"inet {address} dev {local[address]}", f"in_martian_src {_martians(node)}")
-        packet = {"source": address, "destination": target, "destination_port": PORT, "interface": uplink}
-        yield Suspicion(address, what, evidence, remedy, Trial(packet))
+        yield Suspicion(address, what, evidence, remedy)
 
 
 def _martians(node: Node) -> int:

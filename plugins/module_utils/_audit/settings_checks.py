@@ -63,19 +63,20 @@ def _forwarding(node: Node) -> t.Iterator[Suspicion]:
 def _forwarded(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
     """Return packets that a node with pods has to forward, by the links by which they come in."""
     pods = node.pods_of(family)
-    uplinks = node.uplinks(family) if pods else []
+    uplinks = [route.dev for route in node.best_defaults(family)] if pods else []
     packets: dict[str, dict[str, t.Any]] = {}
     for pod, link in pods.items() if uplinks else ():
         packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": link}
         packets.setdefault(node.entrance(link), packet)
-    for name, pod in {**dict.fromkeys(uplinks, next(iter(pods), "")), **(_pods_of_enis(node) if family == IPV4 else {})}.items():
+    for name, pod in {**dict.fromkeys(uplinks, next(iter(pods), "")), **(node.pods_of_enis() if family == IPV4 else {})}.items():
         packet = {"source": OUTSIDE[family], "destination": pod, "destination_port": POD_PORT, "interface": name}
         packets.setdefault(name, packet)
     return packets
 
 
 def _from_further_networks(node: Node, family: str) -> dict[str, dict[str, t.Any]]:
-    """Return packets to a pod from networks of IPv4 behind interfaces that are no uplinks. A node may keep them apart on purpose.
+    """Return packets to a pod from networks of IPv4 behind interfaces by which no best default route leads, such as those for
+    management. A node may keep them apart on purpose.
 
     The setting of all decides for IPv6, which packets of uplinks show.
     """
@@ -85,7 +86,7 @@ def _from_further_networks(node: Node, family: str) -> dict[str, dict[str, t.Any
     for link in (link for link in node.all_links() if pods and link.kind in CARDS and not link.master and link.name not in inner):
         hosts = (str(host) for network in node.networks(link.name) for host in itertools.islice(network.hosts(), 2))
         client = next((host for host in hosts if ":" not in host and host not in link.addresses), "")
-        if client and link.name not in node.uplinks(family):
+        if client and link.name not in {route.dev for route in node.best_defaults(family)}:
             packet = {"source": client, "destination": next(iter(pods)), "destination_port": POD_PORT, "interface": link.name}
             packets[link.name] = packet
     return packets
@@ -95,12 +96,6 @@ def _may_forward(node: Node, family: str, link: str) -> bool:
     with contextlib.suppress(Unobserved):
         return _forwards(node, family, link)
     return True
-
-
-def _pods_of_enis(node: Node) -> dict[str, str]:
-    """Return a pod behind each secondary interface."""
-    tables = node.tables_of_enis()
-    return {tables[rule.table]: rule.pod for rule in node.rules(IPV4) if rule.table in tables and rule.pod in node.pods}
 
 
 def _forwards(node: Node, family: str, link: str) -> bool:

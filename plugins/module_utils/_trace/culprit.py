@@ -187,6 +187,10 @@ def is_forwarding(decider: Object | None) -> bool:
     return isinstance(decider, Setting) and decider.name in FORWARDING
 
 
+def is_neighbor(decider: Object | None) -> bool:
+    return isinstance(decider, Neighbor)
+
+
 def is_of_bridge(decider: Object | None) -> bool:
     return isinstance(decider, ChainRule) and decider.family == BRIDGE
 

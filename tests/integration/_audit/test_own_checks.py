@@ -87,6 +87,16 @@ def test_a_record_that_cannot_be_read_leaves_it_open() -> None:
         assert finding["state"] == "cannot_tell" and finding["ask"].startswith("head -n 9999 /run/kubenode/")
 
 
+def test_a_table_that_the_cni_has_filled_is_no_drift_after_the_profile() -> None:
+    with scenes.shared_enis(scenes.STRICT) as (_lab, node):
+        node.ip(["route add 10.0.1.1 dev eth1 scope link table 1001", "route replace default via 10.0.1.1 dev eth1 table 1001"])
+        need = Steps(node, "datapath_audit", {}).run()["profile"]
+        options = {name.removeprefix(f"{need['name']}_"): value for name, value in need["variables"].items()}
+        assert options["layout"] == "custom"
+        Steps(node, "profile", {"name": need["name"], "options": {**options, "mode": "runtime"}}).run()
+        assert findings(node) == []
+
+
 SATISFIED = {
     "a route that is on the link without a flag": (
         ["route add 10.1.2.1 dev eth1 scope link table 77", "route add default via 10.1.2.1 dev eth1 table 77"],

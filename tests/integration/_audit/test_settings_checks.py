@@ -40,16 +40,24 @@ def test_links_that_forward_though_that_of_all_is_off() -> None:
         assert findings(node, "forwarding-off") == []
 
 
-def test_a_network_without_an_uplink_that_does_not_forward_is_a_note() -> None:
+MANAGEMENT = [  # a default route of its own, and a table for its address
+    *(f"route add default via 203.0.113.9 dev eth9 {place}" for place in ("metric 500", "table 99")),
+    "rule add from 203.0.113.11 lookup 99 priority 3000",
+]
+
+
+@pytest.mark.parametrize("routing", [[], MANAGEMENT], ids=["no route", "a second default route"])
+def test_a_network_behind_which_no_best_default_route_leads_and_that_does_not_forward_is_a_note(routing: list[str]) -> None:
     with shared_enis() as node:
         far = InnerPod(node, "away", "203.0.113.9", "0a:00:00:00:00:09", "eth9")
         far.ip(["link set eth0 up"])
-        node.ip(["address add 203.0.113.11/24 dev eth9", "link set eth9 up"])
+        node.ip(["address add 203.0.113.11/24 dev eth9", "link set eth9 up", *routing])
         node.run(["sysctl", "-w", "net.ipv4.ip_forward=0"])
         for name in ("eth0", "eth1", "eth2", "veth-pod1", "veth-pod2"):
             node.run(["sysctl", "-w", f"net.ipv4.conf.{name}.forwarding=1"])
         (finding,) = findings(node, "forwarding-off")
         assert (finding["subject"], finding["severity"], finding["proof"]) == (*of_links("eth9"), "note", "twin")
+        assert findings(node, "default-by-secondary") == []
 
 
 def test_a_link_of_ipv6_does_not_decide() -> None:
