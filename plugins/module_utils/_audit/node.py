@@ -56,6 +56,7 @@ ASK = {
     "units": "systemctl list-unit-files 'kubenode-*'",
     "policies": "head -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
     "listeners": "ss -Hltn",
+    "pods": "ip -all netns exec ip addr; ip -all netns exec ip route; ip -all netns exec ip neigh",
     "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
@@ -163,6 +164,8 @@ class Node:
         return self._values(values.Neighbour, "neighbors")
 
     def pod_neighbors(self) -> list[values.PodNeighbour]:
+        """Return the permanent neighbours of pods. A twin has them only with the pods' own sides."""
+        self.demand("pods")
         return self._values(values.PodNeighbour, "pod_neighbors")
 
     def programs(self) -> list[values.Program]:
