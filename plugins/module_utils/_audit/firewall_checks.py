@@ -22,7 +22,7 @@ _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with wh
 _STRICT = Match("fib saddr . mark . iif oif", ("missing",))  # of IPv6_rpfilter, in each of its strict modes
 _PREROUTING = "filter_PREROUTING"  # where firewalld filters reverse paths, and nothing else
 FULL = 0.9  # of the connections that the kernel tracks at most, or of the neighbours
-FEW = 128  # neighbours, the kernel's gc_thresh1: no limit is below it. A network namespace does not show its limit
+FEW = 128  # neighbours, the gc_thresh1 of the kernel; fewer are not looked at, as a network namespace does not show its limit
 
 
 @check(
@@ -129,7 +129,7 @@ def _tracking(node: Node) -> t.Iterator[Suspicion]:
     "The node has nearly as many neighbours as it may, and sends no packet to a further one.",
     "The number of neighbours of each family, and its limit.",
     "Raise gc_thresh1, gc_thresh2 and gc_thresh3.",
-    "https://github.com/Azure/AKS/issues/1319",
+    "https://docs.kernel.org/networking/ip-sysctl.html",
     'New connections fail under load, "neighbour: arp_cache: neighbor table overflow!"',
 )
 def _neighbours(node: Node) -> t.Iterator[Suspicion]:
