@@ -121,6 +121,8 @@ def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover
     open_finding = None
     for suspicion in (*(each for each in suspicions if each.trial), *([together(without)] if without else [])):
         finding = prover.tried(check, suspicion) if prover else _untried(check, suspicion)
+        if finding and finding.state == PRESENT and suspicion.ask:  # it rests on a guess
+            finding = finding._replace(state=CANNOT_TELL, proof="", remedy=None, ask=suspicion.ask)
         if finding and finding.state == PRESENT:
             return finding
         open_finding = open_finding or finding
@@ -145,7 +147,7 @@ def _unknown(check: Check, error: Invalid) -> Finding:
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
-    subject, what, evidence, remedy, _trial, severity, proof = suspicion
+    subject, what, evidence, remedy, _trial, severity, proof, _ask = suspicion
     return check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
 
 
@@ -281,10 +283,11 @@ class _Prover:
         is_cured = bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
-        remedy, tried = (remedy, ()) if is_cured else self._offered(trial)
-        what = " ".join([finding.what, *(f"{each.change} does not help: {each.reason}" for each in tried if not remedy)])
+        cure, tried = (remedy, ()) if is_cured else self._offered(trial)
+        ask = remedy.ask if remedy and not cure else ""
+        what = " ".join([finding.what, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
-        return finding._replace(what=what, proof=TWIN, packet=f"{packet}{packet.size}", way=way, remedy=remedy)
+        return finding._replace(what=what, proof=TWIN, packet=f"{packet}{packet.size}", way=way, remedy=cure, ask=ask)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""

@@ -11,9 +11,9 @@ import re
 import typing as t
 
 from .._trace.culprit import is_of_bridge
+from .._trace.packet import OUTSIDE
 from .finding import check
-from .node import AZURE_PEER, Node
-from .reverse_path_checks import CLIENT
+from .node import AZURE_PEER, IPV4, Node
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
 _TARGET = re.compile(r"--(?:to-dst|to-destination|arpreply-mac) ([0-9a-f:]+)", re.IGNORECASE)
@@ -74,4 +74,5 @@ def _trial(node: Node, address: str) -> Trial | None:
     ports = [link.name for link in node.all_links() if link.master in bridges and link.name not in pods]
     if not ports:
         return None
-    return Trial({"source": CLIENT, "destination": address, "destination_port": 80, "interface": ports[0]}, culprit=is_of_bridge)
+    packet = {"source": OUTSIDE[IPV4], "destination": address, "destination_port": 80, "interface": ports[0]}
+    return Trial(packet, culprit=is_of_bridge)

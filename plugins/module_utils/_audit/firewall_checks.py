@@ -89,7 +89,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
     for name, rule, request in requests(node, IPV6):
         what = (
             f"firewalld filters reverse paths of IPv6 strictly, and the replies of pods behind {name} leave by {name}: requests"
-            f" to them that come in by {request.packet['interface']} are dropped."
+            f" to them that come in by {request.packet['interface']} are dropped, such as from {request.client}."
         )
         text = "Set IPv6_rpfilter=loose in /etc/firewalld/firewalld.conf, which firewalld reads when it reloads"
         loose = f"nft insert rule inet firewalld {chain} meta nfproto ipv6 fib saddr . mark oif exists accept"
@@ -97,7 +97,6 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
         evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", str(rule))
         trial = request._replace(culprit=is_of_firewalld)
         yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
-        return
 
 
 def _strict_chain(node: Node) -> str:

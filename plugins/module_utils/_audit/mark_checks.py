@@ -44,7 +44,7 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         trial = request._replace(culprit=is_filter, is_shown_by_remedy=True)
         what = (
             f"The filter of {enis.primary} is strict and looks sources up without the mark, so that the rule that routes marked"
-            f" replies does not count: requests to pods behind {name} are dropped."
+            f" replies does not count: requests to pods behind {name} are dropped, such as from {request.client}."
         )
         key = "net.ipv4.conf.all.src_valid_mark"
         text = f"Set {key} to 1, which nftables_connmark does with strict"
@@ -72,7 +72,10 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         return
     for _name, of_pod, request in requests(node):
         trial = request._replace(is_shown_by_remedy=True)
-        what = "The rule that routes marked replies comes behind the rules of pods, and so never counts for a pod."
+        what = (
+            "The rule that routes marked replies comes behind the rules of pods, and so never counts for a pod: a request from"
+            f" {request.client} is lost."
+        )
         rule = {"priority": from_pods[0].priority - 1, "fwmark": late[0].fwmark, "table": "main"}
         evidence = (str(of_pod), str(late[0]))
         remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})

@@ -15,14 +15,13 @@ from .._cni import marks
 from .._core.names import DOTTED
 from .._snapshot.values import BootSetting, PolicyRule
 from .._trace.culprit import is_filter
-from .._trace.packet import OUTSIDE
+from . import clients
 from .finding import check
 from .node import IPV4, Node, protocol_for_rules, setting_line
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
-CLIENT = OUTSIDE[IPV4]
 SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
@@ -30,21 +29,24 @@ AMAZON = marks.CNIS["aws_vpc_cni"].name
 def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, PolicyRule, Trial]]:
     """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
 
-    One for each secondary interface.
+    One for each client that matters, of a pod for each secondary interface and each set of destinations in the rules of pods.
     """
     enis, tables = node.enis, node.tables_of_enis()
     if enis is None:
         return
     addresses = node.addresses(enis.primary, family)
+    destinations: dict[tuple[str, str], list[str]] = {}  # by source and table
+    for rule in node.rules(family):
+        destinations.setdefault((rule.source, rule.table), []).append(rule.to)
     covered = set()
     for rule in node.rules(family):
-        name = tables.get(rule.table, "")
-        if name in covered or not name or rule.pod not in node.pods or not addresses:
+        name, shape = tables.get(rule.table, ""), (rule.table, *destinations[rule.source, rule.table])
+        if shape in covered or not name or rule.pod not in node.pods or not addresses:
             continue
-        covered.add(name)
-        client = OUTSIDE[family]
-        packet = {"source": client, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
-        yield name, rule, Trial(packet, rule.pod)
+        covered.add(shape)
+        for client in clients.of(node, family, enis.primary, rule.pod):
+            packet = {"source": client.address, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
+            yield name, rule, Trial(packet, rule.pod)
 
 
 @check(
@@ -66,7 +68,7 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
     for name, rule, trial in requests(node):
         what = (
             f"The reverse-path filter of {primary} is strict, and the replies of pods behind {name} leave by {name}: requests to"
-            f" them that come in by {primary} are dropped."
+            f" them that come in by {primary} are dropped, such as from {trial.client}."
         )
         evidence = (_filter_line(node, primary), str(rule))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
@@ -106,8 +108,8 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
     for name, rule, request in requests(node):
         trial = request._replace(first=loose) if node.filter_mode(primary) == STRICT else request
         what = (
-            f"The replies of pods behind {name} to requests that come in by {primary} leave by {name}, under an address of"
-            f" {primary}. A cloud that checks the sources of an interface drops them."
+            f"The replies of pods behind {name} to requests that come in by {primary}, such as from {trial.client},"
+            f" leave by {name}, under an address of {primary}. A cloud that checks the sources of an interface drops them."
         )
         yield Suspicion(name, what, (str(rule),), None, trial, severity_of_services(node))
 
@@ -322,11 +324,13 @@ def _rule_within(node: Node) -> t.Iterator[Suspicion]:
             f"The rule of {pod} leads to {name} for packets to {rule.to} alone: requests from elsewhere that come in by"
             f" {name} are answered by the primary interface."
         )
-        packet = {"source": CLIENT, "destination": pod, "destination_port": POD_PORT, "interface": name}
         text = (
             f"Let the CNI make rules for all destinations, or mark the connections by {name} (eni_policy_routing_interface_marks)"
         )
-        yield Suspicion(name, what, (str(rule),), Remedy(operator=text), Trial(packet))
+        for client in clients.of(node, IPV4, name, pod):
+            packet = {"source": client.address, "destination": pod, "destination_port": POD_PORT, "interface": name}
+            lost = f"{what} One from {client.address} is lost."
+            yield Suspicion(name, lost, (str(rule),), Remedy(operator=text), Trial(packet))
 
 
 def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Suspicion:

@@ -14,7 +14,7 @@ from .._network_daemons import networkd
 from .._network_daemons.known_daemons import AGENTS, COMPETING, HOSTILE, SWITCHES
 from .._network_daemons.networkd import Setting
 from .._snapshot.values import Link, Neighbour, PolicyRule
-from .._trace.packet import OUTSIDE
+from . import clients
 from .context import AWS_VPC_CNI, TERWAY
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, MAIN, Node
@@ -94,9 +94,13 @@ def _base_rule(node: Node) -> t.Iterator[Suspicion]:
             priority = {"local": 0, "main": 32766}[name]
             command = f"{words} rule add priority {priority} lookup {name}"
             evidence = tuple(map(str, node.rules(family)))[:SHOWN]
-            trial = Trial({"destination": OUTSIDE[family], "destination_port": 443}) if name == "main" else None
             remedy = Remedy(operator=f"Add the kernel's own rule again, and find what removed it: {command}", commands=(command,))
-            yield Suspicion(f"{family} {name}", what, evidence, remedy, trial, "" if trial else RISK)
+            risk = Suspicion(f"{family} {name}", what, evidence, remedy, severity=RISK)
+            for client in clients.of(node, family, next(iter(node.uplinks(family)), "")) if name == "main" else ():
+                trial = Trial({"destination": client.address, "destination_port": 443})
+                yield risk._replace(trial=trial, severity=ERROR if client.is_observed else RISK)
+            if name == "local":
+                yield risk
 
 
 @check(

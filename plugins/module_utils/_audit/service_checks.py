@@ -16,8 +16,8 @@ import typing as t
 
 from .._ruleset.ruleset import DNAT, PROTOCOL
 from .._snapshot import proc_net
-from .._trace.packet import OUTSIDE
 from .._twin.pod_links import Network
+from . import clients
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
 from .reverse_path_checks import STRICT
@@ -52,11 +52,14 @@ def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
             f"Requests to {address}, the address of a Service, come in by {link}, in whose network it is, and the replies leave"
             f" by {uplink}, the way of the default route."
         )
-        packet = {"source": OUTSIDE[family], "destination": address, "destination_port": port, "interface": link}
-        severity = ERROR if family == IPV4 and node.filter_mode(link) == STRICT else RISK
+        packet = {"destination": address, "protocol": protocol, "destination_port": port, "interface": link}
+        is_strict = family == IPV4 and node.filter_mode(link) == STRICT
         defaults = tuple(str(route) for route in node.routes(family) if route.to == "default")
         evidence = (f"{protocol} {address}:{port}", *defaults)
-        yield Suspicion(link, what, evidence, None, Trial({**packet, "protocol": protocol}), severity)
+        for client in clients.of(node, family, link):
+            severity = ERROR if is_strict and client.is_observed else RISK
+            lost = f"{what} One from {client.address} is lost."
+            yield Suspicion(link, lost, evidence, None, Trial({"source": client.address, **packet}), severity)
 
 
 def _networks(node: Node) -> list[tuple[Network, str]]:

@@ -31,7 +31,7 @@ class Unobserved(Exception):
 class Remedy(t.NamedTuple):
     """A call of a module of this collection, or what an operator has to do, with the commands if there are any.
 
-    task: to paste into a playbook; empty if there is none.
+    task: to paste into a playbook; empty if there is none. ask: commands whose output shows what a remedy needs, if none cures.
     """
 
     module: str = ""
@@ -39,6 +39,7 @@ class Remedy(t.NamedTuple):
     operator: str = ""
     commands: tuple[str, ...] = ()
     task: str = ""
+    ask: str = ""
 
     @property
     def change(self) -> str:
@@ -72,13 +73,18 @@ class Trial(t.NamedTuple):
     first: tuple[t.Mapping[str, t.Any], ...] = ()
     source: str = ""
 
+    @property
+    def client(self) -> str:
+        """Return the address from which the packet comes; empty if the node chooses it."""
+        return str(self.packet.get("source") or "")
+
 
 class Suspicion(t.NamedTuple):
     """What a check concludes from a snapshot alone. Of several about one subject, one that holds is the finding.
 
     subject: a link, an address or a rule, the same after each boot. evidence: lines as their tools print them.
     severity: that of the check if it is empty. trial: None if no packet can show it. proof: without a trial, COUNTER if the
-    kernel counted what is wrong.
+    kernel counted what is wrong. ask: commands whose output would tell, where the suspicion rests on a guess.
     """
 
     subject: str
@@ -88,6 +94,7 @@ class Suspicion(t.NamedTuple):
     trial: Trial | None = None
     severity: str = ""
     proof: str = CONFIGURATION
+    ask: str = ""
 
 
 def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:

@@ -77,13 +77,21 @@ class Tables:
 
     def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
         """Return the route of the rule's table for an address; None without one, or if the lookup goes on with the next rule."""
-        place = family, rule.table
-        prefixes = (fields.network(destination, length) for length in self._lengths.get(place, ()))
-        fitting: list[Route] = next(filter(None, map(self._routes.get(place, {}).get, prefixes)), [])
-        if not fitting:
-            return None
-        best = min(fitting, key=lambda route: route.metric)
-        return None if best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
+        routes = next(self._fitting((family, rule.table), destination), [])
+        best = min(routes, key=lambda route: route.metric, default=None)
+        return None if not best or best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
+
+    def _fitting(self, table: tuple[int, int], destination: bytes) -> t.Iterator[list[Route]]:
+        """Yield the routes of a table whose prefixes contain an address, those of the longest prefix first."""
+        by_prefix = self._routes.get(table, {})
+        prefixes = (fields.network(destination, length) for length in self._lengths.get(table, ()))
+        return (by_prefix[prefix] for prefix in prefixes if prefix in by_prefix)
+
+    def leads_to(self, destination: bytes, link: str) -> bool:
+        """Return whether a route of any table leads to an address by a link, whatever the rules."""
+        family = fields.IPV6 if len(destination) == 16 else fields.IPV4
+        tables = (table for table in self._routes if table[0] == family)
+        return any(link in route.links for table in tables for routes in self._fitting(table, destination) for route in routes)
 
     def of_table(self, family: int, table: int) -> list[Route]:
         return [route for routes in self._routes.get((family, table), {}).values() for route in routes]

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit.reverse_path_checks import CLIENT
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import OUTSIDE
+from lab.eni import CLIENT, PRIMARY
+from lab.steps import Steps
 
 from .._trace import random_nodes
 from .._trace import test_cures as scenes
 from .healthy_nodes import KERNEL, POD, Node, eks_ubuntu
-from .troubles import TROUBLES
+from .troubles import ENI, TROUBLES
 
 # By check, the subject of which two objects are wrong on the node below.
 TWICE = {
@@ -91,8 +94,24 @@ def test_each_secondary_interface_is_tried(check: str) -> None:
     """Replies of the pods behind the first one leave by the primary interface, so that only requests to the others are lost."""
     trouble = TROUBLES[check]
     with trouble.node() as node:
-        node.ip([f"rule add from {scenes.POD} to {CLIENT} lookup main priority 1000"])
+        node.ip([f"rule add from {scenes.POD} to {OUTSIDE['ipv4']} lookup main priority 1000"])
         found = trouble.audit(node, check)
     assert [(finding["subject"], finding["state"], finding["proof"]) for finding in found] == [
         (trouble.subject, "present", "twin")
     ]
+
+
+@pytest.mark.parametrize("mask", [16, 32])
+@pytest.mark.parametrize(("check", "subject"), [("rp-strict-asymmetric", "eth0"), ("reply-by-other-interface", ENI.name)])
+def test_a_client_that_the_rule_of_a_pod_is_about_is_tried(check: str, subject: str, mask: int) -> None:
+    """Replies to other clients leave by the interface of the request."""
+    network = str(ipaddress.ip_interface(f"{CLIENT}/{mask}").network)
+    with scenes.node_port(scenes.STRICT, "pod1", PRIMARY.address, "eth0") as scene:
+        scene.node.ip([f"rule del from {eni.pod_address(0)} lookup {eni.table}" for eni in scenes.ENIS])
+        assert scene.arrives()
+        scene.node.ip([f"rule add from {scenes.POD} to {network} lookup {ENI.table} priority 2048"])
+        (finding,) = Steps(scene.node, "datapath_audit", {"checks": [check]}).run()["findings"]
+        client = finding["packet"].split()[1].partition(":")[0]
+        assert not scene.arrives() and ipaddress.ip_address(client) in ipaddress.ip_network(network)
+        assert (finding["subject"], finding["severity"], finding["proof"]) == (subject, "error", "twin")
+        assert f"from {client}" in finding["what"]
