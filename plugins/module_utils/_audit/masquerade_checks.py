@@ -11,15 +11,15 @@ import ipaddress
 import typing as t
 
 from .._ruleset.ruleset import IPTABLES
-from .._twin.pod_links import Network
+from . import purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, Node
+from .node import FAMILIES, IPV4, Node
 from .service import POD_PORT
-from .suspicion import RISK, Remedy, Suspicion, Trial
+from .suspicion import NOTE, RISK, Remedy, Suspicion, Trial
 
-TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI reaches the pods of other nodes
 KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
 SHOWN = 3  # lines of evidence
+ASK = "datapath_audit with pod_ranges in context; kubectl get nodes -o yaml"
 
 
 @check(
@@ -35,10 +35,11 @@ def _between_pods(node: Node) -> t.Iterator[Suspicion]:
     """Yield a pod whose packets to pods of other nodes leave from another address, for each family."""
     for family in FAMILIES:
         pod = _local(node, family)
-        network = next(iter(_networks(node, family)), None) if pod else None
-        lines = _translating(node, family) if network else []
-        if network is None or not lines:
+        peers = next(iter(_of_other_nodes(node, family)), None) if pod else None
+        lines = _translating(node, family) if peers else []
+        if peers is None or not lines:
             continue
+        network = peers.network
         what = (
             f"The node translates the source of packets from its pods to those of other nodes ({network}), where a policy that"
             " permits pods by their addresses drops them."
@@ -49,7 +50,9 @@ def _between_pods(node: Node) -> t.Iterator[Suspicion]:
         text = "Except the networks of pods from the rule that masquerades, such as by nonMasqueradeCIDRs of ip-masq-agent"
         packet = {"source": pod, "destination": str(network[-2]), "destination_port": POD_PORT, "interface": node.pods[pod]}
         remedy = Remedy(operator=text, commands=(command,))
-        yield Suspicion(family, what, tuple(lines[:SHOWN]), remedy, Trial(packet, source=pod))
+        suspicion = Suspicion(family, what, tuple(lines[:SHOWN]), remedy, Trial(packet, source=pod))
+        guess = f"{what} That {network} has pods is a guess: a tunnel leads to it ({peers.route})."
+        yield suspicion if peers.reason else suspicion._replace(what=guess, severity=NOTE, ask=ASK)
 
 
 def _local(node: Node, family: str) -> str:
@@ -60,23 +63,10 @@ def _local(node: Node, family: str) -> str:
     )
 
 
-def _networks(node: Node, family: str) -> list[Network]:
-    """Return the networks of pods on other nodes: those of the context, otherwise those to which tunnels lead.
-
-    The last address of a network is taken for one of a pod, unless a pod of the node has it.
-    """
-    tunnels = {link.name for link in node.all_links() if link.kind in TUNNELS}
-    prefixes = (route.to for route in node.routes(family) if route.dev in tunnels)
-    networks = node.context.pod_ranges or [network for prefix in prefixes if (network := _network(prefix))]
-    version = 6 if family == IPV6 else 4
-    return [each for each in networks if each.version == version and each.num_addresses > 2 and str(each[-2]) not in node.pods]
-
-
-def _network(prefix: str) -> Network | None:
-    try:
-        return ipaddress.ip_network(prefix)
-    except ValueError:  # the default route
-        return None
+def _of_other_nodes(node: Node, family: str) -> list[purpose.PodNetwork]:
+    """Return the networks of pods on other nodes whose last address, which is taken for one of a pod, no pod of the node has."""
+    networks = purpose.pod_networks(node, family)
+    return [each for each in networks if each.network.num_addresses > 2 and str(each.network[-2]) not in node.pods]
 
 
 def _translating(node: Node, family: str) -> list[str]:

@@ -58,10 +58,22 @@ def test_a_rule_that_takes_pods_for_the_outside(commands: list[str], evidence: l
                 assert source() == POD and findings(node, PODS) == []
 
 
-def test_a_tunnel_leads_to_pods_of_other_nodes() -> None:
+@pytest.mark.parametrize(
+    ("tunnel", "network", "expected"),
+    [
+        ("flannel.1", "10.244.2.0/24", [("present", "risk")]),
+        ("it", "172.30.0.0/16", []),
+        ("it", "10.0.32.0/20", [("cannot_tell", "note")]),
+    ],
+    ids=["name of a CNI", "to an office", "like the networks of pods"],
+)
+def test_a_tunnel_leads_to_pods_of_other_nodes(tunnel: str, network: str, expected: list[tuple[str, str]]) -> None:
+    """Packets to an office are masqueraded on purpose."""
     with scenes.shared_enis(OFF) as (_lab, node):
-        node.ip(["link add flannel.1 type vxlan id 1 dstport 8472 dev eth0", "link set flannel.1 up"])
-        node.ip(["address add 10.244.1.0/32 dev flannel.1", "route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink"])
+        node.ip([f"link add {tunnel} type vxlan id 1 dstport 8472 dev eth0", f"link set {tunnel} up"])
+        node.ip([f"address add 10.244.1.0/32 dev {tunnel}", f"route add {network} via 10.244.2.0 dev {tunnel} onlink"])
         assert findings(node) == []
         node.run(shlex.split(f"iptables -t nat -A POSTROUTING -s {POD} -j MASQUERADE"))
-        assert [finding["subject"] for finding in findings(node)] == ["ipv4"]
+        found = findings(node)
+        assert [(finding["state"], finding["severity"]) for finding in found] == expected
+        assert all(finding["subject"] == "ipv4" and bool(finding["ask"]) == (not finding["remedy"]) for finding in found)

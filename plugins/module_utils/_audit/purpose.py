@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the tunnels of a node are for: pods of other nodes, or another network, with the evidence."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._snapshot.values import Link, Route
+from .._twin.pod_links import Network
+from .node import IPV6, Node
+
+TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI may reach the pods of other nodes
+# The beginnings of the names that flannel, Calico, Cilium, Antrea and kube-router give to tunnels.
+NAMES = ("flannel", "vxlan.calico", "vxlan-v6.calico", "cilium_", "antrea-", "tun-")
+PROTOCOLS = ("bird", "17", "80")  # of the routes of Calico's BIRD, kube-router and Calico's Felix
+CLUSTER = {4: 16, 6: 48}  # bits that the networks of a cluster's pods have in common, in the defaults of installers
+
+
+class PodNetwork(t.NamedTuple):
+    """A network of pods on other nodes. reason: by which it is one; empty if that is open, because it is guessed."""
+
+    network: Network
+    route: str = ""
+    reason: str = ""
+
+
+def pod_networks(node: Node, family: str) -> list[PodNetwork]:
+    """Return the networks of pods on other nodes: those of the context, otherwise those to which tunnels of pods lead."""
+    version = 6 if family == IPV6 else 4
+    if node.context.pod_ranges:
+        return [PodNetwork(each, reason="context") for each in node.context.pod_ranges if each.version == version]
+    tunnels = {link.name: link for link in node.all_links() if link.kind in TUNNELS}
+    routes = [route for route in node.routes(family) if route.dev in tunnels and route.to != "default"]
+    networks = [_of_route(node, family, tunnels[route.dev], route) for route in routes]
+    return sorted(filter(None, networks), key=lambda each: not each.reason)
+
+
+def _of_route(node: Node, family: str, tunnel: Link, route: Route) -> PodNetwork | None:
+    """Return the network of a route by a tunnel; None if nothing tells that it has pods, as of a tunnel to an office."""
+    network = ipaddress.ip_network(route.to)
+    pods = [ipaddress.ip_address(pod) for pod in node.pods_of(family)]
+    if tunnel.name.startswith(NAMES) or route.protocol in PROTOCOLS or any(pod in network for pod in pods):
+        return PodNetwork(network, str(route), "CNI")
+    bits = CLUSTER[network.version]
+    is_like = network.prefixlen >= bits and any(pod in network.supernet(new_prefix=bits) for pod in pods)
+    return PodNetwork(network, str(route)) if is_like else None
