@@ -168,7 +168,9 @@ findings:
       type: dict
       sample: {module: kubenode.datapath.rp_filter, options: {interfaces: [eth0], mode: loose}}
     ask:
-      description: Commands whose output would tell; V("") if the state is V(present).
+      description:
+        - Commands whose output would tell. If the state is V(present), they show what a remedy needs, such as the gateway of an
+          interface; V("") if nothing is needed.
       type: str
     source:
       description: A public report, or the source that says so.

@@ -40,7 +40,11 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
     checks: the ids of those that the audit made.
     """
     for name, mended in MENDED.items():
-        reasons = tuple(finding.what for finding in findings if finding.state == PRESENT and finding.id in mended)
+        present = [finding for finding in findings if finding.state == PRESENT and finding.id in mended]
+        reasons = tuple(finding.what for finding in present)
+        questions = dict.fromkeys(finding.ask for finding in present if finding.ask)
+        if questions:
+            return Need(name, {}, (*reasons, f"The variables are open. The output of this would tell: {'; '.join(questions)}."))
         if reasons:
             try:
                 variables = _VARIABLES[name](node)

@@ -26,6 +26,8 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 # In the sets of kube-proxy in its mode ipvs, which has the addresses of load balancers on kube-ipvs0.
 _BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
 Call = tuple[str, dict[str, t.Any]]  # an address to which rules translate, and a packet that they translate to it
+# Where the gateway of an interface without a default route may be found, which symmetric_routing needs.
+GATEWAY = "ip route show table all dev {link}; networkctl status {link}; nmcli device show {link}"
 ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 
 
@@ -59,7 +61,9 @@ def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
         for client in clients.of(node, family, link):
             severity = ERROR if is_strict and client.is_observed else RISK
             lost = f"{what} One from {client.address} is lost."
-            yield Suspicion(link, lost, evidence, None, Trial({"source": client.address, **packet}), severity)
+            yield Suspicion(
+                link, lost, evidence, Remedy(ask=GATEWAY.format(link=link)), Trial({"source": client.address, **packet}), severity
+            )
 
 
 def _networks(node: Node) -> list[tuple[Network, str]]:

@@ -56,6 +56,21 @@ def test_the_reply_of_a_service_leaves_by_the_default_route(mode: int, is_own: b
         assert arrives() and audit(node) == []
 
 
+@pytest.mark.parametrize("mode", [STRICT, OFF])
+def test_the_gateway_of_an_interface_without_a_route_is_asked_for(mode: int) -> None:
+    """The router drops a reply by the other interface, so that a loose filter cures nothing."""
+    with scenes.shared_enis(mode) as (lab, node):
+        arrives = served(lab, node)
+        node.run(shlex.split(WITHOUT_RULE))
+        node.ip([f"route flush table {eni.table}" for eni in scenes.ENIS])
+        result = Steps(node, "datapath_audit", {"checks": ["service-reply-by-default"]}).run()
+        (finding,) = result["findings"]
+        assert not arrives()
+        assert (finding["state"], finding["severity"], finding["proof"]) == ("present", "risk", "twin")
+        assert finding["remedy"] is None and f"networkctl status {ENI.name}" in finding["ask"], finding
+        assert result["profile"]["variables"] == {} and finding["ask"] in result["profile"]["reasons"][-1]
+
+
 def test_a_load_balancer_gets_no_answer_from_a_node_that_has_its_address() -> None:
     """The client's address is that of the load balancer, which Hetzner's probes come from."""
     with scenes.shared_enis(OFF) as (lab, node):
