@@ -15,7 +15,7 @@ from lab.machine import Machine
 
 _SIOCETHTOOL = 0x8946  # linux/sockios.h
 _ETHTOOL_STXCSUM = 0x00000017  # linux/ethtool.h
-_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
+_TUNSETIFF, TUN, TAP, _IFF_NO_PI = 0x400454CA, 0x0001, 0x0002, 0x1000  # linux/if_tun.h
 
 
 def compute_checksums(machine: Machine, names: list[str]) -> None:
@@ -31,15 +31,15 @@ def compute_checksums(machine: Machine, names: list[str]) -> None:
             fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP16x", name.encode(), address))
 
 
-def tap(machine: Machine, name: str) -> int:
-    """Make a link of the machine whose other end is the file descriptor; closing its last copy removes the link.
+def tap(machine: Machine, name: str, kind: int = TAP) -> int:
+    """Make a link of the machine whose other end is the file descriptor; closing its last copy removes the link. kind: TUN or TAP.
 
     Without IFF_VNET_HDR all checksums are real: none can be left to the other end.
     """
 
     def make() -> int:
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
-        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), kind | _IFF_NO_PI))
         return descriptor
 
     return machine.in_network(make)

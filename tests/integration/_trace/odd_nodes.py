@@ -1,25 +1,15 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random nodes with pods, routers and tunnels that are machines of their own, some of them broken, and connections through them.
-
-Each machine accepts connections at PORT of any of its addresses. What a machine's kernel answers is the truth.
-"""
+"""Random nodes with pods, routers and tunnels that are machines of their own, some of them broken, and connections through them."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import random
-import select
-import socket
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
 
-from lab.machine import Machine
-from lab.namespace import FORWARDING_NETWORK, Namespace
+from lab.network import PORT, Cable, Connection, Network
 
-PORT = 8080
 # Two machines beyond the routers, which reach the node by its first and by its second link.
 FAR = {"eth0": {4: "198.51.100.7", 6: "2001:db8:9::7"}, "eth1": {4: "198.51.100.8", 6: "2001:db8:9::8"}}
 NODE = {4: "192.0.2.11", 6: "2001:db8:5::11"}
@@ -27,42 +17,20 @@ NODE2 = {4: "203.0.113.11", 6: "2001:db8:6::11"}
 PODS = {name: {4: f"10.60.1.{number}", 6: f"fd00:60::{number}"} for number, name in ((5, "pod1"), (6, "pod2"))}
 GATEWAYS = {"eth0": {4: "192.0.2.1", 6: "2001:db8:5::1"}, "eth1": {4: "203.0.113.1", 6: "2001:db8:6::1"}}
 SERVICE = {4: "10.96.0.10", 6: "fd00:96::10"}
-MACHINES = ("node", "world", *PODS)
-IP_FREEBIND = 15  # include/uapi/linux/in.h
-PATIENCE = 0.25  # seconds for a connection: a lost packet is sent again after one
+UPLINKS = (Cable("node", "eth0", "world", "up0"), Cable("node", "eth1", "world", "up1"))
 
 
-class Connection(NamedTuple):
-    """sender: a machine. source: empty where the machine's kernel chooses. link: of the node, by which the packet comes in."""
-
-    sender: str
-    source: str
-    destination: str
-    port: int
-    link: str
-
-    @property
-    def packet(self) -> dict[str, Any]:
-        """The packet as the trace takes it."""
-        packet = {"source": self.source, "destination": self.destination, "interface": self.link}
-        return {**{key: value for key, value in packet.items() if value}, "protocol": "tcp", "destination_port": self.port}
-
-
-class OddNode:
-    """A node by its lines for ``ip`` and by its settings, each by machine; made from a seed.
+class OddNode(Network):
+    """A node that is made from a seed.
 
     broken: what was done to a healthy node.
     """
 
     def __init__(self, seed: int) -> None:
+        super().__init__([*UPLINKS, *(Cable("node", f"v{name}", name, "eth0") for name in PODS)])
         self.chance = random.Random(seed)
         self.seed = seed
         self.layout = self.chance.choice(["routes", "bridge"])
-        self.lines: dict[str, list[str]] = {name: [] for name in MACHINES}
-        self.late: dict[str, list[str]] = {name: [] for name in MACHINES}
-        self.settings: dict[str, dict[str, int]] = {name: {} for name in MACHINES}
-        self.rules: list[str] = []
-        self.tc: list[str] = []
         self.broken: list[str] = []
         self._outside()
         self._pods()
@@ -73,17 +41,8 @@ class OddNode:
     def _outside(self) -> None:
         clusters = ("10.60.1.0/24", "10.96.0.0/16", "fd00:60::/64", "fd00:96::/64")
         for number, (link, own) in enumerate((("eth0", NODE), ("eth1", NODE2))):
-            up, gateway = f"up{number}", GATEWAYS[link]
-            self.lines["node"] += [f"addr add {own[4]}/24 dev {link}", f"addr add {own[6]}/64 dev {link} nodad"]
-            self.lines["world"] += [f"addr add {gateway[4]}/24 dev {up}", f"addr add {gateway[6]}/64 dev {up} nodad"]
-            self.lines["world"] += [f"addr add {FAR[link][4]}/32 dev lo", f"addr add {FAR[link][6]}/128 dev lo nodad"]
-            for family in (4, 6):
-                words, table = "-6 " * (family == 6), 100 + number
-                self.lines["world"] += [
-                    f"{words}route add {own[family]} dev {up} table {table}",
-                    f"{words}route add default via {own[family]} dev {up} table {table}",
-                    f"{words}rule add priority {1000 + number} from {FAR[link][family]} lookup {table}",
-                ]
+            connect_uplink(self, number, own)
+            gateway = GATEWAYS[link]
             if number == 0 or self.chance.random() < 0.5:
                 metric = f" metric {100 * number}" if number else ""
                 self.lines["node"] += [f"route add default via {gateway[4]} dev {link}{metric}"]
@@ -92,21 +51,12 @@ class OddNode:
 
     def _pods(self) -> None:
         if self.layout == "bridge":
-            self.lines["node"] += ["link add cni0 type bridge forward_delay 0", "link set cni0 up"]
-            self.lines["node"] += ["addr add 10.60.1.1/24 dev cni0", "addr add fd00:60::1/64 dev cni0 nodad"]
+            add_bridge(self, "node")
         for name, addresses in PODS.items():
-            link = f"v{name}"
             if self.layout == "bridge":
-                self.lines["node"] += [f"link set {link} master cni0"]
-                self.lines[name] += [f"addr add {addresses[4]}/24 dev eth0", f"addr add {addresses[6]}/64 dev eth0 nodad"]
-                self.lines[name] += ["route add default via 10.60.1.1", "route add default via fd00:60::1"]
-                continue
-            self.lines["node"] += [f"route add {addresses[4]} dev {link} scope link", f"route add {addresses[6]} dev {link}"]
-            self.settings["node"] |= {f"net.ipv4.conf.{link}.proxy_arp": 1, f"net.ipv4.neigh.{link}.proxy_delay": 0}
-            self.lines["node"] += [f"addr add fe80::1:{link[-1]}/64 dev {link} nodad"]
-            self.lines[name] += [f"addr add {addresses[4]}/32 dev eth0", f"addr add {addresses[6]}/128 dev eth0 nodad"]
-            self.lines[name] += ["route add 169.254.1.1 dev eth0 scope link", "route add default via 169.254.1.1"]
-            self.lines[name] += [f"route add default via fe80::1:{link[-1]} dev eth0"]
+                connect_to_bridge(self, name, f"v{name}", addresses)
+            else:
+                connect_by_routes(self, name, f"v{name}", addresses)
 
     def _services(self) -> None:
         self.rules = [
@@ -138,6 +88,54 @@ class OddNode:
                         yield Connection(sender, addresses[family], target, port, link)
             for target in (*targets[:2], SERVICE[family], FAR["eth0"][family]):
                 yield Connection("node", "", target, 80 if target == SERVICE[family] else PORT, "")
+
+
+def connect_uplink(network: Network, number: int, own: Mapping[int, str], port: str = "") -> None:
+    """Give the node's uplink its addresses, and the world a gateway, a far machine and a table with the routes back to that.
+
+    port: the world's link that has the gateway's address.
+    """
+    link, up, table = f"eth{number}", port or f"up{number}", 100 + number
+    gateway, far = GATEWAYS[link], FAR[link]
+    network.lines["node"] += [f"addr add {own[4]}/24 dev {link}", f"addr add {own[6]}/64 dev {link} nodad"]
+    network.lines["world"] += [f"addr add {gateway[4]}/24 dev {up}", f"addr add {gateway[6]}/64 dev {up} nodad"]
+    network.lines["world"] += [f"addr add {far[4]}/32 dev lo", f"addr add {far[6]}/128 dev lo nodad"]
+    for family in (4, 6):
+        words = "-6 " * (family == 6)
+        network.lines["world"] += [
+            f"{words}route add {own[family]} dev {up} table {table}",
+            f"{words}route add default via {own[family]} dev {up} table {table}",
+            f"{words}rule add priority {1000 + number} from {far[family]} lookup {table}",
+        ]
+
+
+def add_bridge(network: Network, machine: str, net: int = 1) -> None:
+    """Add the bridge of the pods of a node. net: the number in its addresses."""
+    network.lines[machine] += ["link add cni0 type bridge forward_delay 0", "link set cni0 up"]
+    network.lines[machine] += [f"addr add 10.60.{net}.1/24 dev cni0", f"addr add {_prefix(net)}::1/64 dev cni0 nodad"]
+
+
+def connect_to_bridge(
+    network: Network, pod: str, link: str, addresses: Mapping[int, str], machine: str = "node", net: int = 1
+) -> None:
+    network.lines[machine] += [f"link set {link} master cni0"]
+    network.lines[pod] += [f"addr add {addresses[4]}/24 dev eth0", f"addr add {addresses[6]}/64 dev eth0 nodad"]
+    network.lines[pod] += [f"route add default via 10.60.{net}.1", f"route add default via {_prefix(net)}::1"]
+
+
+def _prefix(net: int) -> str:
+    return "fd00:60" if net == 1 else f"fd00:60:0:{net}"
+
+
+def connect_by_routes(network: Network, pod: str, link: str, addresses: Mapping[int, str]) -> None:
+    """Connect a pod as Calico does: by a route, and a gateway for which the node answers by proxy_arp."""
+    near = f"fe80::1:{link[-1]}"
+    network.lines["node"] += [f"route add {addresses[4]} dev {link} scope link", f"route add {addresses[6]} dev {link}"]
+    network.settings["node"] |= {f"net.ipv4.conf.{link}.proxy_arp": 1, f"net.ipv4.neigh.{link}.proxy_delay": 0}
+    network.lines["node"] += [f"addr add {near}/64 dev {link} nodad"]
+    network.lines[pod] += [f"addr add {addresses[4]}/32 dev eth0", f"addr add {addresses[6]}/128 dev eth0 nodad"]
+    network.lines[pod] += ["route add 169.254.1.1 dev eth0 scope link", "route add default via 169.254.1.1"]
+    network.lines[pod] += [f"route add default via {near} dev eth0"]
 
 
 def _pod(node: OddNode) -> str:
@@ -300,85 +298,3 @@ BREAKS = (
     rule_to_nowhere, forwarding_policy, dead_neighbour, link_is_down, filter_in_tc, chain_of_a_device, nexthop_objects,
     arp_is_ignored, bridged_frames_are_not_seen, deprecated_address,
 )  # fmt: skip
-
-
-@contextlib.contextmanager
-def built(node: OddNode) -> Iterator[Mapping[str, Machine]]:
-    """Build the machines, with a process that holds each."""
-    namespaces = {name: Namespace.network(name) for name in MACHINES}
-    try:
-        for namespace in namespaces.values():
-            namespace.wait()
-        machines = {name: Machine(name, namespace.pid) for name, namespace in namespaces.items()}
-        _connect(node, machines)
-        yield machines
-    finally:
-        for namespace in namespaces.values():
-            namespace.end()
-        for namespace in namespaces.values():
-            namespace.close()
-
-
-def _connect(node: OddNode, machines: Mapping[str, Machine]) -> None:
-    center = machines["node"]
-    center.run_from_host(["sh", "-c", FORWARDING_NETWORK])
-    # A new namespace takes these from the machine that the tests run on.
-    machines["world"].run_from_host(["sh", "-c", FORWARDING_NETWORK])
-    center.set_sysctls({"net.ipv4.nexthop_compat_mode": 1})
-    pairs = [("eth0", "up0", "world"), ("eth1", "up1", "world"), *((f"v{name}", "eth0", name) for name in PODS)]
-    center.ip([f"link add {link} type veth peer name {far} netns {machines[name].pid}" for link, far, name in pairs])
-    center.ip([*(f"link set {link} up" for link, _far, _name in pairs), "link set lo up"])
-    for _link, far, name in pairs:
-        machines[name].ip([f"link set {far} up", "link set lo up"])
-    for name, machine in machines.items():
-        machine.ip(line for line in node.lines[name] if not line.startswith("-6 "))
-        ipv6 = [line.removeprefix("-6 ") for line in node.lines[name] if line.startswith("-6 ")]
-        machine.run_from_host(["ip", "-6", "-batch", "-"], "\n".join([*ipv6, ""]))
-        for key, value in node.settings[name].items():
-            machine.run_from_host(["sysctl", "-q", "-e", "-w", f"{key}={value}"])
-    for name, machine in machines.items():
-        for line in node.late[name]:
-            machine.run(["ip", *line.split()], check=False)
-    for line in node.tc:
-        center.run(["tc", *line.split()], check=False)
-    center.run_from_host(["nft", "-f", "-"], "\n".join([*node.rules, ""]))
-
-
-@contextlib.contextmanager
-def listening(machines: Mapping[str, Machine]) -> Iterator[None]:
-    """Let each machine accept connections at PORT of all of its addresses, as the kernel does for a socket that listens."""
-    with contextlib.ExitStack() as stack:
-        for machine in machines.values():
-            sock = stack.enter_context(machine.socket(socket.AF_INET6, socket.SOCK_STREAM))
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            sock.bind(("::", PORT))
-            sock.listen(1024)
-        yield
-
-
-def connect(machines: Mapping[str, Machine], connections: Sequence[Connection]) -> dict[Connection, bool]:
-    """Return which connections are made."""
-    made = dict.fromkeys(connections, False)
-    with contextlib.ExitStack() as stack:
-        open_sockets: dict[int, tuple[socket.socket, Connection]] = {}
-        poll = select.poll()
-        for connection in connections:
-            family = socket.AF_INET6 if ":" in connection.destination else socket.AF_INET
-            sock = stack.enter_context(machines[connection.sender].socket(family, socket.SOCK_STREAM))
-            sock.setblocking(False)
-            try:
-                if connection.source:
-                    sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
-                    sock.bind((connection.source, 0))
-                code = sock.connect_ex((connection.destination, connection.port))
-            except OSError:
-                continue
-            if code == errno.EINPROGRESS:
-                open_sockets[sock.fileno()] = (sock, connection)
-                poll.register(sock, select.POLLOUT)
-        while open_sockets and (events := poll.poll(PATIENCE * 1000)):
-            for number, _event in events:
-                poll.unregister(number)
-                sock, connection = open_sockets.pop(number)
-                made[connection] = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
-    return made

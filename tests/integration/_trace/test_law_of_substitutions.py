@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, trace_backend
+from lab import network
 from lab.collection import CHECKOUT
 
 from . import odd_nodes, random_nodes
@@ -46,7 +47,7 @@ def tally(request: pytest.FixtureRequest) -> Iterator[collections.Counter[str]]:
         terminal.write_line(f"\nof {counts['all']} answers: {dict(counts.most_common())}")
 
 
-def answered(snapshot: dict[str, Any], connection: odd_nodes.Connection) -> dict[str, Any]:
+def answered(snapshot: dict[str, Any], connection: network.Connection) -> dict[str, Any]:
     asked = trace_backend.Question(snapshot, packet.from_options(connection.packet), {})
     return trace_backend.judge(asked, random_nodes.run).answer.plain()
 
@@ -56,9 +57,9 @@ def answered(snapshot: dict[str, Any], connection: odd_nodes.Connection) -> dict
 def test_what_is_certain_is_what_the_kernel_does(seed: int, tally: collections.Counter[str]) -> None:
     node = odd_nodes.OddNode(seed)
     connections = node.chance.sample([*node.connections()], PACKETS)
-    with odd_nodes.built(node) as machines, odd_nodes.listening(machines):
+    with network.built(node) as machines, network.listening(machines):
         snapshot = json.loads(machines["node"].run([sys.executable, "-c", SNAPSHOT, str(CHECKOUT)]).stdout)
-        truth = odd_nodes.connect(machines, connections)
+        truth = network.connect(machines, connections)
     wrong = []
     for connection, is_made in truth.items():
         found = answered(snapshot, connection)
