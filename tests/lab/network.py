@@ -56,7 +56,7 @@ class Network:
     of the node, by program.
     """
 
-    routers = ("node", "world")
+    routers: tuple[str, ...] = ("node", "world")
 
     def __init__(self, cables: Sequence[Cable]) -> None:
         self.cables = [*cables]

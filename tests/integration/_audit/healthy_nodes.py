@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import tunnels
 from lab import azure_vnet
@@ -187,7 +187,7 @@ class Node:
         of_node = {"net.ipv4.ip_forward": 1, **{f"net.bridge.bridge-nf-call-{name}tables": 1 for name in ("ip", "ip6")}}
         settings = {"node": of_node, "ipv4": ipv4, "ipv6": ipv6, "effective": {}}
         boot = {"settings": self.boot, "networkd": REMOVED, **self.snapshot.get("boot", {})}
-        return {**self.snapshot, "settings": settings, "boot": boot, "iptables": [*map(_save, self._saves.items())]}
+        return {**self.snapshot, "settings": settings, "boot": boot, "iptables": [*map(save, self._saves.items())]}
 
 
 def _address(address: str) -> Entry:
@@ -202,7 +202,8 @@ HOOKS = {
 }
 
 
-def _save(entry: tuple[tuple[str, str], list[str]]) -> Entry:
+def save(entry: tuple[tuple[str, str], list[str]]) -> Entry:
+    """Return a table of iptables as a snapshot has it. entry: family and table, and the lines of Node.iptables."""
     (family, table), lines = entry
     heads = [f":{name} ACCEPT [0:0]" for name in HOOKS[table]]
     chains = [f"{line} - [0:0]" for line in dict.fromkeys(lines) if line.startswith(":")]
@@ -211,8 +212,14 @@ def _save(entry: tuple[tuple[str, str], list[str]]) -> Entry:
     return {"family": family, "table": table, "backend": "nft", "save": save}
 
 
-def kube_proxy(node: Node, pod: str, family: str = "ip") -> None:
-    """Add the rules of kube-proxy in its mode iptables, with a Service that has a node port."""
+class HasIptables(Protocol):
+    """What rules of iptables are added to."""
+
+    def iptables(self, family: str, table: str, *lines: str) -> None: ...
+
+
+def kube_proxy(node: HasIptables, pod: str, family: str = "ip", service: str = "") -> None:
+    """Add the rules of kube-proxy in its mode iptables, with a Service that has a node port, and an address if one is given."""
     target = f"[{pod}]:8080" if family == "ip6" else f"{pod}:8080"
     chains = ("KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-EXT-A", "KUBE-SVC-A", "KUBE-SEP-A")
     node.iptables(
@@ -222,6 +229,7 @@ def kube_proxy(node: Node, pod: str, family: str = "ip") -> None:
         '-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES',
         '-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES',
         '-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING',
+        *([f"-A KUBE-SERVICES -d {service} -p tcp -m tcp --dport 80 -j KUBE-SVC-A"] if service else []),
         "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS",
         "-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-EXT-A",
         "-A KUBE-EXT-A -j KUBE-MARK-MASQ",
@@ -309,6 +317,15 @@ def aws(image: Image) -> Node:
         node.rule(512, to=address, table=MAIN)
     node.rule(1536, from_=POD, table="2")
     node.rule(1024, fwmark="0x80/0x80", table=MAIN)
+    marks_of_aws(node)
+    node.networkd("eth0", is_keeping=True)
+    node.snapshot["cni"] = [
+        {"path": "/etc/cni/net.d/10-aws.conflist", "name": "aws-cni", "plugins": ["aws-cni", "portmap"], "is_inert": False}
+    ]
+    return node
+
+
+def marks_of_aws(node: HasIptables) -> None:
     comment = '-m comment --comment "AWS, primary ENI"'
     node.iptables(
         "ip",
@@ -319,14 +336,9 @@ def aws(image: Image) -> Node:
             for name in ("eni", "vlan")
         ),
     )
-    node.networkd("eth0", is_keeping=True)
-    node.snapshot["cni"] = [
-        {"path": "/etc/cni/net.d/10-aws.conflist", "name": "aws-cni", "plugins": ["aws-cni", "portmap"], "is_inert": False}
-    ]
-    return node
 
 
-def _snat_of_aws(node: Node) -> None:
+def snat_of_aws(node: HasIptables) -> None:
     node.iptables(
         "ip",
         "nat",
@@ -337,7 +349,7 @@ def _snat_of_aws(node: Node) -> None:
     )
 
 
-def _marks_of_aws(node: Node) -> None:
+def outbound_marks_of_aws(node: HasIptables) -> None:
     node.iptables(
         "ip",
         "nat",
@@ -352,15 +364,15 @@ def _marks_of_aws(node: Node) -> None:
 def eks(image: Image) -> Node:
     node = aws(image)
     kube_proxy(node, POD)
-    _marks_of_aws(node)
-    _snat_of_aws(node)
+    outbound_marks_of_aws(node)
+    snat_of_aws(node)
     return node
 
 
 def eks_nftables(image: Image) -> Node:
     node = aws(image)
     node.snapshot["nftables_text"] = KUBE_PROXY_OF_NFT + CONNMARK_OF_AWS
-    _snat_of_aws(node)
+    snat_of_aws(node)
     return node
 
 
