@@ -32,9 +32,9 @@ def compute_checksums(machine: Machine, names: list[str]) -> None:
 
 
 def tap(machine: Machine, name: str, kind: int = TAP) -> int:
-    """Make a link of the machine whose other end is the file descriptor; closing its last copy removes the link. kind: TUN or TAP.
+    """Make a link of the machine whose other end is the file descriptor; closing its last copy removes the link.
 
-    Without IFF_VNET_HDR all checksums are real: none can be left to the other end.
+    kind: TUN or TAP. Without IFF_VNET_HDR all checksums are real: none can be left to the other end.
     """
 
     def make() -> int:

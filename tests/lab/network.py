@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +52,9 @@ class Cable(NamedTuple):
 class Network:
     """Machines and their cables, with lines for ``ip`` and settings, each by machine.
 
-    lines: must be accepted; late: run after all of them and may fail, as ``ip`` may not know a kind of link. tc: lines of the node.
-    commands: lines of the shell, which must be accepted. rules: of the node, as nft takes them. saves: what iptables-save prints
-    of the node, by program.
+    lines: must be accepted. late: run after all of them and may fail, as ``ip`` may not know a kind of link; so may tc, of the
+    node. commands: lines of the shell, which must be accepted. rules: of the node, as nft takes them. saves: of the node, as
+    iptables-save prints them, by the program that takes them.
     """
 
     routers: tuple[str, ...] = ("node", "world")
@@ -179,7 +180,7 @@ def _begun(
         of_sender.setdefault(connection.sender, []).append(connection)
     for sender, listed in of_sender.items():
         families = [socket.AF_INET6 if ":" in each.destination else socket.AF_INET for each in listed]
-        made = machines[sender].in_network(lambda families=families: [socket.socket(family) for family in families])
+        made = machines[sender].in_network(functools.partial(_sockets, families))
         for sock, connection in zip(map(stack.enter_context, made), listed):
             sock.setblocking(False)
             try:
@@ -192,6 +193,10 @@ def _begun(
             if code == errno.EINPROGRESS:
                 begun[sock.fileno()] = (sock, connection)
     return begun
+
+
+def _sockets(families: Sequence[socket.AddressFamily]) -> list[socket.socket]:
+    return [socket.socket(family, socket.SOCK_STREAM) for family in families]
 
 
 class Exchange:

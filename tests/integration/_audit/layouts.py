@@ -20,7 +20,17 @@ from lab.machine import Machine
 from lab.network import PORT, Cable, Connection, Network
 
 from .._trace.odd_nodes import (
-    FAR, GATEWAYS, NODE, NODE2, PODS, SERVICE, UPLINKS, add_bridge, connect_by_routes, connect_to_bridge, connect_uplink,
+    FAR,
+    GATEWAYS,
+    NODE,
+    NODE2,
+    PODS,
+    SERVICE,
+    UPLINKS,
+    add_bridge,
+    connect_by_routes,
+    connect_to_bridge,
+    connect_uplink,
 )  # fmt: skip
 from .healthy_nodes import kube_proxy, marks_of_aws, outbound_marks_of_aws, save, snat_of_aws
 
@@ -84,8 +94,12 @@ class Layout(Network):
         for number, family in FAMILIES.items():
             pods = PODS_OF_ALL[number]
             self.iptables(
-                family, "nat", f":{chain}", f"-A POSTROUTING -j {chain}", f"-A {chain} -s {pods} ! -d {pods} -j MASQUERADE --random-fully"
-            )  # fmt: skip
+                family,
+                "nat",
+                f":{chain}",
+                f"-A POSTROUTING -j {chain}",
+                f"-A {chain} -s {pods} ! -d {pods} -j MASQUERADE --random-fully",
+            )
 
     def connections(self) -> Iterator[Connection]:
         """Yield the connections that the node's users make."""
@@ -278,7 +292,8 @@ class Vxlan(Overlay, Bridge):
         link, length, mtu = self.tunnel(family), *{4: (32, 1450), 6: (128, 1430)}[family]
         network, remote = ({4: f"10.60.{each}.0", 6: f"fd00:60:0:{each if each > 1 else 0}::"}[family] for each in (net, 3 - net))
         self.lines[machine] += [
-            f"link add {link} address 02:00:00:00:0{family}:0{net} mtu {mtu} type vxlan id 1 local {own} dev eth0 dstport 8472 nolearning",
+            f"link add {link} address 02:00:00:00:0{family}:0{net} mtu {mtu} type vxlan id 1 local {own} dev eth0 dstport 8472"
+            " nolearning",
             f"addr add {network}/{length} dev {link}{' nodad' * (family == 6)}",
             f"link set {link} up",
             f"route add {remote}/{ {4: 24, 6: 64}[family] } via {remote} dev {link} onlink",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random nodes with pods, routers and tunnels that are machines of their own, some of them broken, and connections through them."""
+"""Random nodes with pods, routers and tunnels that are machines of their own, some of them broken, and their connections."""
 
 from __future__ import annotations
 

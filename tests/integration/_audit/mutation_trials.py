@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Trials of the audit: a healthy node is broken by one change, real packets tell what is lost, and the audit has to name it.
+
+``python3 tests/toolchain.py run python -m integration._audit.mutation_trials FIRST COUNT`` prints a table.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import ERROR, PRESENT, RISK
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
+from lab import network
+from lab.collection import CHECKOUT
+from lab.entering import LabError
+from lab.machine import Machine
+from lab.network import Connection
+
+from .._trace import random_nodes
+from . import mutations
+from .layouts import LAYOUTS, Layout
+
+# The software of the machine that the tests run on is no part of the node: of it, an audit gets what a namespace has of its own.
+SUBSETS = (*snapshot.PACKET_PATH, "listeners", "pod_neighbors", "counters")
+SNAPSHOT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from plugins.module_utils._platform import process
+from plugins.module_utils._snapshot import snapshot_backend
+
+def run(argv, stdin=None, *_more):
+    return process.run(argv, stdin, {"PATH": process.SEARCH_PATH})
+
+print(json.dumps(snapshot_backend.read(run, sys.argv[2:])))
+"""
+FOUND, OTHER, MISSED, FALSE, QUIET = "found", "other", "missed", "false", "quiet"
+
+
+class Trial(NamedTuple):
+    """lost: the connections that the change ends. findings: errors and risks that the healthy node does not have."""
+
+    seed: int
+    layout: str
+    mutation: mutations.Mutation
+    lost: Sequence[Connection]
+    findings: Sequence[Mapping[str, Any]]
+    seconds: Mapping[str, float]
+
+    @property
+    def verdict(self) -> str:
+        if not self.lost:
+            return FALSE if self.findings else QUIET
+        if any(self.mutation.is_named_in(_decider(finding)) for finding in self.findings):
+            return FOUND
+        return OTHER if self.findings else MISSED
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: seed {self.seed}, {self.layout}, {self.mutation}; {len(self.lost)} paths lost"]
+        lines += [f"    lost: {each.sender} {each.source} > {each.destination}:{each.port}" for each in self.lost[:3]]
+        return "\n".join([*lines, *(f"    {brief(finding)}" for finding in self.findings)])
+
+
+def brief(finding: Mapping[str, Any]) -> str:
+    return f"{finding['severity']} {finding['id']} {finding['subject']}: {finding['what']}"
+
+
+def _decider(finding: Mapping[str, Any]) -> str:
+    """Return what a finding says of the object that is wrong, without the packet that shows it."""
+    trace = finding["trace"] or {}
+    reply = trace.get("reply") or {}
+    said = [finding[key] for key in ("subject", "what", "evidence")]
+    said += [each.get("culprit") for each in (trace, reply)] + [finding["remedy"]]
+    return json.dumps(said, ensure_ascii=False).replace('\\\\"', '"')
+
+
+def snapshot_of(machine: Machine) -> dict[str, Any]:
+    return dict(json.loads(machine.run([sys.executable, "-c", SNAPSHOT, str(CHECKOUT), *SUBSETS]).stdout))
+
+
+def audited(read: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the errors and risks that an audit finds present."""
+    result = audit_backend.result(audit_backend.Audit(read, catalogue.CHECKS), random_nodes.run)
+    return [each for each in result["findings"] if each["state"] == PRESENT and each["severity"] in (ERROR, RISK)]
+
+
+@functools.cache
+def healthy(layout: str) -> tuple[dict[str, Any], ...]:
+    """Return the errors and risks of a healthy node, which are false."""
+    with network.built(LAYOUTS[layout]()) as machines:
+        return tuple(audited(snapshot_of(machines["node"])))
+
+
+def lost(layout: Layout, machines: Mapping[str, Machine], listeners: Sequence[Any]) -> list[Connection]:
+    """Return the connections that are not complete. A busy machine may be slow, so one that is lost is tried again."""
+    waiting = [*layout.connections()]
+    for _attempt in range(2):
+        complete = network.Exchange(machines, listeners, waiting).complete
+        waiting = [connection for connection in waiting if connection not in complete]
+    return waiting
+
+
+def trial(seed: int) -> Trial:
+    """Build a node, break it, send its packets and audit it. If the kernel refuses a change, build another node for another."""
+    chance = random.Random(seed)
+    name = chance.choice([*LAYOUTS])
+    healthy(name)
+    while True:
+        clock = Clock()
+        layout = LAYOUTS[name]()
+        with network.built(layout) as machines, network.listening(machines) as listeners:
+            clock.stop("build")
+            mutation = mutations.drawn(layout, machines, chance)
+            try:
+                mutation.apply(machines)
+            except LabError:
+                continue
+            clock.stop("mutate")
+            gone = lost(layout, machines, listeners)
+            clock.stop("connect")
+            read = snapshot_of(machines["node"])
+            clock.stop("snapshot")
+        findings = audited(read)
+        clock.stop("audit")
+        return Trial(seed, name, mutation, gone, _without(findings, healthy(name)), clock.seconds)
+
+
+def _without(findings: Sequence[Mapping[str, Any]], false: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    before = {(each["id"], each["subject"]) for each in false}
+    return [each for each in findings if (each["id"], each["subject"]) not in before]
+
+
+class Clock:
+    """The seconds of the parts of a trial, and those in which a processor was busy for it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._start, self._last = sum(os.times()[:4]), time.monotonic()
+
+    def stop(self, part: str) -> None:
+        last, self._last = self._last, time.monotonic()
+        self.seconds |= {part: self._last - last, "of processors": sum(os.times()[:4]) - self._start}
+
+
+def main() -> None:
+    first, count = map(int, sys.argv[1:])
+    for name in LAYOUTS:
+        for finding in healthy(name):
+            print(f"healthy {name}: {brief(finding)}", flush=True)
+    trials = []
+    for seed in range(first, first + count):
+        done = trial(seed)
+        trials.append(done)
+        times = " ".join(f"{part} {seconds:.2f}" for part, seconds in done.seconds.items())
+        print(f"{done}\n    [{times}]", flush=True)
+    print(table(trials))
+
+
+def table(trials: Sequence[Trial]) -> str:
+    """Return the counts of verdicts by layout and by kind of mutation, and in all."""
+    verdicts = (FOUND, OTHER, MISSED, FALSE, QUIET)
+    counts: dict[str, collections.Counter[str]] = {}
+    for each in trials:
+        for row in (each.layout, each.mutation.kind, "all"):
+            counts.setdefault(row, collections.Counter())[each.verdict] += 1
+    rows = [name for name in (*LAYOUTS, *sorted({each.mutation.kind for each in trials}), "all") if name in counts]
+    lines = [f"{name:30}" + "".join(f"{counts[name][verdict]:8}" for verdict in verdicts) for name in rows]
+    listed = [
+        f"{verdict}: seeds {' '.join(str(each.seed) for each in trials if each.verdict == verdict)}"
+        for verdict in (OTHER, MISSED, FALSE)
+    ]
+    return "\n".join([" " * 30 + "".join(f"{verdict:>8}" for verdict in verdicts), *lines, *listed])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The audit names the one change that makes a healthy node lose packets, and is quiet about a change that loses none."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import network
+
+from . import mutation_trials
+from .layouts import LAYOUTS
+from .mutation_trials import FALSE, FOUND, MISSED, OTHER, QUIET
+
+SEEDS = range(10)
+# What is measured today. Of the sample, all that loses packets must be found; at random, each verdict but these two is a defect.
+LEAST_FOUND, MOST_FALSE = 0, 0
+PERMITTED = {FOUND, QUIET, OTHER, MISSED}
+
+
+@pytest.fixture(scope="module")
+def tally(request: pytest.FixtureRequest) -> Iterator[collections.Counter[str]]:
+    """Counts the verdicts. `make fuzz` prints them."""
+    counts: collections.Counter[str] = collections.Counter()
+    yield counts
+    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal:
+        terminal.write_line(f"\nmutations: {dict(counts.most_common())}")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_healthy_node_passes_all_packets_of_its_users_and_has_no_finding(name: str) -> None:
+    layout = LAYOUTS[name]()
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        assert mutation_trials.lost(layout, machines, listeners) == []
+        findings = mutation_trials.audited(mutation_trials.snapshot_of(machines["node"]))
+    assert [mutation_trials.brief(finding) for finding in findings] == []
+
+
+def test_a_connection_whose_full_segments_are_lost_is_made_and_not_complete() -> None:
+    layout = LAYOUTS["veth routes"]()
+    layout.lines["node"].append("link set eth0 mtu 1300")
+    layout.rules += ["add table ip f", "add chain ip f o { type filter hook output priority 0; }"]
+    layout.rules += ["add rule ip f o icmp type destination-unreachable drop"]
+    connections = [each for each in layout.connections() if (each.sender, each.destination) == ("pod1", "198.51.100.7")]
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        exchange = network.Exchange(machines, listeners, connections)
+    assert (exchange.made, exchange.complete) == ({*connections}, set())
+
+
+def test_of_a_sample_of_mutations_as_many_are_found_as_before_and_no_more_are_false() -> None:
+    trials = [mutation_trials.trial(seed) for seed in SEEDS]
+    verdicts = collections.Counter(trial.verdict for trial in trials)
+    report = "\n".join([*map(str, trials), mutation_trials.table(trials)])
+    assert verdicts[FOUND] >= LEAST_FOUND and verdicts[FALSE] <= MOST_FALSE, report
+
+
+@hypothesis.given(seed=st.integers(0, 2**32))
+@hypothesis.settings(max_examples=5, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
+def test_a_random_mutation_has_a_verdict_that_is_permitted(seed: int, tally: collections.Counter[str]) -> None:
+    trial = mutation_trials.trial(seed)
+    tally[trial.verdict] += 1
+    assert trial.verdict in PERMITTED, str(trial)
