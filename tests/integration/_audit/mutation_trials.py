@@ -76,12 +76,13 @@ def brief(finding: Mapping[str, Any]) -> str:
 
 
 def _decider(finding: Mapping[str, Any]) -> str:
-    """Return what a finding says of the object that is wrong, without the packet that shows it."""
+    """Return what a finding says of the object that is wrong.
+
+    Its packet, evidence and remedy are left out: these name the addresses of pods whatever is wrong.
+    """
     trace = finding["trace"] or {}
-    reply = trace.get("reply") or {}
-    said = [finding[key] for key in ("subject", "what", "evidence")]
-    said += [each.get("culprit") for each in (trace, reply)] + [finding["remedy"]]
-    return json.dumps(said, ensure_ascii=False).replace('\\\\"', '"')
+    culprits = [way["culprit"]["text"] for way in (trace, trace.get("reply")) if way and way["culprit"]]
+    return "\n".join([finding["subject"], finding["what"], *culprits])
 
 
 def snapshot_of(machine: Machine) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from lab import network
 
 from . import mutation_trials
 from .layouts import LAYOUTS
-from .mutation_trials import FALSE, FOUND, MISSED, OTHER, QUIET
+from .mutation_trials import FALSE, FOUND
 
 SEEDS = range(10)
-# What is measured today. Of the sample, all that loses packets must be found; at random, each verdict but these two is a defect.
-LEAST_FOUND, MOST_FALSE = 0, 0
-PERMITTED = {FOUND, QUIET, OTHER, MISSED}
+# What is measured today: of the sample, each of the paths that are lost should be found, and no finding be false.
+LEAST_FOUND, MOST_FALSE = 2, 0
+FALSE_CHECKS = {"rule-to-empty-table"}  # at random, of findings on nodes that lose nothing
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_of_a_sample_of_mutations_as_many_are_found_as_before_and_no_more_are_fa
 
 @hypothesis.given(seed=st.integers(0, 2**32))
 @hypothesis.settings(max_examples=5, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
-def test_a_random_mutation_has_a_verdict_that_is_permitted(seed: int, tally: collections.Counter[str]) -> None:
+def test_a_random_mutation_that_loses_nothing_has_no_finding(seed: int, tally: collections.Counter[str]) -> None:
     trial = mutation_trials.trial(seed)
     tally[trial.verdict] += 1
-    assert trial.verdict in PERMITTED, str(trial)
+    assert trial.verdict != FALSE or {finding["id"] for finding in trial.findings} <= FALSE_CHECKS, str(trial)
