@@ -5,7 +5,14 @@
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
 import pytest
+from hypothesis import Phase
 
 from lab import network
 
