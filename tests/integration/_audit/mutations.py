@@ -20,6 +20,9 @@ SMALL_MTU = 1280  # the least of IPv6, so that a link keeps its addresses
 IPTABLES = ("iptables-nft", "ip6tables-nft")
 
 
+_START = r"(?<![\w.:/])(?<!from )(?<!src )"
+
+
 class Mutation(NamedTuple):
     """A change of one object. commands: lines of the shell, run on the machine. words: all of one entry name the object."""
 
@@ -34,10 +37,8 @@ class Mutation(NamedTuple):
         return f"{self.kind} of {self.machine}: {self.change}"
 
     def is_named_in(self, text: str) -> bool:
-        """Return whether a text has all words of an entry, none as the part of another word or address."""
-        return any(
-            all(re.search(rf"(?<![\w.:/]){re.escape(word)}(?![\w:]|\.\w)", text) for word in words) for words in self.words
-        )
+        """Return whether a text has all words of an entry, none as a part of another word, of an address or of a selector."""
+        return any(all(re.search(rf"{_START}{re.escape(word)}(?![\w:]|\.\w)", text) for word in words) for words in self.words)
 
     def apply(self, machines: Mapping[str, Machine]) -> None:
         """Change the node, and let all machines forget the neighbours that they have learnt, as they do in time."""
