@@ -255,7 +255,9 @@ class _Prover:
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
         evidence = (lost.culprit.text,) if lost.culprit else ()
         what = " ".join([finding.what, finding.way.reason, *more])
-        severity = NOTE if isinstance(decider, Link) and decider.trouble == NO_HAIRPIN else finding.severity
+        # A pod that is the endpoint of its Service may be meant not to reach itself.
+        is_to_itself = (isinstance(decider, Link) and decider.trouble == NO_HAIRPIN) or _is_to_itself(finding.way)
+        severity = NOTE if is_to_itself else finding.severity
         return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
 
     def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:
@@ -338,6 +340,12 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
 
 def _is_from_another(way: Way, source: str) -> bool:
     return bool(way.verdict == FORWARDED and way.met.frame and fields.show(way.met.frame.packet.source) != source)
+
+
+def _is_to_itself(way: Way) -> bool:
+    """Return whether a packet was translated to its own sender."""
+    sent = way.met.query
+    return sent is not None and sent.source == sent.destination
 
 
 def _is_alone(trial: Trial) -> bool:

@@ -378,9 +378,13 @@ class Node:
         """Return the links by which the default routes of table main lead."""
         return list(dict.fromkeys(route.dev for route in self.routes(family) if route.to == "default" and route.dev))
 
+    def every_uplink(self) -> set[str]:
+        """Return the links by which the default routes of any table and family lead."""
+        return pod_links.uplinks(self.snapshot)
+
     def own_addresses(self, family: str) -> list[str]:
         """Return the addresses of the links by which default routes of any table lead, those of table main first."""
-        names = dict.fromkeys([*self.uplinks(family), *sorted(pod_links.uplinks(self.snapshot))])
+        names = dict.fromkeys([*self.uplinks(family), *sorted(self.every_uplink())])
         return [address for name in names for address in self.addresses(name, family)]
 
     def remote_pods(self, family: str) -> list[str]:

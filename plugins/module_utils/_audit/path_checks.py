@@ -13,8 +13,10 @@ from .._cni import cni
 from .._snapshot.values import MAIN
 from .._trace.culprit import ChainRule, Object
 from .._trace.packet import OUTSIDE
+from .._twin import pod_links
+from .._twin.blueprint import LOOPBACK
 from .finding import check
-from .node import FAMILIES, IPV6, Node
+from .node import FAMILIES, IPV6, Node, is_link_local
 from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
 
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
@@ -34,7 +36,8 @@ MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 def paths(node: Node) -> t.Iterator[Suspicion]:
     """Yield each path. The subject, which is what stops the packet, is known after the trial."""
     for family in FAMILIES:
-        pods = node.pods_of(family)
+        own = node.links_by_address(family)  # those of a veth both of whose ends the node has
+        pods = {pod: link for pod, link in {**_learned(node, family), **node.pods_of(family)}.items() if pod not in own}
         shapes = _shapes(node, family, pods)
         yield from _of_each(node, family, pods)
         for pod in shapes:
@@ -47,14 +50,16 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
     """Yield the paths whose objects each pod has of its own: its link, its addresses, routes and rules."""
     next_pods = _next_pods(node, pods)
     outside = OUTSIDE[family]
-    has_default = any(route.to == "default" for route in node.every_route() if route.family == family)
+    down = _lost_uplinks(node)
+    there = f"the outside by {', '.join(down)}, which is down," if down else "the outside"
+    has_default = bool(down) or any(route.to == "default" for route in node.every_route() if route.family == family)
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
     for pod, link in pods.items():
         near = NOTE if pod in apart else ERROR
         yield _path("the node", f"the pod {pod}", {"destination": pod, "destination_port": POD_PORT}, near)
         # Without a default route the node may be meant to have none.
-        yield _path(f"the pod {pod}", "the outside", _of(pod, link, outside, HTTPS), ERROR if has_default else NOTE)
+        yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if has_default else NOTE)
         if next_pods[pod] != pod:
             yield _path(f"the pod {pod}", f"the pod {next_pods[pod]}", _of(pod, link, next_pods[pod], POD_PORT), near)
         for own in node.own_addresses(family)[:1]:
@@ -62,6 +67,25 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
         uplink = _uplink_of(node, family, pod)
         if uplink and link in (route.dev for route in node.routes(family) if route.address == pod):
             yield _path("the outside", f"the pod {pod}", _of(outside, uplink, pod, POD_PORT))
+
+
+def _learned(node: Node, family: str) -> dict[str, str]:
+    """Return the addresses that the node has learned of pods, by their MAC addresses: a pod may have lost them."""
+    try:
+        links = {(link.master or link.name, link.peer.mac): link.name for link in node.pod_links() if link.peer.mac}
+        known = [(entry.address, links.get((entry.dev, entry.mac))) for entry in node.neighbors()]
+    except Unobserved:  # what the links show of pods is enough
+        return {}
+    addresses = ((address, link) for address, link in known if link and not is_link_local(address))
+    return {address: link for address, link in addresses if (":" in address) == (family == IPV6)}
+
+
+def _lost_uplinks(node: Node) -> list[str]:
+    """Return interfaces with addresses that are down, if no other link leads out: the kernel removes the routes of a link."""
+    links = (link for link in node.links() if link.name != LOOPBACK and not link.master)
+    cards = [link for link in links if not link.kind or pod_links.has_interface_name(link.name)]
+    down = [link.name for link in cards if link.addresses and "UP" not in link.flags]
+    return [] if node.every_uplink() else down
 
 
 def _next_pods(node: Node, pods: t.Mapping[str, str]) -> dict[str, str]:
@@ -81,6 +105,8 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
     for address, protocol, port in _services(node, family):
         packet = {**_of(pod, link, address, port), "protocol": protocol}
         yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet)
+        of_node = {"destination": address, "protocol": protocol, "destination_port": port}
+        yield _path("the node", f"the Service {address}:{port}", of_node)
     for address in node.remote_pods(family)[:MOST_REMOTE]:
         yield _path(f"the pod {pod}", f"the pod {address} of another node", _of(pod, link, address, POD_PORT))
 

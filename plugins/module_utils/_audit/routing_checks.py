@@ -105,7 +105,7 @@ def _base_rule(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "rule-to-empty-table",
-    RISK,
+    NOTE,
     "A rule leads a source to a table without routes, so that its packets take the way of another rule.",
     "The policy rules, and the routes of their tables.",
     "Remove the rule, or fill the table by policy_routes.",

@@ -93,6 +93,10 @@ class Tables:
         tables = (table for table in self._routes if table[0] == family)
         return any(link in route.links for table in tables for routes in self._fitting(table, destination) for route in routes)
 
+    def has_default(self, family: int) -> bool:
+        """Return whether any table has a default route of a family."""
+        return any(0 in lengths for table, lengths in self._lengths.items() if table[0] == family)
+
     def of_table(self, family: int, table: int) -> list[Route]:
         return [route for routes in self._routes.get((family, table), {}).values() for route in routes]
 

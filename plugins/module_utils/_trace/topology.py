@@ -36,7 +36,8 @@ class Departure(t.NamedTuple):
 
     link: of the node, by which the packet comes in; empty if it takes another way. interface: of the pod; empty if the pod has no
     route. route: by which the pod sends. gateway: whose MAC address the pod needs; empty if no output shows the pod's links. mac:
-    which it has for it; empty if it asks. is_permanent: whether it never asks.
+    which it has for it; empty if it asks. is_permanent: whether it never asks. has_default: whether any table of the pod has a
+    default route of the family.
     """
 
     link: str
@@ -45,6 +46,7 @@ class Departure(t.NamedTuple):
     gateway: bytes = b""
     mac: bytes = b""
     is_permanent: bool = False
+    has_default: bool = True
 
 
 class PodSide:
@@ -112,7 +114,7 @@ class PodSides:
         ports = sent.source_port, sent.destination_port
         route = side.tables.decide(Query(sent.source, sent.destination, LOOPBACK, 0, sent.protocol, *ports)).route
         if route is None or not route.hops:
-            return Departure("", "", route)
+            return Departure("", "", route, has_default=side.tables.has_default(sent.family))
         hop = route.hops[0]
         near = self._near.get((self._ends[link][0], hop.dev), "")
         if side.networks is None:

@@ -354,7 +354,8 @@ def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
     if departure.route and departure.route.type in STOPPING:
         return lost(f"A route of the pod stops packets to {to}: {departure.route}.", departure.route)
     if not departure.interface:
-        return lost(f"The pod has no route to {to}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
+        lacking = f"route to {to}" if departure.has_default else f"default route and none to {to}"
+        return lost(f"The pod has no {lacking}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
     if sent.interface and _lacks(sent, scene):
         address = Address(fields.show(sent.source), LACKING, sent.interface)
         return lost(
@@ -590,6 +591,9 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
             leading = _added_rule(decision) or decision.route
             if near and leading and neighbor.link not in (near, scene.topology.bridge(near)):
                 return f"{leading} leads to {neighbor.link}, and the pod with {neighbor.address} is behind {near}.", leading
+            if decision.route and _leads_astray(decision.route, solicitation.request.target, neighbor.link, scene):
+                reason = f"{neighbor.address} is in no network of {neighbor.link}, and does not answer there: {decision.route}."
+                return reason, decision.route
             return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
     for solicitation in observation.solicitations:
         drop = drop_of(observation.events, solicitation.request.target)
@@ -605,6 +609,12 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     where = f"bridge {drop.table} {drop.chain}"
     reason = f"{where} drops the request for the MAC address of the next hop: {quoted(drop, scene)}."
     return reason, decider_of(drop, scene)
+
+
+def _leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
+    """Return whether a route without a gateway leads more than one address to a link in whose networks the target is not."""
+    is_direct = link in route.links and not any(hop.via for hop in route.hops)
+    return is_direct and route.dst[1] < 8 * len(target) and not scene.topology.is_of_network(target, link)
 
 
 def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> Explanation:

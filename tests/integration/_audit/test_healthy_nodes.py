@@ -28,16 +28,16 @@ FINDINGS: dict[tuple[str, str], set[str]] = {
 # By node, the findings that are right on each image.
 # Google's file of sysctl.d turns forwarding off until a program of the node turns it on again, and whenever sysctl --system runs.
 # amazon-vpc-cni-k8s loses its rules on Ubuntu when systemd-networkd configures a link again (aws#3309).
-# netplan's rule for the second address of the node keeps pods from it, and no port of kube-router's bridge sends frames back to the
-# pod that sent them: both are notes.
+# netplan's rule for the second address of the node keeps pods from it; no port of kube-router's bridge sends frames back: both
+# are notes.
 ALWAYS = {
     "GKE": {"forwarding-off-at-boot"},
     "EKS on Ubuntu": {"networkd-removes-foreign"},
     "bare metal with MetalLB": {"path-lost"},
     "kube-router": {"path-lost"},
 }
-# By node, the checks that cannot tell: BPF programs of Cilium, which no twin has, decide, or the network beyond the node, by which
-# packets go from a pod of the node to another.
+# By node, the checks that cannot tell: BPF programs of Cilium, which no twin has, decide, or the network beyond the node, by
+# which packets go from a pod of the node to another.
 OPEN = {
     "Cilium with ENIs": {"reply-by-other-interface", "path-lost"},
     "AKS with Cilium": {"probe-untranslated", "path-lost"},

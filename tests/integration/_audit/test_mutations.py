@@ -22,8 +22,7 @@ from .mutation_trials import FALSE, FOUND
 
 SEEDS = range(10)
 # What is measured today: of the sample, each of the paths that are lost should be found, and no finding be false.
-LEAST_FOUND, MOST_FALSE = 2, 0
-FALSE_CHECKS = {"rule-to-empty-table"}  # at random, of findings on nodes that lose nothing
+LEAST_FOUND, MOST_FALSE = 6, 0
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +62,10 @@ def test_of_a_sample_of_mutations_as_many_are_found_as_before_and_no_more_are_fa
     assert verdicts[FOUND] >= LEAST_FOUND and verdicts[FALSE] <= MOST_FALSE, report
 
 
+@pytest.mark.thorough
 @hypothesis.given(seed=st.integers(0, 2**32))
 @hypothesis.settings(max_examples=5, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
 def test_a_random_mutation_that_loses_nothing_has_no_finding(seed: int, tally: collections.Counter[str]) -> None:
     trial = mutation_trials.trial(seed)
     tally[trial.verdict] += 1
-    assert trial.verdict != FALSE or {finding["id"] for finding in trial.findings} <= FALSE_CHECKS, str(trial)
+    assert trial.verdict != FALSE, str(trial)

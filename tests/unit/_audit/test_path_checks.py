@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packets a node is built for, and which rules are there to stop packets. The twins are in tests/integration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule
+
+UP = ["UP", "LOWER_UP"]
+NAT = """*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m udp --dport 53 -j DNAT --to-destination 10.60.1.5:53
+-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j DNAT --to-destination 10.60.1.5:8080
+COMMIT
+"""
+
+
+def pod(number: int, *addresses: str) -> dict[str, Any]:
+    peer = {"namespace": f"pod{number}", "name": "eth0", "mac": f"02:00:00:00:01:0{number}", "addresses": [*addresses]}
+    return {"name": f"cali{number}", "kind": "veth", "flags": UP, "addresses": [], "peer": peer}
+
+
+def route(to: str, dev: str, **further: str) -> dict[str, Any]:
+    return {"table": "254", "family": "ipv6" if ":" in to else "ipv4", "to": to, "dev": dev, **further}
+
+
+SNAPSHOT: dict[str, Any] = {
+    "links": [
+        {"name": "eth0", "kind": "", "flags": UP, "addresses": [{"address": "192.0.2.11/24"}]},
+        {"name": "eth1", "kind": "", "flags": UP, "addresses": [{"address": "203.0.113.11/24"}]},
+        pod(1, "10.60.1.5"),
+        pod(2, "10.60.1.6", "fd00:60::6"),
+    ],
+    "routes": [
+        route("default", "eth0", via="192.0.2.1"),
+        {**route("default", "eth1", via="203.0.113.1"), "table": "100"},
+        route("10.60.1.5", "cali1"),
+        route("10.60.1.6", "cali2"),
+        route("10.60.2.0/24", "eth0", via="192.0.2.12"),
+    ],
+    "rules": [{"priority": 32766, "family": family, "table": "254", "action": "lookup"} for family in ("ipv4", "ipv6")],
+    "iptables": [{"family": "ip", "table": "nat", "backend": "nft", "save": NAT}],
+    **{subset: [] for subset in ("nftables", "ipsets", "ipvs", "neighbors", "cni")},
+}
+
+
+def paths(**changes: Any) -> list[str]:
+    """Return the sentences about the paths of a node, each with its severity, without what all of them have."""
+    found = path_checks.paths.look(Node({**SNAPSHOT, **changes}, Context()))
+    return [f"{each.severity} {each.what.removeprefix('Packets from ').removesuffix(' are lost.')}" for each in found]
+
+
+def test_each_pod_has_its_paths_and_one_of_each_shape_those_that_all_share() -> None:
+    shared = [
+        "the node's address 203.0.113.11",
+        "the Service 10.96.0.10:53",
+        "the pod 10.60.2.1 of another node",
+    ]
+    found = paths()
+    for address, other in (("10.60.1.5", "10.60.1.6"), ("10.60.1.6", "10.60.1.5")):
+        own = [f"error the node to the pod {address}"]
+        own += [f"error the pod {address} to {there}" for there in ("the outside", f"the pod {other}", "the node")]
+        assert [*filter(own.__contains__, found)] == own
+    assert [any(f"the pod 10.60.1.5 to {there}" in path for path in found) for there in shared] == [True] * 3
+    assert not any(f"the pod 10.60.1.6 to {there}" in path for path in found for there in shared)
+    assert "error the outside to the node port 30080" in found and "error the node to the Service 10.96.0.10:53" in found
+
+
+def test_what_may_be_meant_to_be_so_is_a_note() -> None:
+    """IPv6 has no default route, and pods may be meant not to reach the address of another network."""
+    found = paths()
+    assert "note the pod fd00:60::6 to the outside" in found
+    assert "note the pod 10.60.1.5 to the node's address 203.0.113.11" in found
+
+
+def test_a_node_whose_interface_is_down_has_lost_its_default_routes() -> None:
+    down = [{**link, "flags": []} if link["name"] == "eth0" else link for link in SNAPSHOT["links"]]
+    found = paths(links=down, routes=[entry for entry in SNAPSHOT["routes"] if entry["to"] != "default"])
+    assert "error the pod 10.60.1.5 to the outside by eth0, which is down," in found
+
+
+def test_a_pod_that_has_lost_its_address_is_known_by_its_neighbour() -> None:
+    gone = [
+        {**link, "peer": {**link["peer"], "addresses": []}} if link["name"] == "cali1" else link for link in SNAPSHOT["links"]
+    ]
+    routes = [entry for entry in SNAPSHOT["routes"] if entry["to"] != "10.60.1.5"]
+    neighbour = {"address": "10.60.1.5", "dev": "cali1", "mac": "02:00:00:00:01:01", "state": "STALE"}
+    assert "error the node to the pod 10.60.1.5" not in paths(links=gone, routes=routes)
+    assert "error the node to the pod 10.60.1.5" in paths(links=gone, routes=routes, neighbors=[neighbour])
+
+
+@pytest.mark.parametrize(
+    ("chain", "is_reply", "is_meant"),
+    [
+        ("KUBE-POD-FW-ABC", False, True),
+        ("KUBE-SVC-AAAAAAAAAAAAAAAA", False, True),
+        ("cali-FORWARD", False, True),
+        ("WEAVE-NPC", False, False),  # of a CNI whose plugin the node does not have
+        ("INPUT", False, True),
+        ("INPUT", True, False),  # an answer to the node's own connection
+        ("FORWARD", False, False),
+    ],
+)
+def test_a_rule_of_a_policy_or_of_a_firewall_for_new_connections_is_meant_to_stop_them(
+    chain: str, is_reply: bool, is_meant: bool
+) -> None:
+    plugins = [{"path": "/etc/cni/net.d/10-calico.conflist", "plugins": ["calico", "kube-bridge"]}]
+    node = Node({**SNAPSHOT, "cni": plugins}, Context())
+    assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), is_reply) is is_meant
