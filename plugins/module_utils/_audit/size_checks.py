@@ -198,6 +198,7 @@ def _error(node: Node, family: str, hook: str) -> passage.Packet:
     }
 
 
+@functools.lru_cache(maxsize=4096)  # rules name the same addresses again and again
 def _is_within(address: str, value: str) -> bool | None:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(address) in ipaddress.ip_network(value, strict=False)

@@ -671,7 +671,7 @@ def test_an_answer_to_a_pod_that_leaves_the_node_is_lost(node: NamespaceNode) ->
     result = trace(node, packet, dump=dump)
     assert (result["verdict"], result["reply"]["verdict"]) == ("delivered", "dropped")
     assert "The packet is from the pod at veth1, and its reply leaves the node by eth1." in result["reason"]
-    assert result["culprit"]["kind"] == "route" and "table 7" in result["culprit"]["text"]
+    assert result["culprit"] == {"kind": "rule", "text": "ip rule 100: from 192.0.2.4 lookup 7"}
 
 
 def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:

@@ -149,7 +149,9 @@ SCENES = {
     "a filter that leads packets by a link that is down": Scene(BY_IFB, "ifb0 is down", "ip link set dev ifb0 up"),
     "a filter that leads packets by a link that is up": Scene(f"{BY_IFB}; ip link set ifb0 up"),
     "no link that forwards": Scene(
-        "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.conf.left.forwarding = 0", "sysctl -w net.ipv4.ip_forward=1"
+        "sysctl -qw net.ipv4.ip_forward=0",
+        "net.ipv4.conf.left.forwarding = 0",
+        "sysctl -w net.ipv4.conf.left.forwarding=1 net.ipv4.conf.right.forwarding=1",
     ),
 }
 
