@@ -453,7 +453,7 @@ def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
         heads, rules = tables.setdefault(str(chain.get("table")), ([], []))
         heads.append(f":{chain.get('chain')} {chain.get('policy') or 'ACCEPT'}")
         rules += [f"-A {chain.get('chain')} {text}" for text in chain.get("rules") or ()]
-    texts = ["\n".join([f"*{name}", *heads, *rules, "COMMIT", ""]) for name, (heads, rules) in tables.items()]
+    texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
     return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
 
 

@@ -25,7 +25,7 @@ from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from .._ruleset import inventory, nft_json
-from .._snapshot import netfilter_backend, saved
+from .._snapshot import netfilter_backend
 from .._snapshot.assumption import FAMILY as OF_FAMILY
 from .._snapshot.assumption import LINK as OF_LINK
 from .._snapshot.assumption import Assumption, Concern
@@ -55,6 +55,7 @@ EXISTS, GONE = (
 )  # the kernel's answers to a line that was run before
 # In a listing of nft.
 _TABLE = re.compile(r"^table (\S+) (\S+) \{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
+_TABLE_OF_SAVE = re.compile(r"^\*(\S+)\n((?:(?!\*).*\n)*)", re.MULTILINE)  # that of ebtables has no COMMIT
 _SET = re.compile(r"^\tset (\S+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _DYNAMIC = re.compile(r"^\t\tflags \S*\bdynamic\b", re.MULTILINE)
 ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
@@ -476,7 +477,7 @@ def _differences(texts: t.Mapping[str, str], objects: t.Sequence[blueprint.Entry
         {"family": FAMILIES[program], "table": name, "save": text, "backend": "nft"}
         for program, restored in texts.items()
         if program in FAMILIES
-        for name, text in saved.tables(restored).items()
+        for name, text in _TABLE_OF_SAVE.findall(restored)
     ]
     for place, sentence in inventory.differences(netfilter_backend.kernel_chains(), tables, (), objects):
         family = place.partition(" ")[0]
