@@ -23,7 +23,7 @@ from .._twin.blueprint import Entry
 from . import need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
-from .node import ASK, Node
+from .node import ASK, FAMILIES, Node
 from .suspicion import CANNOT_TELL, NOTE, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
 from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate
 
@@ -234,7 +234,9 @@ class _Prover:
                 of_decider.setdefault(fate.decider, []).append(path)
             elif fate.outcome == IS_OPEN:
                 is_open.append(fate)
-        lost = (self._lost_path(check, paths, others) for paths in [*of_decider.values()][:MOST_LOSSES])
+        named = {cause for other in others if other.state == PRESENT and other.way for cause in _causes(other.way)}
+        unnamed = [paths for decider, paths in of_decider.items() if decider not in named]
+        lost = (self._lost_path(check, paths, others) for paths in unnamed[:MOST_LOSSES])
         yield from {finding.subject: finding for finding in lost if finding}.values()
         if is_open:
             asks = "; ".join(dict.fromkeys(fate.ask for fate in is_open if fate.ask)) or _again(check)
@@ -340,6 +342,12 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
 
 def _is_from_another(way: Way, source: str) -> bool:
     return bool(way.verdict == FORWARDED and way.met.frame and fields.show(way.met.frame.packet.source) != source)
+
+
+def _causes(way: Way) -> t.Iterator[str]:
+    """Yield what a sweep calls that by which a packet or its reply is lost."""
+    for lost in (each for each in way.both if each.verdict in LOST):
+        yield from (sweep_backend.cause(lost, family) for family in FAMILIES)
 
 
 def _is_to_itself(way: Way) -> bool:

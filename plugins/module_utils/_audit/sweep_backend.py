@@ -107,11 +107,11 @@ def _fate(answer: Answer, opened: t.Mapping[str, worlds.Open], family: str, acce
         ]
         return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
     if lost:
-        return Fate(IS_LOST, _common(lost, family))
+        return Fate(IS_LOST, cause(lost, family))
     return Fate(IS_LOST, repr(answer.caveats[0])) if answer.caveats else Fate(ARRIVES)
 
 
-def _common(lost: Way, family: str) -> str:
+def cause(lost: Way, family: str) -> str:
     """Return what packets have in common that one object stops, or that lack a route at one place."""
     decider = lost.culprit.object if lost.culprit else None
     if isinstance(decider, NoRoute):

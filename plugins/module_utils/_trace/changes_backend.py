@@ -53,8 +53,10 @@ COPIED = {
     },
 }
 MOST_COPIED = 32 << 20  # bytes
-# Modules that translate no packet and add no address. Which rules a packet can reach does not depend on its mark or its route.
-_NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark")
+ADDRESSES = "link_addresses"
+# Modules that translate no packet, and add no address but those of addresses(). Which rules a packet can reach does not depend on
+# its mark or its route.
+_NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark", ADDRESSES)
 PROFILE = "profile"
 
 
@@ -179,8 +181,14 @@ def may_lead_elsewhere(changes: t.Iterable[Change]) -> bool:
     return not all(map(_keeps_to_rules, changes))
 
 
+def addresses(changes: t.Iterable[Change]) -> list[str]:
+    """Return the addresses that modules add to links, without the lengths of their networks."""
+    calls = (change for change in changes if isinstance(change, Call) and change.name == ADDRESSES)
+    return [str(entry.get("address")).partition("/")[0] for call in calls for entry in call.options.get("addresses") or ()]
+
+
 def _keeps_to_rules(change: Change) -> bool:
-    """Return whether a change names no rule and adds no address, such as a setting, a port of a bridge, or a policy."""
+    """Return whether a change names no rule and adds no unknown address, such as a setting, a port of a bridge, or a policy."""
     if isinstance(change, Call):
         return change.name in _NOT_TRANSLATING
     words = getattr(change, "words", ())

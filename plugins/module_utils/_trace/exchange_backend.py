@@ -75,7 +75,8 @@ def reached(drawn: Blueprint, snapshot: Entry, packets: t.Sequence[Packet], chan
     if changes_backend.may_lead_elsewhere(changes):
         return drawn
     addresses = {address for packet in packets for address in (packet.source, packet.destination)}
-    addresses |= {*map(reachable.packed, assumptions.all_addresses(snapshot))}
+    further = (*assumptions.all_addresses(snapshot), *changes_backend.addresses(changes))
+    addresses |= {*map(reachable.packed, further)}
     ports = {str(port) for packet in packets for port in (packet.source_port, packet.destination_port)}
     protocols = {packet.protocol for packet in packets}
     has_ports = protocols <= {TCP, UDP} and "0" not in ports

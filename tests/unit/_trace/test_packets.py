@@ -203,7 +203,7 @@ def test_counters_that_moved() -> None:
     ("modules", "commands", "may_lead_elsewhere"),
     [
         (["rp_filter", "policy_routes", "nftables_connmark"], [], False),
-        (["rp_filter", "link_addresses"], [], True),
+        (["rp_filter", "link_addresses"], [], False),
         (["nftables_probe_snat"], [], True),
         (
             [],
@@ -216,8 +216,13 @@ def test_counters_that_moved() -> None:
         ([], ["nft delete element ip kube-proxy service-ips { 10.96.0.9 . tcp . 80 }"], True),
     ],
 )
-def test_changes_of_rules_and_addresses_may_lead_packets_elsewhere(
+def test_changes_of_rules_and_unknown_addresses_may_lead_packets_elsewhere(
     modules: list[str], commands: list[str], may_lead_elsewhere: bool
 ) -> None:
     changes = changes_backend.read([{name: {}} for name in modules], commands)
     assert changes_backend.may_lead_elsewhere(changes) == may_lead_elsewhere
+
+
+def test_the_addresses_that_a_module_adds_are_those_that_packets_may_reach_besides() -> None:
+    added = {"addresses": [{"dev": "eth1", "address": "10.0.1.10/24"}]}
+    assert changes_backend.addresses(changes_backend.read([{"rp_filter": {}}, {"link_addresses": added}])) == ["10.0.1.10"]
