@@ -109,10 +109,13 @@ def _of_paths(look: _Look, prover: _Prover | None, others: t.Sequence[Finding]) 
     """
     if prover is None:
         yield from (_untried(look.check, suspicion) for suspicion in look.suspicions[:1])
-    else:
-        yield from prover.lost_paths(look.check, look.suspicions, others)
-    if look.lack:
-        yield look.lack
+    lack = look.lack
+    try:
+        yield from prover.lost_paths(look.check, look.suspicions, others) if prover else ()
+    except (Unobserved, Invalid) as error:
+        lack = lack or _lack(look.check, error)
+    if lack:
+        yield lack
 
 
 def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover | None) -> Finding | None:
@@ -267,7 +270,9 @@ class _Prover:
         for other in others:
             if other.state == PRESENT and other.way and other.way.decider and other.way.decider == way.decider:
                 return True
-            mended = self._mended(path.trial, other.remedy) if other.state == PRESENT and path.trial else None
+            mended = None
+            with contextlib.suppress(Failure, Invalid):  # a remedy for another trouble need not be possible beside this one
+                mended = self._mended(path.trial, other.remedy) if other.state == PRESENT and path.trial else None
             if mended and mended.certain and not _failing(mended, Trial({})):
                 return True
         return False
