@@ -255,7 +255,7 @@ class _Prover:
             return finding if finding and finding.way is None else None
         lost = next((way for way in finding.way.both if way.verdict in LOST), finding.way)
         decider = lost.culprit.object if lost.culprit else None
-        if path_checks.is_meant(self._node, decider, lost is not finding.way):
+        if path_checks.is_meant(self._node, decider, lost.met.chains if lost is finding.way else ()):
             return None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
         evidence = (lost.culprit.text,) if lost.culprit else ()

@@ -11,7 +11,7 @@ import typing as t
 
 from .._cni import cni
 from .._snapshot.values import MAIN
-from .._trace.culprit import ChainRule, Object
+from .._trace.culprit import ChainRule, Object, VirtualServer
 from .._trace.packet import OUTSIDE
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK
@@ -20,6 +20,7 @@ from .node import FAMILIES, IPV6, Node, is_link_local
 from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
 
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
+UNREACHABLE = "unreachable"  # the type of the default route by which a node says that it has none
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
 
@@ -52,7 +53,8 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
     outside = OUTSIDE[family]
     down = _lost_uplinks(node)
     there = f"the outside by {', '.join(down)}, which is down," if down else "the outside"
-    has_default = bool(down) or any(route.to == "default" for route in node.every_route() if route.family == family)
+    defaults = (route for route in node.every_route() if (route.family, route.to) == (family, "default"))
+    has_default = bool(down) or any(route.plain.get("type") != UNREACHABLE for route in defaults)
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
     for pod, link in pods.items():
@@ -70,9 +72,10 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
 
 
 def _learned(node: Node, family: str) -> dict[str, str]:
-    """Return the addresses that the node has learned of pods, by their MAC addresses: a pod may have lost them."""
+    """Return the addresses that the node has learned of pods without any, by their MAC addresses: a pod may have lost them."""
     try:
-        links = {(link.master or link.name, link.peer.mac): link.name for link in node.pod_links() if link.peer.mac}
+        pods = (link for link in node.pod_links() if link.peer.mac and link.name not in node.pods_of(family).values())
+        links = {(link.master or link.name, link.peer.mac): link.name for link in pods}
         known = [(entry.address, links.get((entry.dev, entry.mac))) for entry in node.neighbors()]
     except Unobserved:  # what the links show of pods is enough
         return {}
@@ -153,14 +156,21 @@ def _services(node: Node, family: str) -> list[tuple[str, str, int]]:
     return sorted(of_family, key=lambda entry: (entry[2] != DNS, entry[2] != HTTPS))[:MOST_SERVICES]
 
 
-def is_meant(node: Node, decider: Object | None, is_reply: bool) -> bool:
-    """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, or one of a firewall for new connections
-    to the node.
+def is_meant(node: Node, decider: Object | None, entered: t.Collection[str]) -> bool:
+    """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, one of a firewall for new connections
+    to the node, or a virtual server, which stops packets without an endpoint.
+
+    entered: families, tables and chains that a new connection entered; empty for a reply.
     """
     if not isinstance(decider, ChainRule):
-        return False
-    is_of_firewall = not is_reply and decider.chain.upper() == "INPUT"
+        return isinstance(decider, VirtualServer)
+    is_of_firewall = any(chain.endswith(" INPUT") for chain in entered) or not _input_chains(node).isdisjoint(entered)
     return is_of_firewall or cni.decides_about_pods(decider.chain, decider.table, lambda owner: _serves(node, owner))
+
+
+def _input_chains(node: Node) -> set[str]:
+    tables = node.tables_of_nft()
+    return {f"{table} {name}" for table in tables for name, chain in table.chains.items() if chain.hook == "input"}
 
 
 def _serves(node: Node, owner: cni.Owner) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, VirtualServer
 
 UP = ["UP", "LOWER_UP"]
 NAT = """*nat
@@ -100,21 +100,57 @@ def test_a_pod_that_has_lost_its_address_is_known_by_its_neighbour() -> None:
     assert "error the node to the pod 10.60.1.5" in paths(links=gone, routes=routes, neighbors=[neighbour])
 
 
+def test_a_former_address_of_a_pod_that_has_another_is_none_of_its_own() -> None:
+    former = {"address": "10.60.1.99", "dev": "cali1", "mac": "02:00:00:00:01:01", "state": "STALE"}
+    assert paths(neighbors=[former]) == paths()
+
+
+def test_a_node_whose_default_route_says_that_it_has_none_may_be_meant_to_have_none() -> None:
+    defaults = [{"table": "254", "family": "ipv6", "to": "default", "type": "unreachable", "metric": 4294967295}]
+    assert "note the pod fd00:60::6 to the outside" in paths(routes=[*SNAPSHOT["routes"], *defaults])
+    blackhole = [{**defaults[0], "type": "blackhole"}]
+    assert "error the pod fd00:60::6 to the outside" in paths(routes=[*SNAPSHOT["routes"], *blackhole])
+
+
+FIREWALL = """table inet firewall {
+ chain of-new {
+  type filter hook input priority filter; policy accept;
+  jump reject-them
+ }
+ chain forwarded {
+  type filter hook forward priority filter; policy accept;
+  jump reject-them
+ }
+ chain reject-them {
+  reject
+ }
+}
+"""
+
+
 @pytest.mark.parametrize(
-    ("chain", "is_reply", "is_meant"),
+    ("chain", "entered", "is_meant"),
     [
-        ("KUBE-POD-FW-ABC", False, True),
-        ("KUBE-SVC-AAAAAAAAAAAAAAAA", False, True),
-        ("cali-FORWARD", False, True),
-        ("WEAVE-NPC", False, False),  # of a CNI whose plugin the node does not have
-        ("INPUT", False, True),
-        ("INPUT", True, False),  # an answer to the node's own connection
-        ("FORWARD", False, False),
+        ("KUBE-POD-FW-ABC", [], True),
+        ("KUBE-SVC-AAAAAAAAAAAAAAAA", [], True),
+        ("cali-FORWARD", [], True),
+        ("WEAVE-NPC", [], False),  # of a CNI whose plugin the node does not have
+        ("INPUT", ["ip filter INPUT"], True),
+        ("INPUT", [], False),  # an answer to the node's own connection
+        ("FORWARD", ["ip filter FORWARD"], False),
+        ("LOGDROP", ["ip filter INPUT", "ip filter LOGDROP"], True),
+        ("LOGDROP", ["ip filter FORWARD", "ip filter LOGDROP"], False),
+        ("reject-them", ["inet firewall of-new", "inet firewall reject-them"], True),
+        ("reject-them", ["inet firewall forwarded", "inet firewall reject-them"], False),
     ],
 )
 def test_a_rule_of_a_policy_or_of_a_firewall_for_new_connections_is_meant_to_stop_them(
-    chain: str, is_reply: bool, is_meant: bool
+    chain: str, entered: list[str], is_meant: bool
 ) -> None:
     plugins = [{"path": "/etc/cni/net.d/10-calico.conflist", "plugins": ["calico", "kube-bridge"]}]
-    node = Node({**SNAPSHOT, "cni": plugins}, Context())
-    assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), is_reply) is is_meant
+    node = Node({**SNAPSHOT, "cni": plugins, "nftables_text": FIREWALL}, Context())
+    assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), entered) is is_meant
+
+
+def test_a_virtual_server_stops_packets_only_without_an_endpoint_which_is_meant() -> None:
+    assert path_checks.is_meant(Node(SNAPSHOT, Context()), VirtualServer("TCP  10.96.0.10:80 rr"), [])
