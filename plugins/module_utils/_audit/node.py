@@ -324,7 +324,7 @@ class Node:
             # A report has no route to a pod behind a bridge. Behind a tap is a virtual machine, if not a program of the node.
             if link.master and link.kind != pod_links.TAP and not any(link.peer):
                 raise Unobserved(f"Which address the pod behind {link.name} has is open.", "kubectl exec POD -- ip addr")
-        return {address: link for address, link in pods.items() if not is_link_local(address)}
+        return {address: link for address, link in pods.items() if is_host(address) and not is_link_local(address)}
 
     def pods_of(self, family: str) -> dict[str, str]:
         """Return the pods whose addresses are of a family."""
@@ -391,8 +391,8 @@ class Node:
         """Return an address of each network to which a route leads and that is like those of this node's pods."""
         near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
         routes = (route for route in self.routes(family) if route.to != "default" and not is_host(route.to) and route.via)
-        networks = [ipaddress.ip_network(route.to) for route in routes]
-        return [str(network[1]) for network in networks if any(network[1] in other for other in near)]
+        networks = (_network(route.to) for route in routes)
+        return [str(network[1]) for network in networks if network and any(network[1] in other for other in near)]
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
@@ -447,10 +447,15 @@ def _metric(route: Route) -> int:
 
 def is_host(prefix: str) -> bool:
     """Return whether a prefix is that of one address."""
+    network = _network(prefix)
+    return network is not None and network.num_addresses == 1
+
+
+def _network(prefix: str) -> Network | None:
     try:
-        return ipaddress.ip_network(prefix).num_addresses == 1
+        return ipaddress.ip_network(prefix, strict=False)
     except ValueError:
-        return False
+        return None
 
 
 def is_link_local(address: str) -> bool:

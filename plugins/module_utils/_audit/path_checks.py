@@ -20,6 +20,7 @@ from .node import FAMILIES, IPV6, Node, is_link_local
 from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
 
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
+OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
 UNREACHABLE = "unreachable"  # the type of the default route by which a node says that it has none
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
@@ -36,15 +37,22 @@ MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 )
 def paths(node: Node) -> t.Iterator[Suspicion]:
     """Yield each path. The subject, which is what stops the packet, is known after the trial."""
+    switched = {link.name for link in node.links() if node.link(link.master).kind == OPEN_VSWITCH}.intersection(
+        node.pods.values()
+    )
     for family in FAMILIES:
         own = node.links_by_address(family)  # those of a veth both of whose ends the node has
-        pods = {pod: link for pod, link in {**_learned(node, family), **node.pods_of(family)}.items() if pod not in own}
+        addresses = {**_learned(node, family), **node.pods_of(family)}
+        pods = {pod: link for pod, link in addresses.items() if pod not in own and link not in switched}
         shapes = _shapes(node, family, pods)
         yield from _of_each(node, family, pods)
         for pod in shapes:
             yield from _to_others(node, family, pod, pods[pod])
         if pods:
             yield from _to_node_ports(node, family)
+    if switched:
+        what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
+        raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
 
 
 def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:

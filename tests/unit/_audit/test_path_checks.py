@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Unobserved
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, VirtualServer
 
 UP = ["UP", "LOWER_UP"]
@@ -103,6 +104,21 @@ def test_a_pod_that_has_lost_its_address_is_known_by_its_neighbour() -> None:
 def test_a_former_address_of_a_pod_that_has_another_is_none_of_its_own() -> None:
     former = {"address": "10.60.1.99", "dev": "cali1", "mac": "02:00:00:00:01:01", "state": "STALE"}
     assert paths(neighbors=[former]) == paths()
+
+
+def test_packets_of_pods_behind_open_vswitch_are_open() -> None:
+    switch = {"name": "ovs-system", "kind": "openvswitch", "flags": [], "addresses": []}
+    look = path_checks.paths.look(
+        Node({**SNAPSHOT, "links": [*SNAPSHOT["links"][:2], {**pod(1, "10.60.1.5"), "master": "ovs-system"}, switch]}, Context())
+    )
+    with pytest.raises(Unobserved, match="cali1"):
+        assert not any("10.60.1.5" in each.what for each in look)
+
+
+def test_what_is_no_address_is_no_pod_and_no_network() -> None:
+    links = [*SNAPSHOT["links"], pod(3, "10.60.1.256", "pod")]
+    further = [route(to, "eth0", via="192.0.2.12") for to in ("10.999.0.0/16", "pods")]
+    assert paths(links=links, routes=[*SNAPSHOT["routes"], *further]) == paths()
 
 
 def test_a_node_whose_default_route_says_that_it_has_none_may_be_meant_to_have_none() -> None:
