@@ -262,7 +262,9 @@ class _Prover:
         what = " ".join([finding.what, finding.way.reason, *more])
         # A pod that is the endpoint of its Service may be meant not to reach itself.
         is_to_itself = (isinstance(decider, Link) and decider.trouble == NO_HAIRPIN) or _is_to_itself(finding.way)
-        severity = NOTE if is_to_itself else finding.severity
+        # Without a cloud's interfaces, a router may let answers from another interface's address pass.
+        is_guess = lost is finding.way and lost.verdict not in LOST and not self._node.pods_of_enis()
+        severity = NOTE if is_to_itself or is_guess else finding.severity
         return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
 
     def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni
-from .._snapshot.values import MAIN
+from .._snapshot.values import MAIN, Route
 from .._trace.culprit import ChainRule, Object, VirtualServer
 from .._trace.packet import OUTSIDE
 from .._twin import pod_links
@@ -21,7 +21,7 @@ from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
 
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
-UNREACHABLE = "unreachable"  # the type of the default route by which a node says that it has none
+UNREACHABLE, DUMMY = "unreachable", "dummy"  # the type, and the kind of the link, of a default route that leads nowhere
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
 
@@ -62,7 +62,7 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
     down = _lost_uplinks(node)
     there = f"the outside by {', '.join(down)}, which is down," if down else "the outside"
     defaults = (route for route in node.every_route() if (route.family, route.to) == (family, "default"))
-    has_default = bool(down) or any(route.plain.get("type") != UNREACHABLE for route in defaults)
+    has_default = bool(down) or any(_leads_out(node, route) for route in defaults)
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
     for pod, link in pods.items():
@@ -77,6 +77,11 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
         uplink = _uplink_of(node, family, pod)
         if uplink and link in (route.dev for route in node.routes(family) if route.address == pod):
             yield _path("the outside", f"the pod {pod}", _of(outside, uplink, pod, POD_PORT))
+
+
+def _leads_out(node: Node, route: Route) -> bool:
+    """Return whether a default route is there to lead packets out: no more than the form of one has that of a node without any."""
+    return route.plain.get("type") != UNREACHABLE and node.link(route.dev).kind != DUMMY
 
 
 def _learned(node: Node, family: str) -> dict[str, str]:
@@ -100,10 +105,14 @@ def _lost_uplinks(node: Node) -> list[str]:
 
 
 def _next_pods(node: Node, pods: t.Mapping[str, str]) -> dict[str, str]:
-    """Return another pod for each: of those on a bridge the next one there, as containers of another runtime may be cut off."""
+    """Return another pod for each: of those on a bridge the next one there, as containers of another runtime may be cut off, and
+    itself for one whose port is isolated from others.
+    """
     of_bridge: dict[str, list[str]] = {}
     for pod, link in pods.items():
-        of_bridge.setdefault(node.link(link).master, []).append(pod)
+        port = node.link(link)
+        is_isolated = (port.plain.get("settings") or {}).get("isolated")
+        of_bridge.setdefault(pod if is_isolated else port.master, []).append(pod)
     return {pod: group[(place + 1) % len(group)] for group in of_bridge.values() for place, pod in enumerate(group)}
 
 
@@ -124,7 +133,7 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
 
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
     ports = [(protocol, port) for protocol, port in dict.fromkeys(node.node_ports()) if port.isdigit() and protocol == "tcp"]
-    for uplink in node.uplinks(family):
+    for uplink in (name for name in node.uplinks(family) if node.link(name).kind != DUMMY):
         for own in node.addresses(uplink, family)[:1]:
             for _protocol, port in ports[:MOST_NODE_PORTS]:
                 yield _path("the outside", f"the node port {port}", _of(OUTSIDE[family], uplink, own, int(port)))

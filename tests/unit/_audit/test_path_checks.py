@@ -106,6 +106,21 @@ def test_a_former_address_of_a_pod_that_has_another_is_none_of_its_own() -> None
     assert paths(neighbors=[former]) == paths()
 
 
+def test_a_default_route_by_a_link_behind_which_nothing_is_leads_no_packet_out() -> None:
+    """The documentation of K3s has such a route for nodes without a network beyond their own."""
+    dummy = {"name": "dummy0", "kind": "dummy", "flags": UP, "addresses": [{"address": "203.0.113.254/31"}]}
+    routes = [route("default", "dummy0", via="203.0.113.255"), *SNAPSHOT["routes"][2:]]
+    found = paths(links=[*SNAPSHOT["links"], dummy], routes=routes)
+    assert "note the pod 10.60.1.5 to the outside" in found and "error the pod 10.60.1.5 to the node" in found
+    assert "error the outside to the node port 30080" not in found
+
+
+def test_pods_whose_ports_are_isolated_from_each_other_need_not_reach_each_other() -> None:
+    isolated = [{**link, "settings": {"isolated": 1}} for link in SNAPSHOT["links"]]
+    assert "error the pod 10.60.1.5 to the pod 10.60.1.6" in paths()
+    assert "error the pod 10.60.1.5 to the pod 10.60.1.6" not in paths(links=isolated)
+
+
 def test_packets_of_pods_behind_open_vswitch_are_open() -> None:
     switch = {"name": "ovs-system", "kind": "openvswitch", "flags": [], "addresses": []}
     look = path_checks.paths.look(
