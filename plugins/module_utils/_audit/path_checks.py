@@ -21,7 +21,7 @@ from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
 
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
-UNREACHABLE, DUMMY = "unreachable", "dummy"  # the type, and the kind of the link, of a default route that leads nowhere
+DUMMY = "dummy"  # the kind of a link behind which nothing is
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
 
@@ -80,8 +80,8 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
 
 
 def _leads_out(node: Node, route: Route) -> bool:
-    """Return whether a default route is there to lead packets out: no more than the form of one has that of a node without any."""
-    return route.plain.get("type") != UNREACHABLE and node.link(route.dev).kind != DUMMY
+    """Return whether a default route leads packets out. One that stops them, or that leads by a dummy link, does not."""
+    return not route.is_unreachable and node.link(route.dev).kind != DUMMY
 
 
 def _learned(node: Node, family: str) -> dict[str, str]:
@@ -111,8 +111,7 @@ def _next_pods(node: Node, pods: t.Mapping[str, str]) -> dict[str, str]:
     of_bridge: dict[str, list[str]] = {}
     for pod, link in pods.items():
         port = node.link(link)
-        is_isolated = (port.plain.get("settings") or {}).get("isolated")
-        of_bridge.setdefault(pod if is_isolated else port.master, []).append(pod)
+        of_bridge.setdefault(pod if port.is_isolated else port.master, []).append(pod)
     return {pod: group[(place + 1) % len(group)] for group in of_bridge.values() for place, pod in enumerate(group)}
 
 

@@ -60,6 +60,11 @@ class Link(t.NamedTuple):
         flags, mtu = tuple(plain.get("flags") or ()), int(plain.get("mtu") or 0)
         return of_texts(cls, plain)._replace(mtu=mtu, flags=flags, addresses=addresses, peer=other, plain=plain)
 
+    @property
+    def is_isolated(self) -> bool:
+        """Return whether a bridge passes no frame from this port to another such port."""
+        return bool((self.plain.get("settings") or {}).get("isolated"))
+
 
 class PolicyRule(t.NamedTuple):
     """source: a prefix, empty for any. has_further: whether it selects by more, or uses some routes of its table alone."""
@@ -115,6 +120,10 @@ class Route(t.NamedTuple):
     def mtu(self) -> int:
         """Return the size of the largest packets that it leads; 0 if its link decides."""
         return int(self.plain.get("mtu") or 0)
+
+    @property
+    def is_unreachable(self) -> bool:
+        return self.plain.get("type") == "unreachable"
 
     @property
     def address(self) -> str:
