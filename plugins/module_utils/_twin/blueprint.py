@@ -70,9 +70,9 @@ _OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
 class Blueprint(t.NamedTuple):
     """What has to be built.
 
-    links: bridges first. names: of all links by index. settings: path below /proc/sys and value, in the order of writing.
-    commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
-    the tables whose routes it has. routes: those that the twin must have in the end.
+    links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys
+    and value, in the order of writing. commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot
+    has. tables: family and number of the tables whose routes it has. routes: those that the twin must have in the end.
     restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
     of nft. sizes: of the sets. notes: what is different in the twin.
     """
@@ -155,7 +155,9 @@ def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
     bridges = {str(link["name"]) for link in links if link.get("kind") == "bridge"}
     masters = {str(link["name"]): indexes[link["master"]] for link in links if link.get("master") in bridges}
     new_links = [_link(link, indexes[str(link["name"])], masters.get(str(link["name"]), 0), indexes, notes) for link in links]
-    return sorted(new_links, key=lambda link: (link.kind != "bridge", link.number))
+    firsts = dict(sorted(((link.master, link.number) for link in new_links if link.master), reverse=True))
+    # The kernel takes the source of a packet by a link without addresses from the first link that has one.
+    return sorted(new_links, key=lambda link: (min(link.number, firsts.get(link.number, link.number)), link.kind != "bridge"))
 
 
 def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: list[Assumption]) -> NewLink:

@@ -26,6 +26,13 @@ def test_bridges_are_built_before_their_ports() -> None:
     assert [(link.name, link.kind, link.master) for link in drawn.links] == [("br0", "bridge", 0), ("eth0", "veth", 7)]
 
 
+def test_a_bridge_stands_behind_the_links_that_the_node_has_before_it() -> None:
+    """The kernel takes the source of a packet by a pod's link, which has no address, from the first link that has one."""
+    further = [{"name": "br0", "index": 7, "kind": "bridge"}, {"name": "veth1", "index": 8, "kind": "veth", "master": "br0"}]
+    drawn = blueprint.draw({"links": [ETH0, *further]})
+    assert [link.name for link in drawn.links] == ["eth0", "br0", "veth1"]
+
+
 def test_links_without_an_index_or_a_mac_get_ones() -> None:
     drawn = blueprint.draw({"links": [{"name": "a", "flags": []}, {"name": "b", "index": 1, "flags": ["UP"]}]})
     assert len({link.number for link in drawn.links}) == 2 and all(link.number > 1 and link.mac[0] == 2 for link in drawn.links)
