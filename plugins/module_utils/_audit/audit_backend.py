@@ -34,6 +34,7 @@ ASSUMED: dict[str, t.Any] = {
     substitutions.POD: worlds.SHOWN
 }  # an audit is about the node, whatever the pods have that no output shows
 FEWEST = 3  # packets for which a twin of all is worth its while
+MOST_ASKS = 3  # commands, of which each path may need its own
 MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than that they do
 
 
@@ -242,7 +243,7 @@ class _Prover:
         lost = (self._lost_path(check, paths, others) for paths in unnamed[:MOST_LOSSES])
         yield from {finding.subject: finding for finding in lost if finding}.values()
         if is_open:
-            asks = "; ".join(dict.fromkeys(fate.ask for fate in is_open if fate.ask)) or _again(check)
+            asks = "; ".join([*dict.fromkeys(fate.ask for fate in is_open if fate.ask)][:MOST_ASKS]) or _again(check)
             first = next((fate.what for fate in is_open if fate.what), "They were not tried.")
             yield check.finding(
                 CANNOT_TELL, "", f"{len(is_open)} of {len(paths)} paths depend on what is open. {first}", ask=asks
