@@ -65,6 +65,7 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
     has_default = bool(down) or any(_leads_out(node, route) for route in defaults)
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
+    addresses, uplinks = node.own_addresses(family)[:1] if pods else [], _uplinks(node, family, pods)
     for pod, link in pods.items():
         near = NOTE if pod in apart else ERROR
         yield _path("the node", f"the pod {pod}", {"destination": pod, "destination_port": POD_PORT}, near)
@@ -72,11 +73,10 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[S
         yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if has_default else NOTE)
         if next_pods[pod] != pod:
             yield _path(f"the pod {pod}", f"the pod {next_pods[pod]}", _of(pod, link, next_pods[pod], POD_PORT), near)
-        for own in node.own_addresses(family)[:1]:
-            yield _path(f"the pod {pod}", "the node", _of(pod, link, own, KUBELET), near)
-        uplink = _uplink_of(node, family, pod)
-        if uplink and link in (route.dev for route in node.routes(family) if route.address == pod):
-            yield _path("the outside", f"the pod {pod}", _of(outside, uplink, pod, POD_PORT))
+        for address in addresses:
+            yield _path(f"the pod {pod}", "the node", _of(pod, link, address, KUBELET), near)
+        if uplinks.get(pod):
+            yield _path("the outside", f"the pod {pod}", _of(outside, uplinks[pod], pod, POD_PORT))
 
 
 def _leads_out(node: Node, route: Route) -> bool:
@@ -87,7 +87,8 @@ def _leads_out(node: Node, route: Route) -> bool:
 def _learned(node: Node, family: str) -> dict[str, str]:
     """Return the addresses that the node has learned of pods without any, by their MAC addresses: a pod may have lost them."""
     try:
-        pods = (link for link in node.pod_links() if link.peer.mac and link.name not in node.pods_of(family).values())
+        with_address = {*node.pods_of(family).values()}
+        pods = (link for link in node.pod_links() if link.peer.mac and link.name not in with_address)
         links = {(link.master or link.name, link.peer.mac): link.name for link in pods}
         known = [(entry.address, links.get((entry.dev, entry.mac))) for entry in node.neighbors()]
     except Unobserved:  # what the links show of pods is enough
@@ -146,12 +147,19 @@ def _of(source: str, link: str, destination: str, port: int) -> dict[str, t.Any]
     return {"source": source, "interface": link, "destination": destination, "destination_port": port}
 
 
-def _uplink_of(node: Node, family: str, pod: str) -> str:
-    """Return the interface by which packets from outside come in to a pod; empty for a pod that the node's address stands for."""
-    tables = node.tables_of_enis() if family != IPV6 else {}
-    rules = (rule.table for rule in node.rules(family) if rule.pod == pod and rule.table in tables)
-    enis = node.enis if family != IPV6 else None
-    return next((tables[table] for table in rules), enis.primary if enis else "")
+def _uplinks(node: Node, family: str, pods: t.Mapping[str, str]) -> dict[str, str]:
+    """Return the interfaces of a cloud by which packets from outside come in to pods that have a route, without those of pods
+    that the node's address stands for.
+    """
+    enis = node.enis if pods and family != IPV6 else None
+    if enis is None:
+        return {}
+    tables, by_rule = node.tables_of_enis(), dict[str, str]()
+    for rule in node.rules(family):
+        if rule.table in tables:
+            by_rule.setdefault(rule.pod, tables[rule.table])
+    routed = {(route.address, route.dev) for route in node.routes(family)}
+    return {pod: by_rule.get(pod, enis.primary) for pod, link in pods.items() if (pod, link) in routed}
 
 
 def _shapes(node: Node, family: str, pods: t.Mapping[str, str]) -> list[str]:
