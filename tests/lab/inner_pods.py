@@ -56,7 +56,9 @@ def routed(node: ClusterNode, name: str, address: str, mac: str, link: str, upli
     """A pod as Cilium makes one: the node routes to the pod, and answers for it on ``uplink`` as Azure's network would."""
     pod = InnerPod(node, name, address, mac, link)
     batch(node, [f"link set {link} up", f"route add {address}/32 dev {link}"])
-    node.set_sysctls({f"net.ipv4.conf.{interface}.proxy_arp": 1 for interface in (link, uplink)})
+    for interface in (link, uplink):
+        # At once: by default the kernel answers for another at some time within 0.8 s, here twice on the way to one answer.
+        node.set_sysctls({f"net.ipv4.conf.{interface}.proxy_arp": 1, f"net.ipv4.neigh.{interface}.proxy_delay": 0})
     pod.ip(
         [
             *("link set lo up", "link set eth0 up"),
