@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from .._core.errors import Failure, Uncertain
 from . import wire
-from .attributes import ATTRIBUTE, TYPE_MASK, attributes, message, pack, text
+from .attributes import ATTRIBUTE, TYPE_MASK, attributes, elements, message, pack, text
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 BATCH_BEGIN, BATCH_END = 0x10, 0x11
@@ -28,6 +28,10 @@ NFTABLES = 10  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, DELETE_TABLE = NFTABLES << 8 | 1, NFTABLES << 8 | 2
 GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
+GET_SET, GET_ELEMENTS = NFTABLES << 8 | 10, NFTABLES << 8 | 13
+SET_TABLE, NAME_OF_SET, FLAGS_OF_SET, ELEMENTS, FLAGS_OF_ELEMENT = 1, 2, 3, 3, 3  # NFTA_SET_..., NFTA_SET_ELEM_...
+CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packets change the elements
+INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END: no element, but where one ends
 TABLE_NAME, TABLE_USERDATA = 1, 6  # NFTA_TABLE_NAME, NFTA_TABLE_USERDATA
 TABLE_COMMENT = 0  # libnftnl/udata.h: NFTNL_UDATA_TABLE_COMMENT, a type that a byte with the length and the text follow
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
@@ -137,6 +141,19 @@ def _devices(hook: bytes) -> tuple[str, ...]:
         names.append(name if kind & TYPE_MASK == DEVICE_NAME else f"{name}*")
         offset += (length + 3) & ~3
     return tuple(names)
+
+
+def size(family: str, table: str, name: str) -> int | None:
+    """Return the number of elements of a set or map; None without that set, and for one that time or packets change."""
+    asked = _family(family) + pack({SET_TABLE: table.encode() + b"\0", NAME_OF_SET: name.encode() + b"\0"})
+    with wire.connected(_open) as netlink:
+        answer = next(wire.answers(netlink, message(GET_SET, 0, asked)))
+    flags = b"" if answer.kind == wire.ERROR else attributes(answer.body, 4).get(FLAGS_OF_SET, bytes(4))
+    if not flags or int.from_bytes(flags, "big") & CHANGES_BY_ITSELF:
+        return None
+    bodies = wire.dump(GET_ELEMENTS, asked, f"the elements of {family} {table} {name}", _open)
+    listed = (element for body in bodies for element in elements(attributes(body, 4).get(ELEMENTS, b"")))
+    return sum(not int.from_bytes(attributes(element).get(FLAGS_OF_ELEMENT, b""), "big") & INTERVAL_END for element in listed)
 
 
 def ipsets() -> list[str]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Compares the chains that the kernel lists with those in listings of nft, iptables and ebtables, without decoding a rule.
+"""Compares what the kernel lists with the listings of nft, iptables and ebtables, without decoding a rule or an element.
 
 The kernel tells how often a chain is used: once by each of its rules, and once by each jump to it, from a rule or from an element
 of a map (net/netfilter/nf_tables_api.c, nft_use_inc). No rule may jump to a base chain, so there it is the number of rules.
@@ -18,6 +18,7 @@ from . import nft_json
 
 Entry = t.Mapping[str, t.Any]
 Place = tuple[str, str]  # family and name of a table
+NameOfSet = tuple[str, str, str]  # with family and table
 FAMILIES = ("ip", "ip6", "inet", "bridge", "netdev")  # whose chains an IP packet may meet
 _OF_SAVE = re.compile(r"^(?::(\S+) (\S+)|(?:\[\d+:\d+\] )?-[AI] (\S+)(?:.* -[jg] (\S+))?)", re.MULTILINE)
 
@@ -42,11 +43,15 @@ class Listing(t.NamedTuple):
 
 
 def differences(
-    kernel: t.Iterable[Chain], iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t.Sequence[Entry]
+    kernel: t.Iterable[Chain],
+    sizes: t.Mapping[NameOfSet, int],
+    iptables: t.Iterable[Entry],
+    ebtables: t.Iterable[Entry],
+    objects: t.Sequence[Entry],
 ) -> t.Iterator[tuple[str, str]]:
     """Yield each table of which the listings show something else than the kernel has, with a sentence.
 
-    iptables, ebtables, objects: of a snapshot.
+    sizes: the kernel's number of elements of each set that is to be compared. iptables, ebtables, objects: of a snapshot.
     """
     listed = _listed(iptables, ebtables, objects)
     by_table: dict[Place, list[Chain]] = {}
@@ -59,6 +64,9 @@ def differences(
     for place, listing in listed.items():
         if place not in by_table and any(listing.rules.values()):
             yield " ".join(place), "The kernel has no chain of it."
+    for name, size in nft_json.sizes(objects).items():
+        if sizes.get(name, size) != size:
+            yield " ".join(name[:2]), f"The kernel has {sizes[name]} elements in the set {name[2]}, and {size} are listed."
 
 
 def _difference(chains: t.Sequence[Chain], listing: Listing) -> str:

@@ -122,6 +122,15 @@ def counted(objects: t.Iterable[Entry]) -> dict[Place, tuple[dict[str, int], dic
     return {place: (of_table, policies.get(place, {}), jumps.get(place, 0)) for place, of_table in rules.items()}
 
 
+def sizes(objects: t.Iterable[Entry]) -> dict[tuple[str, str, str], int]:
+    """Return the number of elements of each set and map that has a name, by family, table and name."""
+    return {
+        (*_place(kind, body), str(body.get("name"))): len(listed(body.get("elem")))
+        for kind, body in _bodies(objects)
+        if kind in ("set", "map")
+    }
+
+
 def _jumps(part: t.Any) -> int:
     """Return the number of jumps in the statements of a rule, or in the elements of a map: ``[[KEY, {"jump": ...}], ...]``."""
     count = 0

@@ -19,7 +19,7 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
-from .._ruleset import inventory
+from .._ruleset import inventory, nft_json
 from . import saved
 from .snapshot import Notes
 
@@ -70,12 +70,18 @@ def kernel_chains() -> list[inventory.Chain]:
     ]
 
 
+def kernel_sizes(objects: t.Sequence[inventory.Entry]) -> dict[inventory.NameOfSet, int]:
+    """Return the number of elements of the sets that are listed, without those that time or packets change. Raises Failure."""
+    counted = ((place, nfnetlink.size(*place)) for place in nft_json.sizes(objects))
+    return {place: size for place, size in counted if size is not None}
+
+
 def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
     """Return the tables of which a snapshot has something else than the kernel, with sentences; none if nft listed nothing."""
     if not kernel.is_ready("nf_tables") or values.get("nftables") is None:
         return []
     iptables, ebtables, objects = (values.get(subset) or [] for subset in RULESETS)
-    return [*inventory.differences(kernel_chains(), iptables, ebtables, objects)]
+    return [*inventory.differences(kernel_chains(), kernel_sizes(objects), iptables, ebtables, objects)]
 
 
 def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:

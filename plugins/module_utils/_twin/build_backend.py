@@ -479,7 +479,8 @@ def _differences(texts: t.Mapping[str, str], objects: t.Sequence[blueprint.Entry
         if program in FAMILIES
         for name, text in _TABLE_OF_SAVE.findall(restored)
     ]
-    for place, sentence in inventory.differences(netfilter_backend.kernel_chains(), tables, (), objects):
+    sizes = netfilter_backend.kernel_sizes(objects)
+    for place, sentence in inventory.differences(netfilter_backend.kernel_chains(), sizes, tables, (), objects):
         family = place.partition(" ")[0]
         concerns = [Concern(OF_FAMILY, lacking.FAMILIES[family])] if family in lacking.FAMILIES else []
         yield gap(f"Table {place} is another one in the twin. {sentence}", *concerns)

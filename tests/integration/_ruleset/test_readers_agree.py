@@ -107,6 +107,29 @@ def test_the_json_and_the_text_of_nft_are_one_ruleset(ruleset: str) -> None:
                 assert read._replace(line="") == expected, read.line
 
 
+SETS = """
+table inet t {
+    set adjacent { type ipv4_addr; flags interval; elements = { 0.0.0.0/8, 10.0.0.0/24, 10.0.1.0/24, 255.255.255.0/24 }; }
+    set merged { type ipv4_addr; flags interval; auto-merge; elements = { 10.0.0.0/24, 10.0.1.0/24, 10.0.9.0-10.0.9.7 }; }
+    set pairs { type ipv4_addr . inet_service; flags interval; elements = { 10.0.0.0/24 . 80-90, 10.0.0.0/24 . 100 }; }
+    set names { type ifname; flags interval; elements = { "eth*", "veth1" }; }
+    set met { type ipv4_addr; flags dynamic, timeout; timeout 1m; elements = { 10.0.0.1 }; }
+    map verdicts { type ipv4_addr . inet_service : verdict; elements = { 10.0.0.1 . 80 : drop, 10.0.0.2 . 80 : drop }; }
+    map ranges { type ipv4_addr : ipv4_addr; flags interval; elements = { 10.0.0.0/24 : 1.1.1.1, * : 1.1.1.3 }; }
+}
+"""
+
+
+def test_the_kernel_counts_the_elements_that_are_listed() -> None:
+    reading = (
+        "import json,sys; from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend;"
+        "sizes = netfilter_backend.kernel_sizes(json.load(sys.stdin)['nftables']);"
+        "print(json.dumps({name: size for (*_table, name), size in sizes.items()}))"
+    )
+    _loaded, sizes = printed(f"nft -f - <<'END'\n{SETS}END", f'nft -j list ruleset | python3 -c "{reading}"')[:2]
+    assert json.loads(sizes) == {"adjacent": 4, "merged": 2, "pairs": 2, "names": 2, "verdicts": 2, "ranges": 2}
+
+
 def test_the_kernels_encoding_and_iptables_save_are_one_ruleset() -> None:
     reading = (
         "from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink;"

@@ -57,8 +57,8 @@ KERNEL = [
 ]
 
 
-def differences(*kernel: Chain) -> list[tuple[str, str]]:
-    return [*inventory.differences(kernel, IPTABLES, EBTABLES, OBJECTS)]
+def differences(*kernel: Chain, size: int = 2) -> list[tuple[str, str]]:
+    return [*inventory.differences(kernel, {("inet", "t", "m"): size}, IPTABLES, EBTABLES, OBJECTS)]
 
 
 def test_a_whole_listing_has_what_the_kernel_counts() -> None:
@@ -89,6 +89,11 @@ def test_a_table_of_which_the_kernel_has_more_is_named(changed: Chain, table: st
         chain for chain in KERNEL if (chain.family, chain.table, chain.name) != (changed.family, changed.table, changed.name)
     ]
     assert differences(*others, changed) == [(table, sentence)]
+
+
+def test_a_set_that_has_other_elements_is_named() -> None:
+    sentence = "The kernel has 3 elements in the set m, and 2 are listed."
+    assert differences(*KERNEL, size=3) == [("inet t", sentence)]
 
 
 def test_a_table_that_the_kernel_lacks_is_named() -> None:
