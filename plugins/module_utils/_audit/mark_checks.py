@@ -14,7 +14,7 @@ from .._core.fields import UINT32
 from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
 from .._trace.culprit import is_filter
 from .finding import check
-from .node import FAMILIES, IPV4, MAIN, Node, protocol_for_rules, setting_line
+from .node import FAMILIES, IPV4, MAIN, Node, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
 
@@ -78,7 +78,7 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         )
         rule = {"priority": from_pods[0].priority - 1, "fwmark": late[0].fwmark, "table": "main"}
         evidence = (str(of_pod), str(late[0]))
-        remedy = Remedy("policy_routes", {"rules": [rule], **protocol_for_rules(node)})
+        remedy = Remedy("policy_routes", {"rules": [rule], **node.protocol_for_rules})
         yield Suspicion(late[0].fwmark, what, evidence, remedy, trial, severity_of_services(node))
 
 

@@ -12,7 +12,7 @@ import ipaddress
 import typing as t
 
 from .._cni import cni
-from .._routing import policy, rt_names
+from .._routing import policy
 from .._ruleset import observed, service_rules
 from .._ruleset.ruleset import PROTOCOL, Chain, Table
 from .._snapshot import open_facts, tunnels, values
@@ -221,6 +221,11 @@ class Node:
         self.demand_fact(family, open_facts.RULES)
         self.demand("rules")
         return [rule for rule in self._rules if rule.family == family]
+
+    @property
+    def protocol_for_rules(self) -> dict[str, int]:
+        """Return the option ``protocol`` with which policy_routes removes no rule of the node; empty if the default does."""
+        return policy.beside({rule.protocol for family in FAMILIES for rule in self.rules(family)})
 
     @functools.cached_property
     def _rules(self) -> list[PolicyRule]:
@@ -467,17 +472,6 @@ def is_link_local(address: str) -> bool:
 
 def _addresses(link: Link, family: str) -> list[str]:
     return [text for text in link.addresses if (":" in text) == (family == IPV6) and not is_link_local(text)]
-
-
-def protocol_for_rules(node: Node) -> dict[str, int]:
-    """Return the option ``protocol`` of policy_routes with which it removes no rule; empty if the default does.
-
-    policy_routes removes the rules of its protocol that it does not list, such as those of the role eni_policy_routing.
-    """
-    used = {rule.protocol for family in FAMILIES for rule in node.rules(family)}
-    numbers = (number for number in range(policy.PROTOCOL, 256) if number not in rt_names.PROTOCOLS and str(number) not in used)
-    number = next(numbers, policy.PROTOCOL)
-    return {} if number == policy.PROTOCOL else {"protocol": number}
 
 
 def setting_line(family: str, link: str, key: str, value: object) -> str:

@@ -17,7 +17,7 @@ from .._snapshot.values import BootSetting, PolicyRule
 from .._trace.culprit import is_filter
 from . import clients
 from .finding import check
-from .node import IPV4, Node, protocol_for_rules, setting_line
+from .node import IPV4, Node, setting_line
 from .service import POD_PORT, PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
@@ -259,7 +259,7 @@ def _mark_unused(node: Node) -> t.Iterator[Suspicion]:
                 f"Rules of {each.owner} mark connections with {each.text}, and no policy rule leads the replies with this mark:"
                 " they leave by the interface of the pod."
             )
-            options = {"rules": [{"priority": 1024, "fwmark": each.text, "table": "main"}], **protocol_for_rules(node)}
+            options = {"rules": [{"priority": 1024, "fwmark": each.text, "table": "main"}], **node.protocol_for_rules}
             yield Suspicion(each.text, what, (f"{each.place}: {each.text}",), Remedy("policy_routes", options))
     node.tables_of_nft()  # whose rules may mark, too
 

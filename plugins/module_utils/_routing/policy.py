@@ -298,3 +298,13 @@ def _leads_alike(desired: Policy, rule: Rule, table: int, routes: t.Iterable[Own
 
 def _path_of(route: Route) -> t.Any:
     return route.path.unread, route.family, route.dst, route.type, frozenset((hop.dev, hop.via) for hop in route.hops)
+
+
+def beside(protocols: t.Collection[str]) -> dict[str, int]:
+    """Return the option ``protocol`` with which policy_routes removes no rule of a node; empty if the default does.
+
+    protocols: of the node's rules. policy_routes removes those of its own that it does not list, such as a role's.
+    """
+    numbers = (number for number in range(PROTOCOL, 256) if number not in rt_names.PROTOCOLS and str(number) not in protocols)
+    number = next(numbers, PROTOCOL)
+    return {} if number == PROTOCOL else {"protocol": number}

@@ -17,9 +17,10 @@ from .._discovery import uplinks_backend
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._profiles import aks_dual_stack, cilium_migration, eni_policy_routing, symmetric_routing
 from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
-from .._routing.policy import PROTOCOL
+from .._routing import policy
 from .._routing.route import Route
 from .._ruleset import nft_text
+from .._snapshot import values
 from .._twin import blueprint, pod_links
 from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
@@ -82,8 +83,27 @@ def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | 
         yield from _of_migration(packet)
     if is_filter(decider) and loss.came_in_by and not enis:
         yield from _module("Filter loosely", "rp_filter", {"interfaces": [loss.came_in_by], "mode": LOOSE})
+    yield from _before_rule(packet.source if loss.is_reply else packet.destination, loss, snapshot)
     if not enis and (is_filtered or decider is None or loss.is_reply) and _is_request(packet, snapshot):
         yield from _of_uplinks(packet.interface, snapshot, is_own)
+
+
+def _before_rule(destination: bytes, loss: Loss, snapshot: Entry) -> t.Iterator[Candidate]:
+    """Lead packets to a network of the node's own links by table main, before the policy rule that misleads them."""
+    misleading = removals.misleading_rule(loss)
+    by_link = policy.networks_of_links(route for route, _protocol in blueprint.parsed_routes(snapshot, []))
+    prefixes = (fields.prefix(network)[1] for networks in by_link.values() for network in networks)
+    of_family = (prefix for prefix in prefixes if len(prefix[0]) == len(destination))
+    network = next((prefix for prefix in of_family if fields.contains(prefix, destination)), None)
+    if misleading is None or network is None:
+        return
+    rules = [*map(values.PolicyRule.of, blueprint.entries(snapshot, "rules"))]
+    used = {rule.priority for rule in rules if fields.FAMILIES[rule.family] == misleading.family}
+    priority = next((number for number in range(misleading.priority - 1, 0, -1) if number not in used), 0)
+    if priority:
+        earlier = {"priority": priority, "to": fields.show_prefix(network, ""), "table": policy.MAIN}
+        options = {"rules": [earlier], **policy.beside({rule.protocol for rule in rules})}
+        yield from _module("Lead packets for the network by its link", "policy_routes", options, removals.MISLED)
 
 
 def _is_request(packet: Packet, snapshot: Entry) -> bool:
@@ -94,7 +114,7 @@ def _is_request(packet: Packet, snapshot: Entry) -> bool:
 
 def _of_uplinks(interface: str, snapshot: Entry, is_own: bool) -> t.Iterator[Candidate]:
     """Yield the profile for a node with several uplinks and no cloud. interface: by which the request comes in."""
-    node = uplinks_backend.read(PROTOCOL) if is_own else uplinks.node_state(snapshot)
+    node = uplinks_backend.read(policy.PROTOCOL) if is_own else uplinks.node_state(snapshot)
     listed = [str(entry["name"]) for entry in discovered.candidates(node)]
     if not {*listed} - {interface}:
         return
@@ -181,12 +201,12 @@ def _without_none(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _module(name: str, module: str, options: dict[str, t.Any]) -> t.Iterator[Candidate]:
+def _module(name: str, module: str, options: dict[str, t.Any], group: str = "") -> t.Iterator[Candidate]:
     try:
         task = playbook_task.of_module(name, module, options)
     except Invalid:
         return
-    yield Candidate(MODULE, f"{module}: {playbook_task.flow(options)}", task, (Call(module, options),), group=module)
+    yield Candidate(MODULE, f"{module}: {playbook_task.flow(options)}", task, (Call(module, options),), group=group or module)
 
 
 def _shown(name: str, options: t.Mapping[str, t.Any]) -> str:

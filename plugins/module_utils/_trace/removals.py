@@ -42,6 +42,7 @@ METADATA = tuple(
 )
 # Protocols of routes and policy rules that an operator adds: ip(8) gives boot to a route and unspec to a rule.
 OPERATORS = ("", "unspec", "boot", "static")
+MISLED = "policy rule"  # the group of the remedies for one whose table leads packets to where they are lost
 FORWARDING = "net.ipv4.ip_forward"  # which sets that of all links
 PROXY_ARP = "proxy_arp"
 _TARGET = re.compile(r" ?-[jg] \S+.*$")  # of a rule as iptables prints it
@@ -115,6 +116,12 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
         rules = loss.rules[1:]
     for rule in filter(None, rules):
         yield from _of_policy_rule(rule, snapshot, kept_tables)
+
+
+def misleading_rule(loss: Loss) -> Rule | None:
+    """Return the policy rule whose table leads a packet to where it is lost; None if no such rule decides."""
+    rule = loss.decider if isinstance(loss.decider, Rule) else next(iter(loss.rules), None)
+    return rule if rule is not None and rule.table and not rule.opaque else None
 
 
 def is_of_cloud(network: str) -> bool:
@@ -219,7 +226,8 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
     takes_along = f"The rules after it decide about all packets that it selects: {rule.selector}."
     program = "ip -6" if rule.family == fields.IPV6 else "ip"
     command = f"{program} rule del priority {rule.priority} {rule.selector} {rule.decision}"
-    yield Removal("Remove the policy rule that misleads the packet", command, takes_along)
+    group = MISLED if rule.table else ""
+    yield Removal("Remove the policy rule that misleads the packet", command, takes_along, group=group)
 
 
 def _place(entry: Entry) -> tuple[int, str]:

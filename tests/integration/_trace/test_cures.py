@@ -276,6 +276,8 @@ def apply(node: NamespaceNode, task: dict[str, Any], **options: Any) -> bool:
     if action == "ansible.builtin.command":
         node.run(task[action]["argv"])
         return True
+    if action != "ansible.builtin.include_role":
+        return bool(Steps(node, action.rpartition(".")[2], {**task[action], "permanent": False}).run()["changed"])
     role = task[action]["name"].rpartition(".")[2]
     given = {key.removeprefix(f"{role}_"): value for key, value in task.get("vars", {}).items()}
     # The namespace node has no systemd of its own, and would be taken for an image.
