@@ -40,10 +40,11 @@ options:
   packet:
     description:
       - The first packet of the connection.
-      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1 length 1500 df) or
-        V(default/web-0 -> default/api:http), a line of C(tcpdump) or of C(conntrack -L), or one that the C(LOG) target of
-        iptables wrote to the kernel's log. If the line does not say by which link the packet comes in, O(packet.interface) is
-        V(auto), and if it does not name the protocol, O(packet.protocol) is V(tcp).
+      - Or a line of text, such as V(tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 mark 0x1 length 1500 df),
+        V(default/web-0 -> default/api:http), V(tcp > 10.96.0.1:443) for one that the node itself sends, a line of C(tcpdump)
+        or of C(conntrack -L), or one that the C(LOG) target of iptables wrote to the kernel's log. If the line does not say by
+        which link the packet comes in, O(packet.interface) is V(auto), and if it does not name the protocol,
+        O(packet.protocol) is V(tcp).
       - In place of an address, the name of a pod or a Service, with its namespace or without, if the snapshot knows it. Pods are
         known from RV(kubenode.datapath.datapath_info#module:snapshot.pod_addresses) and by the names of network namespaces,
         Services from the rules of kube-proxy in its modes V(iptables) and V(nftables). The error for another name lists names

@@ -19,8 +19,8 @@ from .packet import AUTO, OPTIONS
 
 Options = dict[str, t.Any]
 FORMS = (
-    "a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0 or default/web-0 -> default/api:80, or one of tcpdump, of"
-    " conntrack -L or of the kernel's log of iptables' LOG"
+    "a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0, tcp > 10.96.0.1:443 of the node itself or default/web-0 ->"
+    " default/api:80, or one of tcpdump, of conntrack -L or of the kernel's log of iptables' LOG"
 )
 LONGEST = 1000  # characters; a line of tcpdump -v has about 300
 FIRST = (
@@ -32,6 +32,8 @@ PORTS_OR_ECHO = (
     " gre 10.0.0.1 > 10.0.0.2 in eth0"
 )
 _ECHO_TYPES = {"icmp": "8", "icmp6": "128", "icmpv6": "128"}  # by the name of the protocol (RFC 792, RFC 4443)
+_WITH_PORTS = ("tcp", "udp", "sctp")
+_NAMED = (*_WITH_PORTS, *_ECHO_TYPES)
 _PLAIN = re.compile(
     r"(?:(?P<protocol>[\w-]+)\s+)?(?P<source>[\w\[:][^\s>]*?)\s*(?:->|>)\s*(?P<destination>\S+?)"
     r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?(?:\s+length\s+(?P<length>\S+)(?P<df>\s+df)?)?"
@@ -77,17 +79,20 @@ def _plain(line: str) -> Options | None:
     match = _PLAIN.fullmatch(line)
     if not match:
         return None
-    protocol = (match["protocol"] or OPTIONS["protocol"].default).lower()
-    ends = {name: _end(match[name]) for name in ("source", "destination")}
+    is_of_node = not match["protocol"] and match["source"].lower() in _NAMED  # such as tcp > 10.0.0.1:80
+    protocol = (match["source"] if is_of_node else match["protocol"] or OPTIONS["protocol"].default).lower()
     described: Options = {"protocol": "icmp" if protocol in _ECHO_TYPES else protocol}
-    for name, (address, port) in ends.items():
+    if protocol in _WITH_PORTS and _is_address(match["destination"]) and ":" in match["destination"]:
+        raise Invalid("packet", line, "a destination with a port, an address of IPv6 in brackets: [2001:db8::1]:443")
+    for name in ("destination",) if is_of_node else ("source", "destination"):
+        address, port = _end(match[name])
         described[name] = address
         if port:
             is_service = name == "destination" and names.is_name(address)  # whose ports may have other names
             described[f"{name}_port"] = port if is_service else _port(port, protocol)
     mark = {"mark": match["mark"]} if match["mark"] else {}
     size = {"length": match["length"], "df": bool(match["df"])} if match["length"] else {}
-    return {**described, "interface": match["interface"] or AUTO, **mark, **size}
+    return {**described, "interface": match["interface"] or ("" if is_of_node else AUTO), **mark, **size}
 
 
 def _end(text: str) -> tuple[str, str]:

@@ -24,6 +24,9 @@ SYN = "Flags [S], seq 1, win 64240, options [mss 1460], length 0"
         ("udp 10.0.0.1 -> 10.96.0.10:53", "udp 10.0.0.1:40000 > 10.96.0.10:53", packet.AUTO),
         ("tcp [fd00::1]:4 > [fd00::2]:443 in veth1", "tcp [fd00::1]:4 > [fd00::2]:443", "veth1"),
         ("icmp 10.0.0.1 > 10.0.0.2 in eth0", "icmp 10.0.0.1 > 10.0.0.2", "eth0"),
+        ("tcp > 10.96.0.1:443", "tcp the node > 10.96.0.1:443", ""),
+        ("ICMP > 10.96.0.1", "icmp the node > 10.96.0.1", ""),
+        ("udp > [fd00::2]:53", "udp the node > [fd00::2]:53", ""),
         ("10.0.0.1->10.96.0.10:53", "tcp 10.0.0.1:40000 > 10.96.0.10:53", packet.AUTO),
         ("icmpv6 fe80::1 > fd00::2 in eth0", "ipv6-icmp fe80::1 > fd00::2", "eth0"),
         (f"IP 10.244.1.7.40000 > 10.96.0.1.443: {SYN}", "tcp 10.244.1.7:40000 > 10.96.0.1:443", packet.AUTO),
@@ -103,6 +106,7 @@ def test_a_mark_of_the_packet_is_kept_and_that_of_a_connection_is_not() -> None:
     ("line", "message"),
     [
         ("what happens to my packet", "packet must be a line such as tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0"),
+        ("tcp fd00::1 > 2001:db8::1:443", "an address of IPv6 in brackets"),
         ("IP 10.96.0.1.443 > 10.244.1.7.40000: Flags [S.], seq 1, ack 2, length 0", "the first packet of a connection"),
         *(
             (f"IP 10.0.0.1.4 > 10.0.0.2.80: Flags [{flags}], seq 1, length 0", "the first packet of a connection")
