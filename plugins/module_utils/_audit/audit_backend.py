@@ -14,12 +14,12 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure, Invalid
 from .._platform import process
+from .._snapshot.values import Entry
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, Link, Object
 from .._trace.packet import Packet, from_options
 from .._twin import snapshot_form, substitutions, worlds
-from .._twin.blueprint import Entry
 from . import need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check

@@ -18,11 +18,11 @@ from .._ruleset.ruleset import PROTOCOL, Chain, Table
 from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
-from .._snapshot.values import MAIN, Link, PolicyRule, Route, Value
+from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries
 from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
-from .._twin.blueprint import LOOPBACK, Entry, entries
+from .._twin.blueprint import LOOPBACK
 from .._twin.pod_links import Network
 from .context import CILIUM, Context
 from .suspicion import Unobserved
@@ -115,7 +115,7 @@ class Node:
 
     @functools.cached_property
     def _links(self) -> list[Link]:
-        return [*map(Link.of, entries(self.snapshot, "links"))]
+        return values.links(self.snapshot)
 
     def all_links(self) -> list[Link]:
         """Return all links, with their kinds and the bridges whose ports they are, which outputs such as routes do not show."""
@@ -229,7 +229,7 @@ class Node:
 
     @functools.cached_property
     def _rules(self) -> list[PolicyRule]:
-        return [*map(PolicyRule.of, entries(self.snapshot, "rules"))]
+        return values.rules(self.snapshot)
 
     def routes(self, family: str, table: str = MAIN) -> list[Route]:
         """Return the routes of a family in a table. table: its number."""
@@ -304,11 +304,8 @@ class Node:
 
     def frame_rules(self) -> list[FrameRule]:
         """Return the rules of ebtables, in the order of the listing."""
-        return [
-            FrameRule(str(chain.get("table")), str(chain.get("chain")), str(text))
-            for chain in self.demand("ebtables")
-            for text in chain.get("rules") or ()
-        ]
+        self.demand("ebtables")
+        return [FrameRule(each.table, each.chain, text) for each in values.frame_chains(self.snapshot) for text in each.rules]
 
     def boot(self, part: str) -> dict[str, values.BootSetting]:
         """Return what the next boot sets. part: ``settings`` or ``networkd``."""

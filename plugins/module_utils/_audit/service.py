@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._twin.blueprint import Entry, entries
+from .._snapshot.values import Entry, entries
 
 PORT = 32765  # kube-proxy's default range of node ports ends at 32767
 POD_PORT = 8080

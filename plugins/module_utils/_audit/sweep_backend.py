@@ -11,17 +11,18 @@ import typing as t
 
 from .._core import fields
 from .._platform import process
+from .._snapshot import values
 from .._snapshot.assumption import Assumption
 from .._snapshot.open_facts import ADDRESSES, NFT, ROUTES, RULES, OpenFact
+from .._snapshot.values import Entry
 from .._trace import certainty, changes_backend, culprit
 from .._trace.answer import LOST, Answer, Way
 from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
 from .._trace.exchange_backend import Exchange
 from .._trace.packet import Packet
-from .._twin import assumptions, blueprint, build_backend, isolation_backend, worlds
+from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
-from .._twin.blueprint import Entry
 from .._twin.isolation_backend import Isolated
 
 ARRIVES, IS_LOST, IS_OPEN = "arrives", "lost", "open"
@@ -50,7 +51,7 @@ def fates(
     if not packets:
         return []
     worlds.check(snapshot)
-    facts = (OpenFact.from_plain(entry).fact for entry in blueprint.entries(snapshot, "open"))
+    facts = (OpenFact.from_plain(entry).fact for entry in values.entries(snapshot, "open"))
     for fact in facts:
         if fact.kind in (RULES, ADDRESSES, NFT, *worlds.SETTINGS) or fact.fact == ROUTES:  # which each packet meets
             return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
@@ -89,7 +90,7 @@ def _swept(
             fates.append(_fate(whole_answer, opened[place], _ends(packet).family, facts.keys()))
         return {"fates": fates}
     finally:
-        build_backend.remove_links(isolated, len(blueprint.entries(snapshot, "links")))
+        build_backend.remove_links(isolated, len(values.entries(snapshot, "links")))
 
 
 def _ends(packet: Packet) -> Ends:

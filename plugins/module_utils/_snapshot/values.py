@@ -7,16 +7,28 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
+from .._core.errors import Invalid
 from .._routing import rt_names
-from .._routing import rule as rules
+from .._routing import rule as policy_rule
 
 Entry = t.Mapping[str, t.Any]
 Value = t.TypeVar("Value")
 MAIN = str(rt_names.MAIN)
 # By which a rule may select, besides the source.
 _SELECTORS = ("to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos", "uidrange", "l3mdev", "unread")
+
+
+def entries(snapshot: Entry, subset: str) -> list[Entry]:
+    """Return the entries of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
+    value = snapshot.get(subset)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
+    return value
 
 
 def of_texts(kind: t.Callable[..., Value], entry: Entry) -> Value:
@@ -60,10 +72,23 @@ class Link(t.NamedTuple):
         flags, mtu = tuple(plain.get("flags") or ()), int(plain.get("mtu") or 0)
         return of_texts(cls, plain)._replace(mtu=mtu, flags=flags, addresses=addresses, peer=other, plain=plain)
 
+    def of_family(self, family: str, *scopes: str) -> list[str]:
+        """Return its addresses without link-local ones. family: ipv4 or ipv6. scopes: of the addresses; empty for any."""
+        listed = (entry for entry in self.plain.get("addresses") or () if not scopes or (entry.get("scope") or "") in scopes)
+        parsed = (_interface(str(entry.get("address"))) for entry in listed)
+        return [str(each.ip) for each in parsed if each and f"ipv{each.version}" == family and not each.ip.is_link_local]
+
     @property
     def is_isolated(self) -> bool:
         """Return whether a bridge passes no frame from this port to another such port."""
         return bool((self.plain.get("settings") or {}).get("isolated"))
+
+
+def _interface(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+    try:
+        return ipaddress.ip_interface(text)
+    except ValueError:
+        return None
 
 
 class PolicyRule(t.NamedTuple):
@@ -96,7 +121,7 @@ class PolicyRule(t.NamedTuple):
         """Show the rule as ``ip rule`` prints it. Raises Invalid."""
         options = {name: value for name, value in self.plain.items() if name not in ("protocol", "unread")}
         # No option may have the priority 0, which the kernel gives to its rule for table local.
-        parsed = rules.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
+        parsed = policy_rule.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
         words = str(parsed._replace(priority=self.priority)).partition(" rule ")[2]
         return " ".join([words, *map(str, self.plain.get("unread") or ())])
 
@@ -136,6 +161,29 @@ class Route(t.NamedTuple):
         protocol = "" if self.protocol == "boot" else self.protocol
         words = {"via": self.via, "dev": self.dev, "table": table, "proto": protocol, "metric": self.metric}
         return " ".join([self.to, *(f"{name} {value}" for name, value in words.items() if value)])
+
+
+class SavedTable(t.NamedTuple):
+    """A table of iptables as iptables-save prints it. backend: nft or legacy."""
+
+    family: str
+    table: str
+    backend: str
+    save: str
+
+
+class FrameChain(t.NamedTuple):
+    """A chain of ebtables. rules: without the name of the chain."""
+
+    table: str
+    chain: str
+    backend: str
+    policy: str
+    rules: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plain: Entry) -> FrameChain:
+        return of_texts(cls, plain)._replace(rules=tuple(map(str, plain.get("rules") or ())))
 
 
 class Neighbour(t.NamedTuple):
@@ -217,3 +265,23 @@ class BootSetting(t.NamedTuple):
 
     value: int | None
     file: str
+
+
+def links(snapshot: Entry) -> list[Link]:
+    return [*map(Link.of, entries(snapshot, "links"))]
+
+
+def rules(snapshot: Entry) -> list[PolicyRule]:
+    return [*map(PolicyRule.of, entries(snapshot, "rules"))]
+
+
+def routes(snapshot: Entry) -> list[Route]:
+    return [*map(Route.of, entries(snapshot, "routes"))]
+
+
+def saved_tables(snapshot: Entry) -> list[SavedTable]:
+    return [of_texts(SavedTable, entry) for entry in entries(snapshot, "iptables")]
+
+
+def frame_chains(snapshot: Entry) -> list[FrameChain]:
+    return [*map(FrameChain.of, entries(snapshot, "ebtables"))]

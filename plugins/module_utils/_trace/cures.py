@@ -21,8 +21,8 @@ from .._routing import policy
 from .._routing.route import Route
 from .._ruleset import nft_text
 from .._snapshot import values
+from .._snapshot.values import Entry
 from .._twin import blueprint, pod_links
-from .._twin.blueprint import Entry
 from . import changes_backend, playbook_task, removals, uplinks
 from .changes_backend import Call
 from .culprit import Address, ChainRule, Neighbor, Object, is_filter, is_of_bridge
@@ -97,7 +97,7 @@ def _before_rule(destination: bytes, loss: Loss, snapshot: Entry) -> t.Iterator[
     network = next((prefix for prefix in of_family if fields.contains(prefix, destination)), None)
     if misleading is None or network is None:
         return
-    rules = [*map(values.PolicyRule.of, blueprint.entries(snapshot, "rules"))]
+    rules = values.rules(snapshot)
     used = {rule.priority for rule in rules if fields.FAMILIES[rule.family] == misleading.family}
     priority = next((number for number in range(misleading.priority - 1, 0, -1) if number not in used), 0)
     if priority:
@@ -108,7 +108,7 @@ def _before_rule(destination: bytes, loss: Loss, snapshot: Entry) -> t.Iterator[
 
 def _is_request(packet: Packet, snapshot: Entry) -> bool:
     """Return whether a packet comes in by a link that may be an uplink: one with an address, and no pod behind it."""
-    names = {str(link.get("name")) for link in blueprint.entries(snapshot, "links") if link.get("addresses")}
+    names = {link.name for link in values.links(snapshot) if link.addresses}
     return packet.interface in names and packet.interface not in pod_links.pod_links(snapshot)
 
 
@@ -238,6 +238,7 @@ def _with_backend(command: str, snapshot: Entry) -> list[str]:
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:
     """Return the backends that have the table of a command of iptables, ip6tables or ebtables; a twin has both in nf_tables."""
     table = words[words.index("-t") + 1] if "-t" in words else "filter"
-    subset, family = {"iptables": ("iptables", "ip"), "ip6tables": ("iptables", "ip6")}.get(program, (program, None))
-    tables = blueprint.entries(snapshot, subset) if subset in ("iptables", "ebtables") else []
-    return {str(entry.get("backend")) for entry in tables if (entry.get("family"), entry.get("table")) == (family, table)}
+    if program == "ebtables":
+        return {chain.backend for chain in values.frame_chains(snapshot) if chain.table == table}
+    family = {"iptables": "ip", "ip6tables": "ip6"}.get(program)
+    return {each.backend for each in values.saved_tables(snapshot) if (each.family, each.table) == (family, table)}

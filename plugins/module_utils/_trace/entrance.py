@@ -12,9 +12,10 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL, Route
+from .._snapshot.values import Entry, entries
 from .._twin import blueprint, pod_links, snapshot_form
 from .._twin.assumptions import link_addresses
-from .._twin.blueprint import LOOPBACK, Entry, entries
+from .._twin.blueprint import LOOPBACK
 from . import names
 from .lookup import Query, Tables
 from .packet import AUTO, Packet, from_options

@@ -15,10 +15,11 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
-from .._snapshot import open_facts
+from .._snapshot import open_facts, values
 from .._snapshot.assumption import LINK, Assumption, Concern
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
+from .._snapshot.values import Entry
 from .._twin import (
     assumptions,
     blueprint,
@@ -31,7 +32,7 @@ from .._twin import (
     virtual_servers,
     worlds,
 )
-from .._twin.blueprint import Blueprint, Entry
+from .._twin.blueprint import Blueprint
 from .._twin.isolation_backend import Isolated
 from .._twin.substitutions import (
     ANNOUNCED,
@@ -112,13 +113,13 @@ class Exchange:
         self._packet, self._wants_reply = packets[0], True
         self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.neighbour, quiet)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
-        facts = map(OpenFact.from_plain, blueprint.entries(snapshot, "open"))
+        facts = map(OpenFact.from_plain, values.entries(snapshot, "open"))
         self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
         self._records = worlds.recent_chains(snapshot)
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
-        for program in blueprint.entries(snapshot, "bpf"):
+        for program in values.entries(snapshot, "bpf"):
             place = str(program.get("link")), str(program.get("direction") or "ingress")
             self._programs.setdefault(place, []).append(
                 f"{program.get('name') or 'unnamed'} ({program.get('hook')} of {program.get('link')})"
@@ -149,7 +150,7 @@ class Exchange:
             self._packet.length, branches[0].way if branches else first, self._topology, self._scene.tables
         )
         self._assumed += self._unread_filters(first)
-        unread = filter(None, map(lacking.by_unread, blueprint.entries(self._snapshot, "unread")))
+        unread = filter(None, map(lacking.by_unread, values.entries(self._snapshot, "unread")))
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread, *notes_of_sizes]
         notes += (
             replaced(ASSUMED, f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")

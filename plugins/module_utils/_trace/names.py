@@ -15,7 +15,7 @@ from .._core.errors import Invalid
 from .._core.option import Option, Options
 from .._ruleset.service_rules import services
 from .._snapshot.snapshot import POD_ADDRESSES
-from .._twin.blueprint import Entry, entries
+from .._snapshot.values import Entry, entries
 from . import packet
 
 Described = dict[str, t.Any]

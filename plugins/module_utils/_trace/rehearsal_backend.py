@@ -16,8 +16,8 @@ from .._core.errors import Invalid, Refusal
 from .._platform.process import Runner
 from .._platform.processes import SshConnection
 from .._routing.policy import PROTOCOL
-from .._twin import blueprint
-from .._twin.blueprint import Entry
+from .._snapshot import values
+from .._snapshot.values import Entry
 from . import changes_backend, entrance, packet, trace_backend
 from .answer import DELIVERED, FORWARDED, UNKNOWN, Answer, Way
 from .changes_backend import Change
@@ -82,11 +82,11 @@ def of_marks(snapshot: Entry, changes: t.Iterable[Change], marks: t.Iterable[For
     calls = (change for change in changes if isinstance(change, changes_backend.Call) and change.name == "policy_routes")
     own = {str(call.options.get("protocol") or PROTOCOL) for call in calls}
     destinations: dict[tuple[int, str], tuple[str, str]] = {}
-    for rule in (rule for rule in blueprint.entries(snapshot, "rules") if str(rule.get("protocol")) not in own):
-        mark, family = int(str(rule.get("fwmark") or 0).partition("/")[0], 0), str(rule.get("family"))
+    for rule in (rule for rule in values.rules(snapshot) if rule.protocol not in own):
+        mark = int(rule.fwmark.partition("/")[0] or "0", 0)
         if mark:
-            destination = _destination(snapshot, family, str(rule.get("table")))
-            destinations.setdefault((mark, family), (destination, f"the policy rule {rule.get('priority')}"))
+            destination = _destination(snapshot, rule.family, rule.table)
+            destinations.setdefault((mark, rule.family), (destination, f"the policy rule {rule.priority}"))
     for other in marks:
         destinations.setdefault((other.value, "ipv4"), (packet.OUTSIDE["ipv4"], other.owner))
     trials = []
@@ -99,11 +99,8 @@ def of_marks(snapshot: Entry, changes: t.Iterable[Change], marks: t.Iterable[For
 
 def _destination(snapshot: Entry, family: str, table: str) -> str:
     """Return an address that a table has a route to; one outside of the node's networks if it has a default route, or none."""
-    routes = [
-        str(route.get("to"))
-        for route in blueprint.entries(snapshot, "routes")
-        if (str(route.get("table")), route.get("family")) == (table, family) and route.get("type") in (None, "unicast")
-    ]
+    of_table = (route for route in values.routes(snapshot) if (route.table, route.family) == (table, family))
+    routes = [route.to for route in of_table if route.plain.get("type") in (None, "unicast")]
     if not routes or "default" in routes:
         return packet.OUTSIDE[family]
     network = ipaddress.ip_network(routes[0], strict=False)

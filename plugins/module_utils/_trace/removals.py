@@ -20,9 +20,10 @@ from .._routing.rule import Rule
 from .._ruleset import iptables_save, observed
 from .._ruleset.ruleset import DROP, REJECT
 from .._snapshot import settings as setting_model
+from .._snapshot import values
 from .._snapshot.open_facts import Fact
+from .._snapshot.values import Entry
 from .._twin import blueprint, pod_links
-from .._twin.blueprint import Entry
 from .answer import Caveat
 from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, NoRoute, Object, Setting, is_filter, is_forwarding
 
@@ -190,15 +191,11 @@ def _may_be_removed(rule: ChainRule) -> bool:
 
 def _count(rule: ChainRule, snapshot: Entry) -> int:
     """Count the rules with the same text, of which a command removes the first."""
-    family, table = rule.family, rule.table
-    is_bridge = family == BRIDGE
-    tables = [
-        entry
-        for entry in blueprint.entries(snapshot, "ebtables" if is_bridge else "iptables")
-        if entry.get("table") == table and (is_bridge or entry.get("family") == family)
-    ]
-    added = [f"-A {entry.get('chain')} {text}" for entry in tables for text in entry.get("rules") or ()]
-    text = "\n".join([f"*{table}", *added]) if is_bridge else "\n".join(str(entry.get("save")) for entry in tables)
+    is_bridge = rule.family == BRIDGE
+    chains = (chain for chain in values.frame_chains(snapshot) if is_bridge and chain.table == rule.table)
+    added = [f"-A {chain.chain} {text}" for chain in chains for text in chain.rules]
+    saved = [each.save for each in values.saved_tables(snapshot) if (each.family, each.table) == (rule.family, rule.table)]
+    text = "\n".join([f"*{rule.table}", *added] if is_bridge else saved)
     language = EBTABLES if is_bridge else IPTABLES
     lines = restore_text.read(text, language).text.splitlines()  # in the words of the twin, from which the culprit's are
     return [_ADDING.sub("", line, count=1) for line in lines].count(_ADDING.sub("", rule.line))
@@ -219,8 +216,8 @@ def _of_route(route: Route, snapshot: Entry) -> t.Iterator[Removal]:
 def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int]) -> t.Iterator[Removal]:
     if rule.opaque or rule.l3mdev or rule.table in kept_tables:
         return
-    entries = [entry for entry in blueprint.entries(snapshot, "rules") if _place(entry) == (rule.family, str(rule.priority))]
-    protocols = {str(entry.get("protocol") or "") for entry in entries}
+    places = {(fields.FAMILIES[each.family], each.priority, each.protocol) for each in values.rules(snapshot)}
+    protocols = {protocol for *place, protocol in places if place == [rule.family, rule.priority]}
     if not protocols or not protocols <= {*OPERATORS}:
         return
     takes_along = f"The rules after it decide about all packets that it selects: {rule.selector}."
@@ -230,18 +227,13 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
     yield Removal("Remove the policy rule that misleads the packet", command, takes_along, group=group)
 
 
-def _place(entry: Entry) -> tuple[int, str]:
-    return fields.FAMILIES[str(entry.get("family") or "ipv4")], str(entry.get("priority"))
-
-
 def _of_missing_route(address: str, snapshot: Entry) -> t.Iterator[Removal]:
     """Lead packets for a pod by its link, which the other end of the link shows."""
-    for link in blueprint.entries(snapshot, "links"):
-        if link["name"] in pod_links.pod_links(snapshot) and address in ((link.get("peer") or {}).get("addresses") or ()):
-            to, program = f"{address} dev {link['name']}", "ip -6" if ":" in address else "ip"
-            yield Removal(
-                "Lead packets to the pod", f"{program} route add {to}", f"Packets to {address} leave by {link['name']}."
-            )
+    of_pods = pod_links.pod_links(snapshot)
+    for link in values.links(snapshot):
+        if link.name in of_pods and address in link.peer.addresses:
+            to, program = f"{address} dev {link.name}", "ip -6" if ":" in address else "ip"
+            yield Removal("Lead packets to the pod", f"{program} route add {to}", f"Packets to {address} leave by {link.name}.")
 
 
 def _of_link(link: Link) -> t.Iterator[Removal]:
@@ -269,6 +261,6 @@ def _of_forwarding(setting: Setting, loss: Loss, snapshot: Entry) -> t.Iterator[
         takes_along = f"The node forwards all packets that come in by {' or '.join(links)}."
         yield Removal(name, f"sysctl -w {keys}", takes_along, group=FORWARDING)
     settings = snapshot.get("settings") or {}
-    names = (str(each["name"]) for each in blueprint.entries(snapshot, "links") if each["name"] != blueprint.LOOPBACK)
+    names = (each.name for each in values.links(snapshot) if each.name != blueprint.LOOPBACK)
     if not any(setting_model.forwarding(settings, "ipv4", each) for each in names):
         yield Removal(name, f"sysctl -w {FORWARDING}=1", every, group=FORWARDING)

@@ -14,10 +14,11 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing.route import Route
+from .._snapshot import values
 from .._snapshot.assumption import Assumption
-from .._snapshot.values import Neighbour, of_texts
+from .._snapshot.values import Entry, Neighbour, of_texts
 from .._twin import blueprint, pod_links
-from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint
 from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
 from .frame import Frame, is_group
@@ -58,11 +59,11 @@ class PodSide:
         self.bridged = {*map(str, entry.get("bridged") or ())}
         unbuilt: list[Assumption] = []
         routes = [route for route, _protocol in blueprint.parsed_routes(entry, unbuilt)]
-        self.is_whole = not unbuilt and not any(rule.get("unread") for rule in blueprint.entries(entry, "rules"))
+        self.is_whole = not unbuilt and not any(rule.get("unread") for rule in values.entries(entry, "rules"))
         self.tables = Tables(blueprint.parsed_rules(entry), routes)
         self._neighbours = {
             (str(neighbour.get("dev")), str(neighbour.get("address"))): neighbour
-            for neighbour in blueprint.entries(entry, "neighbors")
+            for neighbour in values.entries(entry, "neighbors")
             if blueprint.is_mac(neighbour.get("mac")) and neighbour.get("state") not in UNSOLVED
         }
 
@@ -79,7 +80,7 @@ class PodSides:
             str(link["name"]): (namespace, str(link["peer"].get("name"))) for namespace, group in groups.items() for link in group
         }
         self._near = {end: link for link, end in self._ends.items()}
-        self._entries = {str(entry.get("namespace")): entry for entry in blueprint.entries(snapshot, "pods")}
+        self._entries = {str(entry.get("namespace")): entry for entry in values.entries(snapshot, "pods")}
         self._sides: dict[str, PodSide] = {}  # a packet meets two of hundreds
 
     def of(self, link: str) -> PodSide | None:
@@ -130,7 +131,7 @@ class Topology:
 
     def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
-        self.links = {str(link["name"]): link for link in blueprint.entries(snapshot, "links")}
+        self.links = {str(link["name"]): link for link in values.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
         self._without_carrier = {
             link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
@@ -138,7 +139,7 @@ class Topology:
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
-        for neighbour in blueprint.entries(snapshot, "neighbors"):
+        for neighbour in values.entries(snapshot, "neighbors"):
             place = str(neighbour.get("dev")), _packed(neighbour.get("address"))
             if neighbour.get("state") in UNSOLVED:
                 self._unsolved.add(place)
@@ -148,7 +149,7 @@ class Topology:
         self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {
-            str(route["dev"]) for route in blueprint.entries(snapshot, "routes") if self._is_by_near_gateway(route)
+            str(route["dev"]) for route in values.entries(snapshot, "routes") if self._is_by_near_gateway(route)
         }
         self._addresses = {
             _packed(str(address.get("address")).partition("/")[0]): name
@@ -438,7 +439,7 @@ def _has_full_table(snapshot: Entry, size: int) -> bool:
     """Return whether the node has as many neighbours of a family as it may. size: of an address."""
     key = f"net.ipv{4 if size == 4 else 6}.neigh.default.gc_thresh3"
     most = ((snapshot.get("settings") or {}).get("node") or {}).get(key)
-    neighbours = (of_texts(Neighbour, entry) for entry in blueprint.entries(snapshot, "neighbors"))
+    neighbours = (of_texts(Neighbour, entry) for entry in values.entries(snapshot, "neighbors"))
     return most is not None and sum(len(_packed(each.address)) == size for each in neighbours if each.is_counted) >= int(most)
 
 

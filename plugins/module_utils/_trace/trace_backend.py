@@ -15,8 +15,9 @@ from .._core import codec, fields
 from .._core.errors import DatapathError, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
+from .._snapshot import values
 from .._snapshot.evidence import Evidence
-from .._twin import assumptions, blueprint, build_backend, isolation_backend, worlds
+from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import certainty, changes_backend, likelihood
@@ -40,7 +41,7 @@ class Question(t.NamedTuple):
     end: when the answer must be there, by time.monotonic().
     """
 
-    snapshot: blueprint.Entry
+    snapshot: values.Entry
     packet: Packet
     assume: t.Mapping[str, t.Any]
     changes: tuple[changes_backend.Change, ...] = ()
@@ -101,7 +102,7 @@ def _evidence_about(question: Question, ends: Ends, explored: certainty.Explorat
     sent = likelihood.Flow(
         protocol_name(question.packet.protocol), ends.source, ends.destination, question.packet.destination_port
     )
-    entries = map(Evidence.from_plain, blueprint.entries(question.snapshot, "evidence"))
+    entries = map(Evidence.from_plain, values.entries(question.snapshot, "evidence"))
     return likelihood.about(entries, likelihood.flows(sent, explored.answers.values()))
 
 
@@ -245,4 +246,4 @@ def _exchanged(isolated: Isolated, question: Question, run: process.Runner) -> d
         answer = exchange.answer(question.packet, question.wants_reply, question.is_compared)
         return {"answer": codec.encode(answer, VOCABULARY)}
     finally:
-        build_backend.remove_links(isolated, len(blueprint.entries(question.snapshot, "links")))
+        build_backend.remove_links(isolated, len(values.entries(question.snapshot, "links")))

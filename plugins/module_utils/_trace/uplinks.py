@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from .._cloud import eni, eni_layout
@@ -17,10 +16,10 @@ from .._core import fields
 from .._discovery.uplinks import Link, NodeState
 from .._profiles.symmetric_routing import TABLE
 from .._routing.policy import PROTOCOL
-from .._routing.rt_names import MAIN
 from .._ruleset import observed
+from .._snapshot import values
+from .._snapshot.values import Entry
 from .._twin import blueprint
-from .._twin.blueprint import Entry
 from .._twin.pod_links import is_machine
 
 FREE_MARKS = ("0x2", "0x4", "0x40", "0x1000")  # bits that no known CNI uses
@@ -61,22 +60,21 @@ class Uplinks(t.NamedTuple):
 
 def of(snapshot: Entry) -> Uplinks | None:
     """Return the ENIs; None for a node that has no uplink with a routing table of its own."""
-    defaults = [route for route in blueprint.entries(snapshot, "routes") if route.get("to") == "default" and route.get("dev")]
-    main = sorted((route for route in defaults if _table(route) == MAIN), key=_rank)
+    defaults = [route for route in values.routes(snapshot) if route.to == "default" and route.dev]
+    main = sorted((route for route in defaults if route.table == values.MAIN), key=_rank)
     if not main:
         return None
-    primary = str(main[0]["dev"])
+    primary = main[0].dev
     others: dict[str, dict[str, t.Any]] = {}
     for route in defaults:
-        name, table = str(route["dev"]), _table(route)
-        if route.get("via") and name != primary and table not in eni.OF_THE_NODE:
-            entry = others.setdefault(name, {"name": name, "table": table, "gateway": {}})
-            if entry["table"] == table:
-                entry["gateway"].setdefault(_family(route), str(route["via"]))
-    links = {str(link["name"]): link for link in blueprint.entries(snapshot, "links")}
+        if route.via and route.dev != primary and _number(route.table) not in eni.OF_THE_NODE:
+            entry = others.setdefault(route.dev, {"name": route.dev, "table": _number(route.table), "gateway": {}})
+            if entry["table"] == _number(route.table):
+                entry["gateway"].setdefault(route.family, route.via)
+    links = {link.name: link for link in values.links(snapshot)}
     enis = [{"name": primary, "primary": True}, *others.values()]
     for entry in enis:
-        entry.update(_addresses(links.get(entry["name"], {})))
+        entry.update(_addresses(links.get(entry["name"], values.Link())))
     tables = [int(entry["table"]) for entry in others.values()]
     priorities = _priorities(snapshot, tables)
     if not others or priorities is None:
@@ -88,39 +86,26 @@ def of(snapshot: Entry) -> Uplinks | None:
     return _in_layout(Uplinks(*options, _marks(snapshot), tables, names))
 
 
-def _rank(route: Entry) -> tuple[bool, int]:
-    return _family(route) != "ipv4", int(route.get("metric") or 0)
+def _rank(route: values.Route) -> tuple[bool, int]:
+    return route.family != "ipv4", int(route.metric or 0)
 
 
-def _table(entry: Entry) -> int:
-    text = str(entry.get("table") or MAIN)
-    return int(text) if text.isdigit() else 0
+def _number(table: str) -> int:
+    return int(table) if table.isdigit() else 0
 
 
-def _family(entry: Entry) -> str:
-    return str(entry.get("family") or "ipv4")
-
-
-def _addresses(link: Entry) -> dict[str, list[str]]:
+def _addresses(link: values.Link) -> dict[str, list[str]]:
     """Return the addresses of a link by family, without link-local ones; families without any are left out."""
-    addresses: dict[str, list[str]] = {}
-    for entry in link.get("addresses") or ():
-        try:
-            address = ipaddress.ip_interface(str(entry.get("address"))).ip
-        except ValueError:
-            continue
-        if not address.is_link_local:
-            addresses.setdefault(f"ipv{address.version}", []).append(str(address))
-    return addresses
+    return {family: addresses for family in fields.FAMILIES if (addresses := link.of_family(family))}
 
 
 def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | None:
     """Return the option ``priorities``, by which the rule for marks comes before the rules of pods; None if there is no place."""
-    rules = [rule for rule in blueprint.entries(snapshot, "rules") if not rule.get("fwmark")]
+    rules = [rule for rule in values.rules(snapshot) if not rule.fwmark]
     usual = eni_layout.LAYOUTS["custom"]
-    from_pods = (int(rule["priority"]) for rule in rules if rule.get("from") and _table(rule) in tables)
+    from_pods = (rule.priority for rule in rules if rule.source and _number(rule.table) in tables)
     from_pod = min(from_pods, default=usual.from_pod)
-    to_pods = (int(rule["priority"]) for rule in rules if rule.get("to") and _table(rule) == MAIN)
+    to_pods = (rule.priority for rule in rules if rule.to and rule.table in ("", values.MAIN))
     to_pod = max((number for number in to_pods if number < from_pod), default=0)
     if to_pod < usual.mark_priority < from_pod:
         return {}
@@ -128,16 +113,12 @@ def _priorities(snapshot: Entry, tables: t.Collection[int]) -> dict[str, int] | 
     return priorities if priorities["to_pod"] < priorities["mark"] else None
 
 
-def _pod_links(snapshot: Entry, links: t.Mapping[str, Entry], uplinks: t.Collection[str]) -> list[str]:
+def _pod_links(snapshot: Entry, links: t.Mapping[str, values.Link], uplinks: t.Collection[str]) -> list[str]:
     """Return the names of the links of pods."""
-    of_routes = {
-        str(route.get("dev"))
-        for route in blueprint.entries(snapshot, "routes")
-        if _table(route) == MAIN and route.get("to") != "default" and not route.get("via")
-    }
-    names = [name for name in links if name in of_routes and name not in uplinks]
-    pods = [name for name in names if (not links[name].get("kind") or is_machine(links[name])) and not links[name].get("master")]
-    return [name for name in pods if not _addresses(links[name])]
+    of_main = (route for route in values.routes(snapshot) if route.table == values.MAIN)
+    of_routes = {route.dev for route in of_main if route.to != "default" and not route.via}
+    pods = [link for name, link in links.items() if name in of_routes and name not in uplinks]
+    return [pod.name for pod in pods if (not pod.kind or is_machine(pod.plain)) and not pod.master and not _addresses(pod)]
 
 
 def _pattern(name: str, uplinks: t.Iterable[str]) -> str:
@@ -171,16 +152,14 @@ def _in_layout(enis: Uplinks) -> Uplinks:
 def node_state(snapshot: Entry) -> NodeState:
     """Return the links and routes of a snapshot as the profile symmetric_routing reads them, without leases, which are files."""
     links = {
-        str(link["name"]): Link(int(link.get("index") or 0), _global(link), master=str(link.get("master") or ""))
-        for link in blueprint.entries(snapshot, "links")
+        link.name: Link(int(link.plain.get("index") or 0), _global(link), master=link.master) for link in values.links(snapshot)
     }
     return NodeState(links, [route for route, owner in blueprint.parsed_routes(snapshot, []) if owner != str(PROTOCOL)])
 
 
-def _global(link: Entry) -> tuple[str, ...]:
+def _global(link: values.Link) -> tuple[str, ...]:
     """Return the addresses of a link that other links may use."""
-    entries = [entry for entry in link.get("addresses") or () if entry.get("scope") in (None, "", "global")]
-    return tuple(address for by_family in _addresses({"addresses": entries}).values() for address in by_family)
+    return tuple(address for family in fields.FAMILIES for address in link.of_family(family, "", "global"))
 
 
 def foreign_marks_of(snapshot: Entry) -> list[ForeignMark]:
@@ -193,4 +172,4 @@ def foreign_marks_of(snapshot: Entry) -> list[ForeignMark]:
 def has_address(snapshot: Entry, address: bytes) -> bool:
     """Return whether a link of the node has the address."""
     text = fields.show(address)
-    return any(text in addresses for link in blueprint.entries(snapshot, "links") for addresses in _addresses(link).values())
+    return any(text in link.addresses for link in values.links(snapshot))

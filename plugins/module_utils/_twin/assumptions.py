@@ -19,8 +19,9 @@ from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
 from .._snapshot.settings import put
+from .._snapshot.values import Entry, entries
 from . import snapshot_form
-from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, Entry, entries, is_of_network
+from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
 _POD = "assumed-pod"

@@ -23,16 +23,16 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
 from .._ruleset import nft_objects
-from .._snapshot import assumption
+from .._snapshot import assumption, values
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.entries import SETTINGS, kernels_rules
 from .._snapshot.settings import LINK, NODE
+from .._snapshot.values import Entry, entries
 from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 from .substitutions import GROUP_ROUTE, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
 
-Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
 USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
@@ -128,16 +128,6 @@ def draw(snapshot: Entry) -> Blueprint:
         sizes,
         notes,
     )
-
-
-def entries(snapshot: Entry, subset: str) -> list[Entry]:
-    """Return the entries of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
-    value = snapshot.get(subset)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
-    return value
 
 
 def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
@@ -432,16 +422,14 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
     for family in ("ip", "ip6"):
         program = RESTORES[family]
         texts: dict[str, str] = {}
-        for table in entries(snapshot, "iptables"):
-            if table.get("family") == family:
-                name = str(table.get("table"))
-                if name in texts:
-                    sentence = f"Table {name} of {family} is in both backends of iptables."
-                    place = Concern(assumption.TABLE, f"{family} {name}")
-                    notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
-                if name not in texts or table.get("backend") == "nft":
-                    saved = stateful_matches.resolved(str(table.get("save")), snapshot.get("recorded") or ())
-                    texts[name] = foreign_tables.tables(saved, family, IPTABLES, notes)
+        for table in (each for each in values.saved_tables(snapshot) if each.family == family):
+            if table.table in texts:
+                sentence = f"Table {table.table} of {family} is in both backends of iptables."
+                place = Concern(assumption.TABLE, f"{family} {table.table}")
+                notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
+            if table.table not in texts or table.backend == "nft":
+                saved = stateful_matches.resolved(table.save, snapshot.get("recorded") or ())
+                texts[table.table] = foreign_tables.tables(saved, family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
@@ -451,10 +439,10 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
 
 def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:
     tables: dict[str, tuple[list[str], list[str]]] = {}
-    for chain in entries(snapshot, "ebtables"):
-        heads, rules = tables.setdefault(str(chain.get("table")), ([], []))
-        heads.append(f":{chain.get('chain')} {chain.get('policy') or 'ACCEPT'}")
-        rules += [f"-A {chain.get('chain')} {text}" for text in chain.get("rules") or ()]
+    for chain in values.frame_chains(snapshot):
+        heads, rules = tables.setdefault(chain.table, ([], []))
+        heads.append(f":{chain.chain} {chain.policy or 'ACCEPT'}")
+        rules += [f"-A {chain.chain} {text}" for text in chain.rules]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
     return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
 

@@ -25,7 +25,7 @@ from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from .._ruleset import inventory, nft_json
-from .._snapshot import netfilter_backend
+from .._snapshot import netfilter_backend, values
 from .._snapshot.assumption import FAMILY as OF_FAMILY
 from .._snapshot.assumption import LINK as OF_LINK
 from .._snapshot.assumption import Assumption, Concern
@@ -104,10 +104,10 @@ class Twin(t.NamedTuple):
     notes: list[Assumption]
 
 
-def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
+def refuse_to_load_modules(snapshot: values.Entry) -> None:
     """Raise Refusal if a twin would make this node's kernel load modules: a trace changes nothing on the node."""
     needed = ["veth", "nf_tables"]
-    tables = [*blueprint.entries(snapshot, "iptables"), *blueprint.entries(snapshot, "ebtables")]
+    tables = [*values.entries(snapshot, "iptables"), *values.entries(snapshot, "ebtables")]
     if tables:
         needed.append("nft_compat")
     if any(table.get("table") == "nat" for table in tables):
@@ -469,7 +469,7 @@ def _first_bad(fails: t.Callable[[t.Sequence[Part]], bool], parts: t.Sequence[Pa
     return bad - 1
 
 
-def _differences(texts: t.Mapping[str, str], objects: t.Sequence[blueprint.Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
+def _differences(texts: t.Mapping[str, str], objects: t.Sequence[values.Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
     """Yield the tables that the kernel has otherwise than they were loaded. What was loaded as text has no counts to compare."""
     if drawn.ruleset_text.strip() or not (objects or texts):
         return
@@ -486,7 +486,7 @@ def _differences(texts: t.Mapping[str, str], objects: t.Sequence[blueprint.Entry
         yield gap(f"Table {place} is another one in the twin. {sentence}", *concerns)
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> list[blueprint.Entry]:
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> list[values.Entry]:
     """Load the rulesets of nft, without what nft refuses. Return the objects of JSON that were loaded. Raises Failure."""
     objects = _load_objects(run, drawn.ruleset, notes)
     lines, count = drawn.ruleset_text.splitlines(), 0
@@ -508,7 +508,7 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
     return objects
 
 
-def _of_several_links(chain: blueprint.Entry) -> str:
+def _of_several_links(chain: values.Entry) -> str:
     """Return the text for nft that adds a chain at ingress or egress, with its table. Names with other characters are not quoted
     there, so that nft refuses them.
     """
@@ -522,9 +522,7 @@ def _of_several_links(chain: blueprint.Entry) -> str:
     return f"add table {place}\nadd chain {place} {name} {{ {head} }}\n"
 
 
-def _without_several_links(
-    run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]
-) -> list[blueprint.Entry]:
+def _without_several_links(run: process.Runner, objects: t.Sequence[values.Entry], notes: list[Assumption]) -> list[values.Entry]:
     """Add the chains of several links, which the JSON of nft 1.0.6 does not take, and return the other objects."""
     remaining = []
     for entry in objects:
@@ -536,14 +534,14 @@ def _without_several_links(
     return remaining
 
 
-def _load_objects(run: process.Runner, objects: t.Sequence[blueprint.Entry], notes: list[Assumption]) -> list[blueprint.Entry]:
+def _load_objects(run: process.Runner, objects: t.Sequence[values.Entry], notes: list[Assumption]) -> list[values.Entry]:
     """Load objects of nft's JSON, without those that nft refuses; without the tables of these if they are many.
 
     Return those that were loaded.
     """
     nft = [_program("nft", "nftables"), "-j"]
 
-    def refusal(part: t.Sequence[blueprint.Entry], *options: str) -> str:
+    def refusal(part: t.Sequence[values.Entry], *options: str) -> str:
         done = run([*nft, *options, "-f", "-"], json.dumps({"nftables": part})) if part else None
         return (done.stderr.strip() or str(done.rc)) if done and done.rc else ""
 

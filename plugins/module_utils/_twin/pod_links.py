@@ -11,7 +11,7 @@ import ipaddress
 import re
 import typing as t
 
-from .blueprint import Entry, entries
+from .._snapshot.values import Entry, entries
 
 TAP, VETH, ETHERNET = "tun", "veth", 1  # kinds; a type of hardware (include/uapi/linux/if_arp.h)
 POINT_TO_POINT = frozenset(["POINTOPOINT", "NOARP"])  # flags of a link that asks for no MAC address, such as a tunnel

@@ -15,7 +15,7 @@ from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range, Unfit
 from .._snapshot import evidence
 from .._snapshot.settings import SYSCTL
 from .._snapshot.snapshot import of_this_format
-from .blueprint import Entry, entries
+from .._snapshot.values import Entry, entries
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "filters", "ipvs"),

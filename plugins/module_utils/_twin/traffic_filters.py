@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .blueprint import Entry, entries
+from .._snapshot.values import Entry, entries
 
 DROP, PASS, REDIRECT, MIRROR = "drop", "pass", "redirect", "mirror"  # first words of actions
 ENDLESS = "ifb"  # the kind of link that gives packets back to the link from which they were redirected

@@ -43,6 +43,7 @@ from .._snapshot.open_facts import (
     OpenFact,
 )
 from .._snapshot.settings import BRIDGED, forwarding_of_all
+from .._snapshot.values import Entry, entries
 from . import pod_links, stateful_matches, substitutions
 from .assumptions import (
     Ends,
@@ -54,7 +55,7 @@ from .assumptions import (
     open_forwarding,
     with_settings,
 )
-from .blueprint import LOOPBACK, Entry, entries
+from .blueprint import LOOPBACK
 
 Snapshot = dict[str, t.Any]
 Change = t.Callable[[Snapshot], Snapshot]
