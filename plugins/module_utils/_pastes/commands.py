@@ -87,7 +87,9 @@ _TOOL = (
 _PROMPT = (
     r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
 )
-_WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
+# Runs a command elsewhere. Before exec, a short name may be an alias, such as k for kubectl.
+_RUNNER = r"(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec|[a-z][\w-]{0,9}(?:\s+\S+){0,4}\s+exec)"
+_WRAPPED = rf"(?:(?P<pod>{_RUNNER}\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(
     rf"(?P<prompt>{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?:chroot\s+/host\s+)?(?:/\S*/)?(?P<tool>{_TOOL})(?:\s*[|>].*)?\s*"
 )
@@ -103,9 +105,8 @@ _OTHER = re.compile(
 )
 _HOST = re.compile(r"[\w.-]+@([\w.-]+)")  # in a prompt
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
-_SHELL = re.compile(
-    r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
-)
+_OF_A_USER = re.compile(r"(?!root@)[\w.-]+@")  # the prompt of a machine: in a container, the user is root or has no name
+_SHELL = re.compile(rf"(?:sudo\s+)?({_RUNNER}\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)")
 # These run in the node's own network: programs of the node in pods, nodes in containers, and shells on the node.
 _OF_THE_NODE = re.compile(
     r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
@@ -177,6 +178,7 @@ class _Reader:
         self._lines: list[str] = []
         self._parts: list[Part] = []
         self._is_in_pod, self._nodes_prompt = False, ""  # in a shell of a pod, and the prompt before it
+        self._pods_host: str | None = None  # in the first prompt of that shell; empty for none
 
     def read(self, text: str) -> list[Part]:
         for raw in text.splitlines():
@@ -207,21 +209,31 @@ class _Reader:
         prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
         if prompt.strip() == "#" and sum(previous.count("{") - previous.count("}") for previous in self._lines) > 0:
             return False  # a remark in a ruleset of nft
-        if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
-            self._is_in_pod = False
+        self._leave(line, prompt.strip())
+        is_named = self._start.is_pod and not _OF_A_USER.match(prompt)
         if command:
             is_pod = bool(command["pod"]) and not _is_of_the_node(line) or self._is_in_pod
             called = command.string[command.start("tool") :]
             tool = _BEHIND.sub("", called, 1)
             space = _NAMESPACE.match(command["pod"] or "")
-            part = _of_command(tool, is_pod or self._start.is_pod)
+            part = _of_command(tool, is_pod or is_named)
             is_cut = _is_filtered(called) or _is_selective(part.kind, tool)
             host = None if command["pod"] else _HOST.search(prompt)
             self._begin(part._replace(is_cut=is_cut, namespace=space[1] if space else "", host=host[1] if host else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
-            self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod, is_cut=True))
+            self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or is_named, is_cut=True))
         return bool(command or other)
+
+    def _leave(self, line: str, prompt: str) -> None:
+        """Note that a shell in a pod has ended: by the prompt before it, or by one with another host than the pod's."""
+        if line == "exit" or (prompt and prompt == self._nodes_prompt):
+            self._is_in_pod = False
+        if self._is_in_pod and prompt:
+            found = _HOST.search(prompt)
+            host = found[1] if found else ""
+            self._pods_host = host if self._pods_host is None else self._pods_host
+            self._is_in_pod = host == self._pods_host
 
     def _enter(self, command: str, prompt: str) -> None:
         """Note that a command starts a shell in a pod, or ends one."""
@@ -231,6 +243,7 @@ class _Reader:
         if shell and not _is_of_the_node(shell[1]):
             # The prompt of a shell in another namespace of the node is the node's own.
             self._is_in_pod, self._nodes_prompt = True, "" if shell[1].startswith(("nsenter", "ip")) else prompt
+            self._pods_host = None
 
     def _begin(self, part: Part) -> None:
         self._parts.append(self._current._replace(lines=tuple(self._lines)))
@@ -390,7 +403,7 @@ def _looked_at(part: Part) -> list[Part]:
     return [_bridged(output) if output.kind == IPTABLES else output for output in shown]
 
 
-_FIRST_RULE = re.compile(r"\s*0:\s+from all lookup local\b")
+_FIRST_RULE = re.compile(r"\s*\d+:\s+from all lookup local\b")
 
 
 def _is_whole_by_form(part: Part) -> bool:

@@ -81,13 +81,17 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
                 sets[name] = [
                     f"create {name} {kind} {re.sub(r' (?:initval|bucketsize) .*?(?= |$)', '', ' ' + value.strip()).strip()}"
                 ]
-        elif text and is_member and name in sets:
+        elif is_member and name in sets and _MEMBER.fullmatch(text):
             sets[name].append(f"add {name} {text}")
-        elif text:
-            ignore("is no line of ipset", line)
+        else:
+            is_member = is_member and not sets.get(name, [""])[1:]  # what stands behind the members is none
+            if text:
+                ignore("is no line of ipset", line)
     return {name: "\n".join([*lines, ""]) for name, lines in sets.items() if lines[0].startswith("create ") and len(name) < 32}
 
 
+# A member of any type: an address, a port, a MAC address, a link or the name of a set, with its options.
+_MEMBER = re.compile(r'[\w.:/,@%-]+(?: (?:timeout|packets|bytes|skbmark|skbprio|skbqueue) \S+| comment "[^"]*"| nomatch)*')
 _ENTRIES = re.compile(r"^\s*Number of entries: (\d+)$", re.MULTILINE)
 
 

@@ -230,7 +230,8 @@ class _Reader:
         families = set[str]()
         for family in sorted({rule["family"] for rule in self._subsets.get("rules") or ()}):
             rules = self._subsets["rules"]
-            if all(rule["priority"] for rule in rules if rule["family"] == family):
+            # The first rule of the kernel may have a later place, as Cilium and VPNs give it.
+            if not any(rule["family"] == family and str(rule.get("table")) in ("255", "local") for rule in rules):
                 sentence = f"The output of the {family} rules lacks the first one. The kernel's own are assumed."
                 self.assumed.append(assumption.about(sentence, assumption.FAMILY, family))
                 self._subsets["rules"] = list(entries.with_kernels_rules(rules, family))

@@ -80,6 +80,9 @@ def test_a_command_in_a_pod_does_not_make_the_next_one_a_pods() -> None:
         ("root@node:~# kubectl exec -it web -- sh", "/ # ", "root@node:~# "),
         ("root@node:~# docker exec -it web /bin/bash", "root@3f1c:/# ", "root@node:~# "),
         ("# kubectl exec -ti web -- sh", "/ # ", "/ # exit\n# "),
+        ("$ k exec -it web-0 -- sh", "~ $ ", "azureuser@node:~$ "),
+        ("user@laptop:~$ kubectl exec -it web -- bash", "root@web:/# ", "root@node:~# "),
+        ("$ k -n web exec -it web -- sh", "/ # ", "/ # exit\n$ "),
         ("[root@node ~]# nsenter -t 4711 -n bash", "[root@node ~]# ", "[root@node ~]# exit\n[root@node ~]# "),
     ],
 )
@@ -88,9 +91,16 @@ def test_the_commands_of_a_shell_in_a_pod_are_the_pods(enter: str, prompt: str, 
     assert addresses(text) == ["10.0.0.4/24"] and not pastes.read({"report": text}).snapshot["routes"]
 
 
+@pytest.mark.parametrize(("prompt", "is_pod"), [("azureuser@node7:~$", False), ("root@web-0:/#", True), ("/ #", True)])
+def test_the_name_of_a_file_says_less_than_the_prompts_in_it(prompt: str, is_pod: bool) -> None:
+    shown = commands.parts("pod-out.txt", f"{prompt} ip a\n{OF_NODE}{prompt} ip r\ndefault dev eth0\n")
+    assert [part.is_pod for part in shown if part.kind] == [is_pod, is_pod]
+
+
 @pytest.mark.parametrize(
     "wrapper",
     [
+        "k exec -n kube-system kube-proxy-x2x -- ",
         "kubectl -n kube-system exec kube-proxy-x2x -- ",
         "docker exec kind-worker2 ",
         "kubectl debug node/n1 -it --image=busybox -- chroot /host ",

@@ -761,3 +761,22 @@ def test_no_text_is_an_error_of_ours(dump: dict[str, str]) -> None:
 def test_a_kernel_without_the_setting_shows_no_frames_of_bridges_to_rules(line: str) -> None:
     settings = pastes.read({"report": f"$ sysctl net.bridge.bridge-nf-call-iptables\n{line}\n"}).snapshot["settings"]
     assert settings["node"] == {"net.bridge.bridge-nf-call-iptables": 0}
+
+
+def test_rules_are_whole_if_the_kernels_first_one_has_another_place() -> None:
+    """Cilium and VPNs give it a later priority."""
+    moved = "$ ip rule\n9: from all fwmark 0x200/0xf00 lookup 2004\n100: from all lookup local\n32766: from all lookup main\n"
+    found = pastes.read({"report": moved})
+    assert [rule["priority"] for rule in found.snapshot["rules"]] == [9, 100, 32766]
+    assert {(entry["fact"], entry["family"]) for entry in found.snapshot["open"] if entry["fact"] == "rules"} == {
+        ("rules", "ipv6")
+    }
+
+
+def test_what_stands_behind_the_members_of_a_set_is_no_member() -> None:
+    members = '10.0.0.1\n10.0.0.2 timeout 7 comment "of web 1"\n'
+    text = (
+        f"$ ipset list s\nName: s\nType: hash:ip\nHeader: family inet\nMembers:\n{members}\nThanks\nThese are blocked, I think.\n"
+    )
+    (found,) = pastes.read({"report": text}).snapshot["ipsets"]
+    assert found["save"].splitlines()[1:] == [f"add s {member}" for member in members.splitlines()]
