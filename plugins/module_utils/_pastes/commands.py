@@ -133,6 +133,7 @@ _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
 _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
+_OF_A_ROUTE = "(?:dev|via|metric|nexthop|proto|table)"
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (IPAMD, r'\{"version":"vpc-cni-ipam/|\{(?:"\d+":\{)?"TotalIPs":'),
@@ -150,7 +151,8 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
     (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
     (NEIGHBOUR, rf"[\da-f.:]+ dev \S+(?: lladdr \S+)?(?: router| proxy| extern_learn)* (?:{_STATES})"),
-    (ROUTE, rf"(?:(?:{_TYPES}) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?(?:dev|via|metric|nexthop|proto|table) "),
+    # Without the time of a line of tcpdump.
+    (ROUTE, rf"(?!\d\d:\d\d:\d\d\.)(?:(?:{_TYPES}) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?{_OF_A_ROUTE} "),
     (ROUTE, r"(?:unreachable|blackhole|prohibit|throw) (?:default|[\da-f.:]+(?:/\d+)?)"),
 )  # fmt: skip
 _LOOKING = tuple((kind, re.compile(pattern)) for kind, pattern in _LOOKS)

@@ -13,7 +13,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._snapshot.evidence import ASSURED, COUNTER, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .._snapshot.evidence import ASSURED, COUNTER, PROTOCOLS, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
 from .commands import Part
 from .iptables_tables import Tables
 from .netfilter_text import CHAIN_OF_NFT, TABLE_OF_NFT
@@ -23,13 +23,16 @@ APART = (
     0.5  # seconds between a segment and its repetition: the kernel repeats the first after one, and a tool shows copies at once
 )
 _CONNECTION = re.compile(
-    r"(?:ipv[46]\s+\d+\s+)?(?P<protocol>tcp|udp|sctp|icmp|icmpv6)\s+\d+\s+(?:\d+\s+)?(?:[A-Z_\d]+\s+)?"
-    r"src=(?P<source>\S+) dst=(?P<destination>\S+) (?:sport=\d+ dport=(?P<port>\d{1,5}) )?.*"
+    rf"(?:ipv[46]\s+\d+\s+)?(?P<protocol>{'|'.join(PROTOCOLS)})\s+\d+\s+(?:\d+\s+)?(?:[A-Z_\d]+\s+)?"
+    r"src=(?P<source>\S+) dst=(?P<destination>\S+) (?:sport=\d+ dport=(?P<port>\d{1,5}) )?"
+    r"(?:.*?\bsrc=(?P<answers>\S+) dst=(?P<answered>\S+) (?:sport=(?P<from_port>\d{1,5}) )?)?.*"
 )
 _SEGMENT = re.compile(
     r"(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d\.\d+) (?:(?P<link>\S+) +(?:In|Out|[BMP]) +)?IP6? "
     r"(?P<source>[\da-f.:]+)\.(?P<sport>\d{1,5}) > (?P<destination>[\da-f.:]+)\.(?P<dport>\d{1,5}): Flags \[(?P<flags>S\.?)\].*"
 )
+# What tcpdump -v prints on a line before the ends of the packet.
+_HEAD = re.compile(r"(?P<head>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d+ (?:\S+ +(?:In|Out|[BMP]) +)?IP6? )\(.*\)")
 _DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
 _NFT_DROP = re.compile(r"\bcounter packets (\d{1,20}) bytes \d+ (?:drop|reject)\b")
 Flow = tuple[str, int, str, int]  # source and destination of a segment
@@ -41,11 +44,14 @@ class Traffic:
     def __init__(self) -> None:
         self._connections: dict[Evidence, None] = {}
         self._times: dict[tuple[str, Flow, str], list[float]] = {}  # of segments, by flags, flow and link
+        self._head = ""  # of the packet whose ends the next line has
 
     def read(self, line: str) -> bool:
         """Read a line. Return whether it is one of conntrack or tcpdump."""
         text = line.strip()
-        connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(text)
+        connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(self._head + text)
+        head = _HEAD.fullmatch(text)
+        self._head = head["head"] if head else ""
         try:
             if connection:
                 self._add_connection(text, connection)
@@ -53,13 +59,16 @@ class Traffic:
                 self._add_segment(segment)
         except Unfit:
             return False
-        return bool(connection or segment)
+        return bool(connection or segment or head)
 
     def _add_connection(self, text: str, match: re.Match[str]) -> None:
         kind = UNREPLIED if "[UNREPLIED]" in text else ASSURED if "[ASSURED]" in text else ""
         ends = (_address(match["source"]), _address(match["destination"]))
+        left = (_address(match["answered"]), _address(match["answers"])) if match["answers"] else ("", "")
         if kind:
-            self._connections[Evidence(kind, "", match["protocol"], *ends, int(match["port"] or 0))] = None
+            entry = Evidence(kind, "", match["protocol"], *ends, int(match["port"] or 0))
+            entry = entry._replace(left_source=left[0], left_destination=left[1], left_port=int(match["from_port"] or 0))
+            self._connections[entry] = None
 
     def _add_segment(self, match: re.Match[str]) -> None:
         hours, minutes, seconds = match["time"].split(":")

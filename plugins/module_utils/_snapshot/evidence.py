@@ -12,6 +12,7 @@ import typing as t
 
 COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK = "counter", "unreplied", "assured", "syn", "syn-ack"
 KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK)
+PROTOCOLS = ("tcp", "udp", "sctp", "icmp", "icmpv6")  # of connections, as conntrack names them
 _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
 
 
@@ -19,7 +20,8 @@ class Evidence(t.NamedTuple):
     """kind: counter of a rule that drops; connection without a reply, or with traffic both ways; SYN or SYN-ACK seen repeatedly.
 
     rule: of a counter, as a culprit is named. protocol, source, destination, destination_port: of a connection's first packet.
-    counts: the packets of a counter in each reading, or the number of segments.
+    counts: the packets of a counter in each reading, or the number of segments. left_source, left_destination, left_port: of the
+    connection's packets after the node translated them, to which the expected reply belongs; empty if that is not known.
     """
 
     kind: str
@@ -29,15 +31,30 @@ class Evidence(t.NamedTuple):
     destination: str = ""
     destination_port: int = 0
     counts: tuple[int, ...] = ()
+    left_source: str = ""
+    left_destination: str = ""
+    left_port: int = 0
 
     def plain(self) -> dict[str, t.Any]:
         return {**self._asdict(), "counts": [*self.counts]}
+
+    @property
+    def new_source(self) -> str:
+        """Return the source that the node gives to the packets of a connection; empty if it keeps theirs, or if none is known."""
+        return "" if self.left_source == self.source else self.left_source
+
+    @property
+    def new_destination(self) -> tuple[str, int]:
+        """Return the same of the destination, with its port; empty and 0 for none."""
+        left = self.left_destination, self.left_port
+        return ("", 0) if left == (self.destination, self.destination_port) else left
 
     @classmethod
     def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Evidence:
         kind, rule, protocol, source, destination = (str(plain.get(key) or "") for key in cls._fields[:5])
         port, counts = int(plain.get("destination_port") or 0), tuple(map(int, plain.get("counts") or ()))
-        return cls(kind, rule, protocol, source, destination, port, counts)
+        left = str(plain.get("left_source") or ""), str(plain.get("left_destination") or ""), int(plain.get("left_port") or 0)
+        return cls(kind, rule, protocol, source, destination, port, counts, *left)
 
 
 def without_counter(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import fields
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
 from .._snapshot.assumption import Assumption, Concern
@@ -227,7 +228,10 @@ class Branch(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """clause: behind "if". evidence: sentences that fit the outcome. contradicted_by: sentences that do not."""
+    """clause: behind "if". evidence: sentences that fit the outcome. contradicted_by: sentences that do not.
+
+    left: the source, destination and its port with which the packet may leave.
+    """
 
     clause: str
     verdict: str
@@ -235,6 +239,7 @@ class Outcome(t.NamedTuple):
     culprit: Culprit | None = None
     evidence: tuple[str, ...] = ()
     contradicted_by: tuple[str, ...] = ()
+    left: frozenset[tuple[str, str, int]] = frozenset()
 
     @property
     def verdicts(self) -> list[str]:
@@ -242,10 +247,10 @@ class Outcome(t.NamedTuple):
         return [verdict for verdict in (self.verdict, self.reply_verdict) if verdict]
 
     def plain(self) -> dict[str, t.Any]:
-        values = self._asdict()
         return {
-            "if": values.pop("clause"),
-            **values,
+            "if": self.clause,
+            "verdict": self.verdict,
+            "reply_verdict": self.reply_verdict,
             "culprit": self.culprit.plain() if self.culprit else None,
             "evidence": [*self.evidence],
             "contradicted_by": [*self.contradicted_by],
@@ -343,6 +348,12 @@ class Answer(t.NamedTuple):
     def every_way(self) -> tuple[Way, ...]:
         """Return the way of the answer, and those that chance decides."""
         return (self.way, *(branch.way for branch in self.branches))
+
+    @property
+    def left(self) -> frozenset[tuple[str, str, int]]:
+        """Return the source, destination and its port with which the packet may leave."""
+        sent = (way.met.frame.packet for way in self.every_way if way.has_arrived and way.met.frame)
+        return frozenset((fields.show(each.source), fields.show(each.destination), each.destination_port) for each in sent)
 
     @property
     def caveats(self) -> list[Caveat]:

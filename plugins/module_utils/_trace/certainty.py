@@ -91,6 +91,13 @@ def explore(
             return Exploration(first, answers, True, met)
 
 
+def fitting(explored: Exploration, contradicts: t.Callable[[Answer], t.Any]) -> Exploration:
+    """Return the worlds without those that evidence contradicts; all of them if it contradicts all."""
+    answers = {world: answer for world, answer in explored.answers.items() if answer is None or not contradicts(answer)}
+    first = next(filter(None, answers.values()), None)
+    return explored._replace(first=first, answers=answers) if first else explored
+
+
 def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int) -> t.Iterator[World]:
     for names in itertools.combinations([name for name in met if len(opened[name].values) > 1], number):
         for places in itertools.product(*(range(1, len(opened[name].values)) for name in names)):
@@ -255,7 +262,7 @@ def outcome(clause: str, answer: Answer | None) -> Outcome:
     """Return what becomes of the packet in a world. answer: None if no twin of the world can be built."""
     if answer is None:
         return Outcome(clause, UNKNOWN)
-    return Outcome(clause, answer.way.verdict, answer.way.reply_verdict, answer.way.culprit)
+    return Outcome(clause, answer.way.verdict, answer.way.reply_verdict, answer.way.culprit, left=answer.left)
 
 
 def _reason(entry: Dependency) -> str:

@@ -52,12 +52,23 @@ def sentence(entry: Evidence) -> str:
     if entry.kind == COUNTER:
         least, most = min(entry.counts, default=0), max(entry.counts, default=0)
         return f"{entry.rule} has {most} packets" if least == most else f"{entry.rule} went from {least} to {most} packets"
+    address, port = entry.new_destination
+    parts = [f"its source becomes {entry.new_source}"] if entry.new_source else []
+    parts += [f"its destination becomes {address}{f' port {port}' if port else ''}"] if address else []
+    translated = "".join(f", and {part}" for part in parts)
     return {
-        UNREPLIED: f"conntrack has the connection {what} without a reply",
-        ASSURED: f"conntrack has the connection {what} with traffic in both directions",
+        UNREPLIED: f"conntrack has the connection {what} without a reply{translated}",
+        ASSURED: f"conntrack has the connection {what} with traffic in both directions{translated}",
         SYN: f"tcpdump shows the SYN {what} {sum(entry.counts)} times, and no answer",
         SYN_ACK: f"tcpdump shows the answer to the SYN {what} {sum(entry.counts)} times",
     }[entry.kind]
+
+
+def translated_otherwise(left: t.Collection[tuple[str, str, int]], evidence: t.Iterable[Evidence]) -> Evidence | None:
+    """Return the tracked connection of which the node made something else than packets that leave so; None if there is none."""
+    tracked = (entry for entry in evidence if entry.left_destination)
+    others = (entry for entry in tracked if (entry.left_source, entry.left_destination, entry.left_port) not in left)
+    return next(others, None) if left else None
 
 
 def fit(entry: Evidence, outcome: Outcome) -> int:
@@ -68,6 +79,8 @@ def fit(entry: Evidence, outcome: Outcome) -> int:
         return FITS if isinstance(decider, ChainRule) and without_counter(str(decider)) == entry.rule else NEUTRAL
     if UNKNOWN in (verdict, reply) or (verdict in ARRIVED and not reply):
         return NEUTRAL
+    if translated_otherwise(outcome.left, [entry]):
+        return CONTRADICTS
     is_answered = verdict in ARRIVED and reply in ARRIVED
     if entry.kind == ASSURED:
         return FITS if is_answered else CONTRADICTS

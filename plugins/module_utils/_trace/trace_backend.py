@@ -88,7 +88,7 @@ def judge(question: Question, run: process.Runner) -> Judgement:
     explored = certainty.explore(first, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
     ends = _ends(question.packet)
     evidence = _evidence_about(question, ends, explored)
-    result = certainty.conclusion(explored, tracer.opened, ends.family, evidence, tracer.accepted)
+    result = _by_connections(explored, tracer, ends, evidence)
     unknown = [*result.unknown]
     if result.way.verdict != UNKNOWN and not result.branches:
         against = likelihood.weighed(certainty.outcome("", result), evidence).contradicted_by
@@ -96,6 +96,26 @@ def judge(question: Question, run: process.Runner) -> Judgement:
     if not explored.is_whole:
         unknown.append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
     return Judgement(result._replace(unknown=(*unknown,)), tracer, last)
+
+
+def _by_connections(explored: certainty.Exploration, tracer: _Tracer, ends: Ends, evidence: t.Collection[Evidence]) -> Answer:
+    """Return what the worlds conclude in which the node translates the packet as it translated those of a tracked connection.
+
+    The rules may have changed since, so no such answer is certain.
+    """
+    given: dict[str, t.Any] = {"opened": tracer.opened, "family": ends.family, "evidence": evidence, "accepted": tracer.accepted}
+    result = certainty.conclusion(explored, **given)
+    by_connection = likelihood.translated_otherwise(explored.first.left, evidence)
+    others = certainty.fitting(explored, lambda answer: likelihood.translated_otherwise(answer.left, evidence))
+    if others.answers.keys() != explored.answers.keys():
+        lefts = (answer.left for answer in explored.answers.values() if answer)
+        by_connection = next(filter(None, (likelihood.translated_otherwise(left, evidence) for left in lefts)))
+        result = certainty.conclusion(others, **given)._replace(certain=False, depends_on=result.depends_on)
+    elif result.certain or by_connection is None:
+        return result
+    is_open = "" if others.first is not explored.first else ". What translates it is open"
+    shown = likelihood.sentence(by_connection)
+    return result._replace(way=result.way._replace(reason=f"{result.way.reason} {shown[:1].upper()}{shown[1:]}{is_open}."))
 
 
 def _evidence_about(question: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:

@@ -37,7 +37,7 @@ FIELDS = {"links": ("peer", "settings")}
 # protocol in the place of its number.
 NUMBERS = {
     "mtu": U32, "index": S32, "type": U16, "priority": U32, "metric": U32, "goto": U32, "weight": U32, "port": U16,
-    "destination_port": U16, "table": U32, "protocol": U8,
+    "destination_port": U16, "left_port": U16, "table": U32, "protocol": U8,
 }  # fmt: skip
 NAMED = ("table", "protocol", "type")
 MARK = "fwmark"  # VALUE or VALUE/MASK
@@ -114,10 +114,21 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
             raise Invalid(f"{option}.kind", entry.get("kind"), f"one of {', '.join(evidence.KINDS)}")
         for count in _list(f"{option}.counts", entry.get("counts")):
             _number(f"{option}.counts", count, U64)
+        for name in filter(entry.get, ("source", "destination", "left_source", "left_destination")):
+            _address(f"{option}.{name}", entry[name])
+        if entry.get("protocol") and entry["protocol"] not in evidence.PROTOCOLS:
+            raise Invalid(f"{option}.protocol", entry["protocol"], f"one of {', '.join(evidence.PROTOCOLS)}")
     if subset == "links":
         _list(f"{option}.peer.addresses", (entry.get("peer") or {}).get("addresses"))
         settings = {key: value for key, value in (entry.get("settings") or {}).items() if value is not None}
         _numbers(f"{option}.settings", settings, U32)
+
+
+def _address(option: str, value: t.Any) -> None:
+    try:
+        fields.address(value)
+    except Unfit as unfit:
+        raise Invalid(option, value, str(unfit)) from None
 
 
 def _check_numbers(option: str, value: t.Any, bounds: t.Mapping[str, Range]) -> None:

@@ -19,6 +19,7 @@ from .._core.errors import Invalid
 from .._netfilter.rule_words import quote
 from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules, with_kernels_rules
+from .._snapshot.evidence import Evidence
 from .._snapshot.open_facts import (
     ADDRESSES,
     BRIDGE_PORTS,
@@ -95,6 +96,7 @@ MOST_LINKS = 2  # by which a table that no output has may lead
 _ELSEWHERE = "assumed-link"
 _PORT = re.compile(r"--to-destination \S*:(\d{1,5})(?= |$)", re.MULTILINE)
 MOST_PORTS = 50
+_BASE_CHAINS = "".join(f":{name} ACCEPT [0:0]\n" for name in ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"))
 
 
 class Value(t.NamedTuple):
@@ -128,9 +130,10 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         entrances = _with_entrance(snapshot, packet.interface)
         unknown = open_forwarding(snapshot.get("settings") or {}, packet.family, entrances)
         facts += (open_facts.forwarding(packet.family, name) for name in unknown.values())
+    tracked = _tracked(snapshot, packet, ports)
     values: dict[str, t.Callable[[Fact], t.Iterable[Value]]] = {
         RP_FILTER: lambda fact: _filters(snapshot, fact.subject),
-        CHAIN: lambda fact: _chain(*fact.subject.split(" ", 2)),
+        CHAIN: lambda fact: _chain(fact.subject, tracked),
         POLICY: lambda fact: _policies(*fact.subject.split(" ", 2)),
         SET: lambda fact: _elements(snapshot, fact.subject, packet.family, ports),
         ROUTES: lambda fact: (
@@ -144,9 +147,9 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         HAIRPIN: lambda fact: _hairpins(fact.subject),
         FORWARDING: lambda fact: _forwards(snapshot, packet.family, fact),
         **{key: lambda fact: _setting(fact.fact) for key in DEFAULTS},
-        TABLE: lambda fact: _translations(fact.subject),
-        CUT: lambda fact: _translations(fact.subject),
-        NFT: lambda _fact: () if _translates(snapshot) else _translations(),
+        TABLE: lambda fact: _translations(fact.subject, tracked),
+        CUT: lambda fact: _translations(fact.subject, tracked),
+        NFT: lambda _fact: () if _translates(snapshot) else _translations("", tracked),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -312,10 +315,48 @@ def _answering_by(snapshot: Snapshot, peer: Entry) -> Snapshot:
     return {**snapshot, "pods": [*entries(snapshot, "pods"), {"namespace": peer["namespace"], "rules": rules, "routes": routes}]}
 
 
-def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:
+def _tracked(snapshot: Entry, packet: Ends, ports: t.Collection[int]) -> Change | None:
+    """Return what translates a packet as a connection with its ends was, of which an output of conntrack shows both tuples."""
+    for entry in map(Evidence.from_plain, entries(snapshot, "evidence")):
+        ends = entry.source if packet.source else "", entry.destination
+        is_its = ends == (packet.source, packet.destination) and entry.destination_port in (0, *ports)
+        if is_its and (entry.new_source or any(entry.new_destination)):
+            return partial(_translated, entry=entry, hook="PREROUTING" if packet.interface else "OUTPUT")
+    return None
+
+
+def _translated(snapshot: Snapshot, entry: Evidence, hook: str) -> Snapshot:
+    protocol = f"-p {entry.protocol}"
+    address, port = entry.new_destination
+    rules = []
+    if address:
+        to = f"[{address}]" if port and ":" in address else address
+        of_port, to = (f" --dport {entry.destination_port}", f"{to}:{port}") if port else ("", to)
+        rules.append(f"-A {hook} -d {entry.destination} {protocol}{of_port} -j DNAT --to-destination {to}")
+    if entry.new_source:
+        of_source = f"-A POSTROUTING -s {entry.source} -d {entry.left_destination} {protocol}"
+        rules.append(f"{of_source} -j SNAT --to-source {entry.new_source}")
+    return with_translations(snapshot, "ip6" if ":" in entry.destination else "ip", rules)
+
+
+def with_translations(snapshot: Entry, family: str, rules: t.Sequence[str]) -> Snapshot:
+    """Return the snapshot with rules before all others of the table nat. family: ip or ip6. rules: with -A and their chain."""
+    tables = [dict(entry) for entry in entries(snapshot, "iptables")]
+    table = next((entry for entry in tables if (entry.get("family"), entry.get("table")) == (family, "nat")), None)
+    if table is None:
+        table = {"family": family, "backend": "nft", "table": "nat", "save": f"*nat\n{_BASE_CHAINS}COMMIT\n"}
+        tables.append(table)
+    head, dash, others = str(table["save"]).partition("\n-A ")
+    added = "".join(f"{rule}\n" for rule in rules)
+    table["save"] = f"{head}\n{added}-A {others}" if dash else head.replace("COMMIT", f"{added}COMMIT")
+    return {**snapshot, "iptables": tables}
+
+
+def _chain(place: str, tracked: Change | None) -> t.Iterator[Value]:
+    family, table, name = place.split(" ", 2)
     yield Value("returns", f"chain {name} lets the packet pass")
     if table == "nat":  # which does not drop
-        yield Value("translates", f"chain {name} translates the packet")
+        yield Value("translates", f"chain {name} translates the packet", tracked)
         return
     for verb, target in (("accepts", "ACCEPT"), ("drops", "DROP")):
         rule = f"-A {quote(name)} -j {target}\nCOMMIT"
@@ -323,12 +364,12 @@ def _chain(family: str, table: str, name: str) -> t.Iterator[Value]:
         yield Value(verb, f"chain {name} {verb} the packet", change)
 
 
-def _translations(table: str = "") -> t.Iterator[Value]:
-    """Yield what rules that no output has may do to a packet for a Service. table: with its family; of nftables without it."""
+def _translations(table: str, tracked: Change | None) -> t.Iterator[Value]:
+    """Yield what rules that no output has may do to a packet for a Service. table: with its family; or empty."""
     if table.partition(" ")[2] in ("", "nat") and not table.startswith("bridge"):
         where = f"table nat ({table.partition(' ')[0]})" if table else "the rules of nftables"
         yield Value(SHOWN, f"no rule of {where} translates the destination")
-        yield Value("translates", f"a rule of {where} translates the destination")
+        yield Value("translates", f"a rule of {where} translates the destination", tracked)
 
 
 def _translates(snapshot: Entry) -> bool:

@@ -922,6 +922,29 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("destination", "reply", "left"),
+    [
+        ("10.13.100.10", "src=10.13.100.10 dst=10.13.76.4 sport=8080", ("10.13.76.4", "10.13.100.10", 8080)),
+        ("203.0.113.9", "src=10.244.1.5 dst=10.13.76.17 sport=80", ("10.13.76.17", "10.244.1.5", 80)),
+    ],
+)
+def test_a_tracked_connection_shows_what_an_open_chain_translates(
+    node: NamespaceNode, destination: str, reply: str, left: tuple[str, str, int]
+) -> None:
+    text = (
+        "$ ip route\ndefault via 10.13.76.1 dev eth0\n10.13.76.17 dev azv1 scope link\n"
+        "$ iptables-save -t nat\n*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j cali-PREROUTING\nCOMMIT\n$ conntrack -L\n"
+        f"tcp 6 117 TIME_WAIT src=10.13.76.17 dst={destination} sport=59850 dport=8080 {reply} dport=59850 [ASSURED] use=1\n"
+    )
+    packet = {"source": "10.13.76.17", "destination": destination, "destination_port": 8080, "interface": "azv1"}
+    found = trace(node, packet, dump={"report": text})
+    assert tuple(found["packet"][key] for key in ("source", "destination", "destination_port")) == left
+    assert "becomes" in found["reason"] and not found["certain"]
+    lets, translates = found["depends_on"][0]["outcomes"]
+    assert lets["contradicted_by"] and translates["evidence"]
+
+
 def test_a_chain_that_no_output_has_decides(node: NamespaceNode) -> None:
     """https://github.com/projectcalico/calico/issues/9290."""
     text = (

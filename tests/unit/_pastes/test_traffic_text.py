@@ -99,7 +99,23 @@ WAIT = f"{TO} sport=40000 dport=80 [UNREPLIED] {BACK} sport=80 dport=40000"
 def test_a_tracked_connection_is_evidence(line: str, kind: str, protocol: str, port: int) -> None:
     text = f"{ROUTE}$ conntrack -L\n{line}\n"
     found = pastes.read({"report": text})
-    assert evidence(report=text) == [Evidence(kind, "", protocol, "198.51.100.1", "10.1.0.9", port)] and not found.ignored
+    expected = Evidence(kind, "", protocol, "198.51.100.1", "10.1.0.9", port, (), "198.51.100.1", "10.1.0.9", port)
+    assert evidence(report=text) == [expected] and not found.ignored and not expected.new_source
+
+
+@pytest.mark.parametrize(
+    ("reply", "source", "destination"),
+    [
+        (f"{BACK} sport=80 dport=40000", "", ("", 0)),
+        ("src=10.1.0.9 dst=192.0.2.4 sport=80 dport=1024", "192.0.2.4", ("", 0)),
+        ("src=10.244.1.5 dst=198.51.100.1 sport=8080 dport=40000", "", ("10.244.1.5", 8080)),
+        ("src=10.244.1.5 dst=192.0.2.4 sport=80 dport=1", "192.0.2.4", ("10.244.1.5", 80)),
+    ],
+)
+def test_the_reply_that_a_connection_expects_shows_its_translation(reply: str, source: str, destination: tuple[str, int]) -> None:
+    line = f"tcp      6 117 TIME_WAIT {TO} sport=40000 dport=80 packets=4 bytes=90 {reply} [ASSURED] mark=0 use=1"
+    (entry,) = evidence(report=f"{ROUTE}$ conntrack -L\n{line}\n")
+    assert (entry.new_source, entry.new_destination) == (source, destination)
 
 
 def test_a_line_without_end_is_read_in_a_moment() -> None:
@@ -117,3 +133,17 @@ def test_a_segment_that_comes_again_is_evidence_and_its_copy_on_another_link_is_
     assert evidence(report=capture + again) == [Evidence(SYN, "", *ENDS, (2,))]
     assert evidence(report=capture + copies) == []
     assert evidence(report=capture + again + answers) == [Evidence(SYN_ACK, "", *ENDS, (3,))]
+
+
+def test_two_lines_of_a_detailed_capture_are_one_segment() -> None:
+    head = "IP (tos 0x0, ttl 63, id 1, offset 0, flags [DF], proto TCP (6), length 60)\n    "
+    lines = [
+        SEGMENT.format("1.1", "In"),
+        SEGMENT.format("2.1", "In"),
+        ANSWER.format("1.2"),
+        ANSWER.format("2.2"),
+        ANSWER.format("4.2"),
+    ]
+    for count, kind in ((2, SYN), (5, SYN_ACK)):
+        text = f"{ROUTE}# tcpdump -nvi any tcp\n" + "".join(lines[:count]).replace("IP ", head)
+        assert [entry.kind for entry in evidence(report=text)] == [kind] and not pastes.read({"report": text}).ignored
