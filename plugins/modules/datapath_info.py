@@ -157,9 +157,9 @@ snapshot:
           description:
             - The other end of a veth; null for another kind, and if it was not found.
             - C(namespace) is V("") for the node's own network namespace, or the name of another one, or a process in it. C(name),
-              C(mac) and C(addresses) are those of that end.
+              C(mac), C(mtu) and C(addresses) are those of that end.
           type: dict
-          sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", addresses: [10.244.0.5]}
+          sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", mtu: 1500, addresses: [10.244.0.5]}
         settings:
           description:
             - Settings that decide where packets go, those of the link's kind and those of a bridge's port, as numbers, under the

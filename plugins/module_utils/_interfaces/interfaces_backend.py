@@ -23,7 +23,7 @@ from .._core.fields import IPV4, IPV6
 from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .interface import Interface
-from .link_message import IFINFO, Link, address_from, link_from
+from .link_message import IFINFO, IFLA_MTU, Link, address_from, link_from
 
 NAMED = ("/run/netns", "/run/docker/netns")  # ip-netns(8) and CRI runtimes; Docker
 CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h; Python has setns() from 3.12
@@ -189,6 +189,7 @@ def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
             names.get(link.master, ""),
             link.number,
             attributes.u32(_attributes(link), IFLA_LINK),
+            mtu=attributes.u32(_attributes(link), IFLA_MTU),
         )
         for link in links
         if len(link.mac) == 6 and any(link.mac)

@@ -117,7 +117,8 @@ def is_read_in_full(link: Link) -> bool:
 
 
 def _peer(other: Interface) -> dict[str, t.Any]:
-    return {"namespace": other.namespace, "name": other.link, "mac": other.mac, "addresses": sorted(other.addresses)}
+    shown = {"namespace": other.namespace, "name": other.link, "mac": other.mac, "mtu": other.mtu}
+    return {**shown, "addresses": sorted(other.addresses)}
 
 
 def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:

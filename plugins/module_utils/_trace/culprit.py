@@ -92,13 +92,14 @@ class Link(t.NamedTuple):
 
 
 class Mtu(t.NamedTuple):
-    """A link that passes no larger packet. size: bytes."""
+    """A link that passes no larger packet. size: bytes. is_far: whether it is the other end of the link."""
 
     link: str
     size: int
+    is_far: bool = False
 
     def __str__(self) -> str:
-        return f"{self.link} mtu {self.size}"
+        return f"{'the other end of ' if self.is_far else ''}{self.link} mtu {self.size}"
 
 
 class RouteMtu(t.NamedTuple):

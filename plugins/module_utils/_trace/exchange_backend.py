@@ -134,7 +134,8 @@ class Exchange:
 
     def answer(self, packet: Packet, wants_reply: bool = True, is_compared: bool = False) -> Answer:
         """Send a packet. wants_reply: and its reply. is_compared: before the changes, too."""
-        self._packet, self._wants_reply = packet._replace(interface=self._topology.entrance(packet.interface)), wants_reply
+        entering = packet._replace(interface=self._topology.entrance(packet.interface))
+        self._packet, self._wants_reply = sizes.divided(entering, self._topology), wants_reply
         del self._assumed[self._of_node :]
         self._reaches_ipvs = False
         self._topology.learn(self._packet)
@@ -343,9 +344,7 @@ class Exchange:
         answering = self._topology.pod_sides.departure(departed.replied(""), way.interface)
         if answering and answering.link:
             link = answering.link
-        # The end of a link divides what is larger than the link takes.
-        size = min(filter(None, (sizes.mtu_of(self._topology, link), observation.sent.length)), default=0)
-        packet = departed._replace(length=size if observation.sent.length else 0).replied(link)
+        packet = sizes.divided(departed._replace(length=observation.sent.length).replied(link), self._topology)
         macs = self._frame_ends(packet)
         if isinstance(macs, Way):
             unsent = macs._replace(came_in_by=answering.link if answering else link)
@@ -369,6 +368,8 @@ class Exchange:
     def _frame_ends(self, packet: Packet) -> tuple[bytes, bytes] | Way:
         """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send."""
         departure, ends = self._topology.pod_sides.departure(packet, packet.interface), self._topology.macs(packet)
+        if too_large := sizes.unsent(packet, self._topology):
+            return verdict.lost(*too_large)
         if departure is None:
             self._assume_announced(packet, ends)
             return ends

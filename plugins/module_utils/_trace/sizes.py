@@ -48,6 +48,32 @@ def mtu_of(topology: Topology, link: str) -> int:
     return int(topology.links.get(link, {}).get("mtu") or 0)
 
 
+def _far(topology: Topology, link: str) -> Mtu | None:
+    """Return the MTU of the other end of a link; None if it is not known."""
+    size = int((topology.links.get(link, {}).get("peer") or {}).get("mtu") or 0)
+    return Mtu(link, size, is_far=True) if size else None
+
+
+def divided(packet: Packet, topology: Topology) -> Packet:
+    """Return a packet as the other end of its link sends it, which divides what is larger than itself."""
+    far = _far(topology, packet.interface)
+    most = far.size if far else mtu_of(topology, packet.interface) if packet.is_reply else 0
+    return packet._replace(length=most) if 0 < most < packet.length and not packet.is_whole else packet
+
+
+def unsent(packet: Packet, topology: Topology) -> tuple[str, Object] | None:
+    """Explain a packet that the other end of its link does not send because of its length; None for one that it sends."""
+    far = _far(topology, packet.interface)
+    return _explanation(packet, far, "sends no larger packet") if far and far.size < packet.length else None
+
+
+def untaken(packet: Packet, links: t.Iterable[str], topology: Topology) -> tuple[str, Object] | None:
+    """Explain a packet that the other end of a link, by which it leaves, does not take because of its length."""
+    ends = (_far(topology, link) for link in links)
+    far = next((end for end in ends if end and end.size < packet.length), None)
+    return _explanation(packet, far, "takes no larger packet") if far else None
+
+
 def _explanation(packet: Packet, limit: Mtu | RouteMtu, what_it_does: str) -> tuple[str, Object]:
     whole = " and must not be divided" if packet.is_whole else ""
     return f"The packet has {packet.length} bytes{whole}, and {limit} {what_it_does}.", limit
@@ -75,6 +101,9 @@ def notes(length: int, way: Way, topology: Topology, tables: Tables) -> t.Iterat
         if not limit:
             continue
         size = limit.size if isinstance(limit, Mtu) else limit.route.mtu
+        far = _far(topology, link)
+        if far and far.size < size:
+            limit, size = far, far.size
         below = _below(link, topology, tables)
         head = tunnels.head(values.Link.of(topology.links.get(link, {})))
         inner = below.size - head if below else size

@@ -837,6 +837,9 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, events: t.Sequence[
     broken = next(filter(None, map(topology.broken, sorted(decision.route.links if decision.route else ()))), None)
     if broken:
         return f"{broken.name}, by which the packet would leave, {broken.words}.", broken
+    links = (topology.pod_link(destination), *sorted(decision.route.links if decision.route else ()))
+    if too_large := sizes.untaken(packet, links, topology):
+        return too_large
     if topology.bridge(link) and destination == packet.source:
         doubt = "" if topology.tells_hairpin(link) else ". This is assumed, because the snapshot lacks the setting"
         reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{doubt}."

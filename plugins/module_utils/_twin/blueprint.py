@@ -170,13 +170,19 @@ def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: 
         name,
         "bridge" if is_bridge else "veth",
         mac_bytes(link["mac"]) if is_mac(link.get("mac")) else made_mac(OWN_MAC, index),
-        int(link.get("mtu") or 0) if 68 <= int(link.get("mtu") or 0) <= 65535 else 0,
+        _mtu(link),
         is_up,
         is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in VETH_KINDS),
         "NOARP" not in flags and link.get("type", 1) == 1,
         master,
         settings,
+        _mtu(link.get("peer") or {}) or _mtu(link),
     )
+
+
+def _mtu(link: Entry) -> int:
+    """Return the MTU of a link, or of the other end of one; 0 if it is not known or none of Ethernet."""
+    return mtu if 68 <= (mtu := int(link.get("mtu") or 0)) <= 65535 else 0
 
 
 def _below(link: Entry) -> str:

@@ -41,7 +41,8 @@ _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38:
 class NewLink(t.NamedTuple):
     """A link to create. number: its index, as on the node and in the world. kind: "bridge" or "veth".
 
-    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up.
+    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up. far_mtu: of
+    the other end.
     """
 
     number: int
@@ -54,6 +55,7 @@ class NewLink(t.NamedTuple):
     has_arp: bool = True
     master: int = 0
     settings: t.Mapping[int, int] = {}
+    far_mtu: int = 0
 
 
 def create_link(link: NewLink, world: int, number: int, group: int) -> bytes:
@@ -75,8 +77,8 @@ def create_link(link: NewLink, world: int, number: int, group: int) -> bytes:
     else:
         name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
         name[IFLA_GROUP] = struct.pack("=I", group)
-        if link.mtu:
-            name[IFLA_MTU] = attributes[IFLA_MTU]
+        if link.far_mtu:
+            name[IFLA_MTU] = struct.pack("=I", link.far_mtu)
         info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
     flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
     body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**attributes, IFLA_LINKINFO: pack(info)})

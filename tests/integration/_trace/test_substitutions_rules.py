@@ -230,6 +230,23 @@ def test_a_packet_without_a_length_is_a_small_one_where_a_larger_one_may_be_lost
     assert (own["culprit"]["text"], own["certain"]) == ("right mtu 1400", True), own["reason"]
 
 
+@pytest.mark.parametrize("sender", ["left", "node"])
+def test_what_the_other_end_of_a_link_takes_counts(node: NamespaceNode, sender: str) -> None:
+    node.run(["sh", "-ec", "ip -n host-right link set eth0 mtu 1400"])
+    # The kernel leaves room for the tag of a VLAN (include/linux/netdevice.h, is_skb_forwardable).
+    for length, takes in ((1404, True), (1405, False)):
+        packet = {"destination": RIGHT, "protocol": "icmp", "length": length, "df": True}
+        result = trace(node, packet if sender == "node" else {**packet, "source": LEFT, "interface": "left"})
+        assert sender == "node" or arrives(node, packet) == takes
+        assert fate(result) == takes, (result["reason"], result["depends_on"])
+        assert takes or result["culprit"]["text"] == "the other end of right mtu 1400"
+    node.run(["sh", "-ec", "ip -n host-right link set eth0 mtu 1500; ip -n host-left link set eth0 mtu 1400"])
+    result = trace(
+        node, {"source": LEFT, "destination": RIGHT, "protocol": "icmp", "interface": "left", "length": 1401, "df": True}
+    )
+    assert (result["culprit"]["text"], fate(result)) == ("the other end of left mtu 1400", False)
+
+
 def test_a_setting_that_sysctl_does_not_find_is_that_of_a_bridge_that_shows_nothing(node: NamespaceNode) -> None:
     node.run(["sh", "-ec", f"{ON_BRIDGE}1"])
     dump = outputs(node)
