@@ -112,7 +112,8 @@ class Exchange:
         self._of_node = len(self._assumed)  # what is assumed of the node, whatever is sent
         self._packet, self._wants_reply = packets[0], True
         self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.neighbour, quiet)
-        self._is_by_chance, self._probability = False, 1.0  # of the last packet
+        self._announced: list[Assumption] = []  # of the last packet
+        self._is_by_chance, self._probability = False, 1.0  # of it, too
         facts = map(OpenFact.from_plain, values.entries(snapshot, "open"))
         self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
         self._records = worlds.recent_chains(snapshot)
@@ -171,6 +172,7 @@ class Exchange:
         """Send the packet and its reply, and return what became of them."""
         packet = self._packet
         self._forget()
+        self._announced.clear()
         macs = self._frame_ends(packet) if packet.interface else ()
         if isinstance(macs, Way):
             return self._with_objects(packet, verdict.behind_broken_link(macs, packet, self._scene))
@@ -186,7 +188,7 @@ class Exchange:
         if way.has_arrived and (reply is None or reply.has_arrived):
             replies = (reply.came_in_by, reply.interface) if reply else ()
             self._assumed += self._unseen_ends({packet.interface, way.interface, *replies} - {""})
-            self._assumed += self._unseen_answer(observation.sent, way)
+            self._assumed += [*self._announced, *self._unseen_answer(observation.sent, way)]
             if reply and verdict.is_away_from_pod(reply, packet.interface, self._scene):
                 to = fields.show(packet.source)
                 sentence = (
@@ -345,7 +347,9 @@ class Exchange:
         if answering and answering.link:
             link = answering.link
         packet = sizes.divided(departed._replace(length=observation.sent.length).replied(link), self._topology)
-        macs = self._frame_ends(packet)
+        # A machine learns the MAC address of who asks for its own (net/ipv4/arp.c, net/ipv6/ndisc.c).
+        asked = (each.request for each in observation.solicitations if each.is_answered and each.link == link)
+        macs = self._frame_ends(packet, {request.sender: request.mac for request in asked})
         if isinstance(macs, Way):
             unsent = macs._replace(came_in_by=answering.link if answering else link)
             return verdict.behind_broken_link(unsent, packet, self._scene)
@@ -365,20 +369,23 @@ class Exchange:
         reply = verdict.astray(reply, observation.sent.interface, self._scene)
         return verdict.at_its_pod(reply, observation.sent.interface, self._scene)
 
-    def _frame_ends(self, packet: Packet) -> tuple[bytes, bytes] | Way:
-        """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send."""
+    def _frame_ends(self, packet: Packet, learned: t.Mapping[bytes, bytes] = {}) -> tuple[bytes, bytes] | Way:
+        """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send.
+
+        learned: MAC addresses of the node that its own requests show, by the addresses that ask.
+        """
         departure, ends = self._topology.pod_sides.departure(packet, packet.interface), self._topology.macs(packet)
         if too_large := sizes.unsent(packet, self._topology):
             return verdict.lost(*too_large)
         if departure is None:
-            self._assume_announced(packet, ends)
+            self._assume_announced(packet, ends, learned)
             return ends
         lost = verdict.unsent(packet, departure, self._scene)
         # The question may say that it comes in by a link although the pod sends by another one.
         if lost or departure.link != packet.interface or not departure.gateway or self._topology.broken(packet.interface):
             return lost or ends
-        if departure.is_permanent:
-            return ends[0], departure.mac
+        if departure.is_permanent or departure.gateway in learned:
+            return ends[0], departure.mac if departure.is_permanent else learned[departure.gateway]
         mac, events = self._resolve(packet.interface, frame.Request(departure.gateway, packet.source, ends[0]))
         if departure.mac and (mac is None or self._topology.is_own(mac) != self._topology.is_own(departure.mac)):
             sentence = f"The pod at {packet.interface} has learned {departure.mac.hex(':')} for {fields.show(departure.gateway)}."
@@ -392,18 +399,25 @@ class Exchange:
             self._resolved[link, request] = self._far_ends.resolve(link, request, own)
         return self._resolved[link, request]
 
-    def _assume_announced(self, packet: Packet, ends: tuple[bytes, bytes]) -> None:
+    def _assume_announced(self, packet: Packet, ends: tuple[bytes, bytes], learned: t.Container[bytes]) -> None:
         """Note that another program may answer for an address of the node for which the kernel does not."""
-        link, to = packet.interface, fields.show(packet.destination)
+        link = packet.interface
         setting = verdict.silencing(self._topology.bridge(link) or link, self._scene)
-        is_asked_for = self._topology.owner(packet.destination) and self._topology.is_of_network(packet.destination, link)
-        if packet.family == fields.IPV6 or setting is None or not is_asked_for or self._topology.is_pod(link):
+        targets = self._topology.targets(link, packet.destination)
+        if (
+            packet.family == fields.IPV6
+            or setting is None
+            or self._topology.is_pod(link)
+            or any(map(learned.__contains__, targets))
+        ):
             return
         back = self._scene.tables.decide(lookup.Query(packet.destination, packet.source)).route
         sender = next((hop.via for hop in back.hops if hop.via), packet.source) if back else packet.source
-        if self._resolve(link, frame.Request(packet.destination, sender, ends[0]))[0] is None:
+        requests = [frame.Request(target, sender, ends[0]) for target in targets]
+        if requests and not any(self._resolve(link, request)[0] for request in requests):
+            to = fields.show(targets[0])
             sentence = f"{setting} keeps the kernel from answering for {to} on {link}. Another program is assumed to answer."
-            self._assumed.append(replaced(ANNOUNCED, sentence, subject=to))
+            self._announced.append(replaced(ANNOUNCED, sentence, subject=to))
 
     def _own_reply(self, observation: Observation) -> Way:
         """Return what became of the node's answer to a packet that arrived at the node, although no program listens in a twin."""

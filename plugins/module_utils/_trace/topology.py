@@ -406,6 +406,15 @@ class Topology:
         is_near = self.is_of_network(departed.destination, link) and (near, departed.destination) not in self.known_macs
         return is_back and is_near and not self.is_of_network(departed.source, link)
 
+    def targets(self, link: str, destination: bytes) -> list[bytes]:
+        """Return the addresses of the node for one of which a machine on a link asks, to send a packet: the destination in the
+        link's network, or else the next hop, which may be any address of the node there; empty if the packet is for another one.
+        """
+        near = self.bridge(link) or link
+        if self.is_of_network(destination, link):
+            return [destination] if self.owner(destination) else []
+        return [address for address, owner in self._addresses.items() if owner == near and len(address) == len(destination)]
+
     def is_table_full(self, link: str, address: bytes) -> bool:
         """Return whether the node has as many neighbours as it may, and an address on a link is none of them."""
         return len(address) in self._full and (link, address) not in self.known_macs

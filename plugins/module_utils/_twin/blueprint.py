@@ -52,7 +52,7 @@ UNUSABLE = frozenset(["tentative", "dadfailed"])
 # Flags of an address that is no source if there is another one. In IPv6 the kernel has one bit for temporary and secondary.
 AVOIDED = frozenset(["deprecated", "temporary"])
 UNSOLVED = ("FAILED", "INCOMPLETE")
-VETH_KINDS = ("", "veth")
+WIRED = ("", "veth", "tun")  # kinds of links that have no carrier unless a flag says so
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
 # Settings of the node in a snapshot that a network namespace alone does not have: limits, and a switch of the whole machine that
 # cannot be set back before it restarts.
@@ -172,7 +172,7 @@ def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: 
         mac_bytes(link["mac"]) if is_mac(link.get("mac")) else made_mac(OWN_MAC, index),
         _mtu(link),
         is_up,
-        is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in VETH_KINDS),
+        is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in WIRED),
         "NOARP" not in flags and link.get("type", 1) == 1,
         master,
         settings,

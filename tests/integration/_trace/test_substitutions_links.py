@@ -226,6 +226,19 @@ SCENES = {
         f"{SIX}{BACK}ip addr add 2001:db8:5::99/128 dev eth1 nodad; ip -n r addr add 2001:db8:5::99/128 dev lo nodad",
         "tcp [2001:db8:5::99]:61362 > [2001:db8:5::11]:21450 in eth1", "r", False, ("address", "2001:db8:5::99 dev eth1"),
     ),
+    "a pod that learns its gateway from a request of the node": Scene(
+        "sysctl -qw net.ipv4.conf.v2.proxy_arp=0 net.ipv4.conf.v2.arp_ignore=8; ip addr add 169.254.9.9/32 dev v2",
+        "tcp > 10.60.5.5:80", "", True,
+    ),
+    "a router to which the kernel answers for no address": Scene(
+        "sysctl -qw net.ipv4.conf.eth1.arp_ignore=8; ip -n r route replace default via 192.0.2.11 src 198.51.100.7",
+        "tcp 198.51.100.7:40000 > 10.60.5.5:80 in eth1", "r", False, None, ("announced:192.0.2.11",),
+    ),
+    "a packet by a tunnel that no program holds": Scene(
+        "ip tuntap add vpn0 mode tun; ip addr add 100.99.1.2/32 dev vpn0; ip link set vpn0 up\n"
+        "ip route add 10.99.0.0/16 dev vpn0",
+        "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, ("link", "vpn0 no carrier"),
+    ),
     "an address for which the kernel does not answer": Scene(
         "ip addr add 192.0.2.80/32 dev lo; sysctl -qw net.ipv4.conf.eth1.arp_ignore=1",
         "tcp 192.0.2.254:40000 > 192.0.2.80:443 in eth1", "r", False, None, ("announced:192.0.2.80",),
