@@ -244,6 +244,9 @@ def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[A
             sentence = f"The twin lacks the link {name}, which the kernel refused: {error.text or os.strerror(error.code)}."
             notes.append(gap(sentence, Concern(OF_LINK, name)))
         created += [link for number, link in enumerate(part, 1) if number not in refused]
+    # A bridge takes the size of its ports if none was set while it existed (br_mtu_auto_adjust).
+    sized = [link for link in created if link.kind == "bridge" and link.mtu]
+    wire.exchange([link_messages.set_mtu(link, number) for number, link in enumerate(sized, 1)])
     # The kernel does not set the other end up while it creates the pair (veth_open).
     ended = [link for link in created if link.kind == "veth" and link.has_carrier]
     for first in range(0, len(ended), PART):

@@ -90,6 +90,11 @@ def set_link_up(index: int, number: int) -> bytes:
     return message(NEWLINK, 0, IFINFO.pack(0, 0, index, IFF_UP, IFF_UP), number)
 
 
+def set_mtu(link: NewLink, number: int) -> bytes:
+    """Set the MTU of a link that exists. number: of the message."""
+    return message(NEWLINK, 0, IFINFO.pack(0, 0, link.number, 0, 0) + pack({IFLA_MTU: struct.pack("=I", link.mtu)}), number)
+
+
 def operational_links(bodies: t.Iterable[bytes]) -> set[int]:
     """Return the indexes of the links that packets pass, from the kernel's list of links.
 

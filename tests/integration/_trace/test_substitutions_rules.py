@@ -138,6 +138,12 @@ SCENES = {
         "ip route 10.60.2.0/24 dev right table main scope link mtu 1300",
         packet={"length": 1400, "df": True},
     ),
+    "a bridge that is smaller than its ports": Scene(
+        "ip link add b0 type bridge mcast_snooping 0; ip addr flush dev right; ip link set right master b0\n"
+        "ip link set b0 up mtu 1400; ip addr add 10.60.2.1/24 dev b0",
+        "b0 mtu 1400",
+        packet={"length": 1500, "df": True},
+    ),
     "a link that takes no larger packet": Scene(
         "ip link set left mtu 1400", "left mtu 1400", packet={"length": 1500, "df": True}
     ),
