@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Networks of machines by their configuration, and real TCP connections through them.
+"""Networks of machines by their configuration, and real TCP connections and echo requests through them.
 
 Each machine accepts connections at PORT of any of its addresses. What a machine's kernel answers is the truth.
 """
@@ -13,6 +13,7 @@ import errno
 import functools
 import select
 import socket
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,24 +21,41 @@ from lab.machine import Machine
 from lab.namespace import FORWARDING_NETWORK, Namespace
 
 PORT = 8080
-IP_FREEBIND = 15  # include/uapi/linux/in.h
+FREEBIND = {4: (socket.IPPROTO_IP, 15, 1), 6: (socket.IPPROTO_IPV6, 78, 1)}  # include/uapi/linux/in.h, in6.h
+# Options that forbid to divide a packet, whatever is known of its path (IP_PMTUDISC_PROBE; include/uapi/linux/in.h, in6.h).
+WHOLE = {4: [(socket.IPPROTO_IP, 10, 3)], 6: [(socket.IPPROTO_IPV6, 23, 3), (socket.IPPROTO_IPV6, 62, 1)]}
+ECHO = {4: (8, 0), 6: (128, 129)}  # types of a request and of its answer
 PATIENCE = 0.25  # seconds for a connection: a lost packet is sent again after one
+# What a kernel has learned: neighbours, and the sizes of paths.
+FORGET = "for number in 4 6; do echo 1 > /proc/sys/net/ipv$number/route/flush; done; exec ip neigh flush all"
 
 
 class Connection(NamedTuple):
-    """sender: a machine. source: empty where the machine's kernel chooses. link: of the node, by which the packet comes in."""
+    """sender: a machine. source: empty where the machine's kernel chooses. link: of the node, by which the packet comes in.
+
+    length: of an echo request, which no router may divide and which has no port; 0 for a connection of TCP. mark: of the socket.
+    """
 
     sender: str
     source: str
     destination: str
     port: int
     link: str
+    length: int = 0
+    mark: int = 0
 
     @property
     def packet(self) -> dict[str, Any]:
         """The packet as the trace takes it."""
         packet = {"source": self.source, "destination": self.destination, "interface": self.link}
-        return {**{key: value for key, value in packet.items() if value}, "protocol": "tcp", "destination_port": self.port}
+        kind = {"protocol": "icmp", "length": self.length, "df": True}
+        kind = kind if self.length else {"protocol": "tcp", "destination_port": self.port}
+        packet["mark"] = hex(self.mark) if self.mark else ""
+        return {**{key: value for key, value in packet.items() if value}, **kind}
+
+    @property
+    def version(self) -> int:
+        return 6 if ":" in self.destination else 4
 
 
 class Cable(NamedTuple):
@@ -155,19 +173,38 @@ def listening(machines: Mapping[str, Machine]) -> Iterator[list[socket.socket]]:
 
 
 def connect(machines: Mapping[str, Machine], connections: Sequence[Connection]) -> dict[Connection, bool]:
-    """Return which connections are made."""
-    made = dict.fromkeys(connections, False)
+    """Return which connections are made, each by machines that have learned nothing from another one."""
+    return {connection: _is_answered(machines, connection) for connection in connections}
+
+
+def _is_answered(machines: Mapping[str, Machine], connection: Connection) -> bool:
+    for machine in machines.values():
+        machine.run_from_host(["sh", "-c", FORGET])
     with contextlib.ExitStack() as stack:
-        open_sockets = _begun(machines, connections, stack)
-        poll = select.poll()
-        for number in open_sockets:
-            poll.register(number, select.POLLOUT)
-        while open_sockets and (events := poll.poll(PATIENCE * 1000)):
-            for number, _event in events:
-                poll.unregister(number)
-                sock, connection = open_sockets.pop(number)
-                made[connection] = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
-    return made
+        for sock, _connection in _begun(machines, [connection], stack).values():
+            if connection.length:
+                return _is_echoed(sock, connection)
+            poll = select.poll()
+            poll.register(sock, select.POLLOUT)
+            return bool(poll.poll(PATIENCE * 1000)) and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    return False
+
+
+def _is_echoed(sock: socket.socket, connection: Connection) -> bool:
+    """Send an echo request, and return whether its answer comes."""
+    version = connection.version
+    kind, answer = ECHO[version]
+    # The kernel computes the checksum of IPv6 alone.
+    head = struct.pack("!BBHHH", kind, 0, ~(kind << 8) & 0xFFFF if version == 4 else 0, 0, 0)
+    for option in WHOLE[version]:
+        sock.setsockopt(*option)
+    sock.settimeout(PATIENCE)
+    with contextlib.suppress(OSError):
+        sock.send(head.ljust(connection.length - (20 if version == 4 else 40), b"\0"))
+        while True:
+            if sock.recv(1 << 16)[20 if version == 4 else 0] == answer:
+                return True
+    return False
 
 
 def _begun(
@@ -179,24 +216,30 @@ def _begun(
     for connection in connections:
         of_sender.setdefault(connection.sender, []).append(connection)
     for sender, listed in of_sender.items():
-        families = [socket.AF_INET6 if ":" in each.destination else socket.AF_INET for each in listed]
-        made = machines[sender].in_network(functools.partial(_sockets, families))
+        made = machines[sender].in_network(functools.partial(_sockets, listed))
         for sock, connection in zip(map(stack.enter_context, made), listed):
             sock.setblocking(False)
             try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, connection.mark)
                 if connection.source:
-                    sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
+                    sock.setsockopt(*FREEBIND[connection.version])
                     sock.bind((connection.source, 0))
                 code = sock.connect_ex((connection.destination, connection.port))
             except OSError:
                 continue
-            if code == errno.EINPROGRESS:
+            if code == (0 if connection.length else errno.EINPROGRESS):
                 begun[sock.fileno()] = (sock, connection)
     return begun
 
 
-def _sockets(families: Sequence[socket.AddressFamily]) -> list[socket.socket]:
-    return [socket.socket(family, socket.SOCK_STREAM) for family in families]
+def _sockets(connections: Sequence[Connection]) -> list[socket.socket]:
+    kinds = {4: (socket.AF_INET, socket.IPPROTO_ICMP), 6: (socket.AF_INET6, socket.IPPROTO_ICMPV6)}
+    return [
+        socket.socket(
+            kinds[each.version][0], *((socket.SOCK_RAW, kinds[each.version][1]) if each.length else (socket.SOCK_STREAM,))
+        )
+        for each in connections
+    ]
 
 
 class Exchange:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lab.network import PORT, Cable, Connection, Network
 
@@ -14,9 +14,12 @@ from lab.network import PORT, Cable, Connection, Network
 FAR = {"eth0": {4: "198.51.100.7", 6: "2001:db8:9::7"}, "eth1": {4: "198.51.100.8", 6: "2001:db8:9::8"}}
 NODE = {4: "192.0.2.11", 6: "2001:db8:5::11"}
 NODE2 = {4: "203.0.113.11", 6: "2001:db8:6::11"}
+NEAR2 = {4: "192.0.2.12", 6: "2001:db8:5::12"}  # of the second link, where that is in the network of the first one
 PODS = {name: {4: f"10.60.1.{number}", 6: f"fd00:60::{number}"} for number, name in ((5, "pod1"), (6, "pod2"))}
 GATEWAYS = {"eth0": {4: "192.0.2.1", 6: "2001:db8:5::1"}, "eth1": {4: "203.0.113.1", 6: "2001:db8:6::1"}}
 SERVICE = {4: "10.96.0.10", 6: "fd00:96::10"}
+TAP = {4: "10.60.1.77", 6: "fd00:60::77"}  # of a virtual machine that is not running
+WIREGUARD = 51820  # the mark and the table of wg-quick(8)
 UPLINKS = (Cable("node", "eth0", "world", "up0"), Cable("node", "eth1", "world", "up1"))
 
 
@@ -30,7 +33,10 @@ class OddNode(Network):
         super().__init__([*UPLINKS, *(Cable("node", f"v{name}", name, "eth0") for name in PODS)])
         self.chance = random.Random(seed)
         self.seed = seed
-        self.layout = self.chance.choice(["routes", "bridge"])
+        self.layout = self.chance.choice(["routes", "routes", "bridge", "bridge", "switch"])
+        self.second = self.chance.choice([NODE2, NODE2, NEAR2])
+        self.length = self.chance.choice([0, 1280, 1500])
+        self.further: list[Connection] = []
         self.broken: list[str] = []
         self._outside()
         self._pods()
@@ -39,24 +45,39 @@ class OddNode(Network):
             break_it(self)
 
     def _outside(self) -> None:
-        clusters = ("10.60.1.0/24", "10.96.0.0/16", "fd00:60::/64", "fd00:96::/64")
-        for number, (link, own) in enumerate((("eth0", NODE), ("eth1", NODE2))):
-            connect_uplink(self, number, own)
-            gateway = GATEWAYS[link]
+        clusters = ["10.96.0.0/16", "fd00:96::/64", *(["10.60.1.0/24", "fd00:60::/64"] if self.layout != "switch" else [])]
+        for number, (link, own) in enumerate((("eth0", NODE), ("eth1", self.second))):
+            is_near = own is NEAR2
+            if self.second is NEAR2:
+                self.lines["world"] += [] if number else ["link add lan type bridge forward_delay 0", "link set lan up"]
+                self.lines["world"] += [f"link set up{number} master lan"]
+            connect_uplink(self, number, own, "lan" if self.second is NEAR2 else "", "eth0" if is_near else "")
+            gateway = GATEWAYS["eth0" if is_near else link]
             if number == 0 or self.chance.random() < 0.5:
                 metric = f" metric {100 * number}" if number else ""
                 self.lines["node"] += [f"route add default via {gateway[4]} dev {link}{metric}"]
                 self.lines["node"] += [f"route add default via {gateway[6]} dev {link} metric {1024 + number}"]
+        if self.second is NEAR2:  # so that each link answers for its own address
+            self.settings["node"] |= {"net.ipv4.conf.all.arp_ignore": 1, "net.ipv4.conf.all.arp_announce": 2}
+            self.broken.append("two uplinks of one network")
         self.lines["world"] += [f"route add {cluster} via {NODE[6 if ':' in cluster else 4]}" for cluster in clusters]
 
     def _pods(self) -> None:
         if self.layout == "bridge":
             add_bridge(self, "node")
+        if self.layout == "switch":
+            self._add_switch()
         for name, addresses in PODS.items():
-            if self.layout == "bridge":
-                connect_to_bridge(self, name, f"v{name}", addresses)
-            else:
+            if self.layout == "routes":
                 connect_by_routes(self, name, f"v{name}", addresses)
+            else:
+                connect_to_bridge(self, name, f"v{name}", addresses)
+
+    def _add_switch(self) -> None:
+        """Add a bridge without an address, which leads the pods to a router beyond the node."""
+        self.cables.append(Cable("node", "eth2", "world", "up2"))
+        self.lines["node"] += ["link add cni0 type bridge forward_delay 0", "link set cni0 up", "link set eth2 master cni0"]
+        self.lines["world"] += ["addr add 10.60.1.1/24 dev up2", "addr add fd00:60::1/64 dev up2 nodad"]
 
     def _services(self) -> None:
         self.rules = [
@@ -76,29 +97,37 @@ class OddNode(Network):
 
     def connections(self) -> Iterator[Connection]:
         """Yield the connections that a cluster's users make."""
-        ends = [("world", link, addresses) for link, addresses in FAR.items()]
-        ends += [(name, f"v{name}", addresses) for name, addresses in PODS.items()]
+        yield from self.further
         for family in (4, 6):
-            targets = [PODS["pod1"][family], PODS["pod2"][family], NODE[family], SERVICE[family]]
-            for sender, link, addresses in ends:
-                wanted = [*targets, *([FAR["eth0"][family]] if sender in PODS else [])]
-                for target in wanted:
-                    if target != addresses[family]:
-                        port = 80 if target == SERVICE[family] else PORT
-                        yield Connection(sender, addresses[family], target, port, link)
-            for target in (*targets[:2], SERVICE[family], FAR["eth0"][family]):
-                yield Connection("node", "", target, 80 if target == SERVICE[family] else PORT, "")
+            pods, far, service = [PODS[name][family] for name in PODS], FAR["eth0"][family], SERVICE[family]
+            for name in PODS:
+                targets = [*pods, NODE[family], self.second[family], service, far]
+                yield from self._sent(name, PODS[name][family], f"v{name}", targets)
+            # A router beyond the node leads to the pods of a switch.
+            inside = [*pods, service] if self.layout != "switch" else []
+            for link, target in zip(FAR, (NODE, self.second)):
+                yield from self._sent("world", FAR[link][family], link, [*inside, target[family]])
+            yield from self._sent("node", "", "", [*inside, far])
+
+    def _sent(self, sender: str, source: str, link: str, targets: Sequence[str]) -> Iterator[Connection]:
+        for target in targets:
+            if target != source:
+                is_service = target in SERVICE.values()
+                yield Connection(sender, source, target, 80 if is_service else PORT, link)
+                if self.length and not is_service:
+                    yield Connection(sender, source, target, 0, link, self.length)
 
 
-def connect_uplink(network: Network, number: int, own: Mapping[int, str], port: str = "") -> None:
+def connect_uplink(network: Network, number: int, own: Mapping[int, str], port: str = "", first: str = "") -> None:
     """Give the node's uplink its addresses, and the world a gateway, a far machine and a table with the routes back to that.
 
-    port: the world's link that has the gateway's address.
+    port: the world's link that has the gateway's address. first: the uplink that has this gateway already.
     """
     link, up, table = f"eth{number}", port or f"up{number}", 100 + number
     gateway, far = GATEWAYS[link], FAR[link]
     network.lines["node"] += [f"addr add {own[4]}/24 dev {link}", f"addr add {own[6]}/64 dev {link} nodad"]
-    network.lines["world"] += [f"addr add {gateway[4]}/24 dev {up}", f"addr add {gateway[6]}/64 dev {up} nodad"]
+    if not first:
+        network.lines["world"] += [f"addr add {gateway[4]}/24 dev {up}", f"addr add {gateway[6]}/64 dev {up} nodad"]
     network.lines["world"] += [f"addr add {far[4]}/32 dev lo", f"addr add {far[6]}/128 dev lo nodad"]
     for family in (4, 6):
         words = "-6 " * (family == 6)
@@ -162,7 +191,9 @@ def no_default_route_in_a_pod(node: OddNode) -> None:
 
 def no_address_in_a_pod(node: OddNode) -> None:
     name, family = _pod(node), _family(node)
-    length = {("routes", 4): 32, ("routes", 6): 128, ("bridge", 4): 24, ("bridge", 6): 64}[node.layout, family]
+    length = {("routes", 4): 32, ("routes", 6): 128, ("bridge", 4): 24, ("bridge", 6): 64}[
+        "routes" if node.layout == "routes" else "bridge", family
+    ]
     node.late[name].append(f"addr del {PODS[name][family]}/{length} dev eth0")
     node.broken.append(f"{name} has no address of IPv{family}")
 
@@ -196,7 +227,7 @@ def link_does_not_forward(node: OddNode) -> None:
 
 def node_does_not_forward_by_its_own_setting(node: OddNode) -> None:
     others = {"net.ipv4.ip_forward": 0}
-    for link in ("eth0", "eth1", *(f"v{name}" for name in PODS), *(["cni0"] if node.layout == "bridge" else [])):
+    for link in ("eth0", "eth1", *(f"v{name}" for name in PODS), *(["cni0"] if node.layout != "routes" else [])):
         if node.chance.random() < 0.8:
             others[f"net.ipv4.conf.{link}.forwarding"] = 1
     node.settings["node"] |= others
@@ -239,7 +270,7 @@ def forwarding_policy(node: OddNode) -> None:
 
 def dead_neighbour(node: OddNode) -> None:
     name = _pod(node)
-    link = "cni0" if node.layout == "bridge" else f"v{name}"
+    link = f"v{name}" if node.layout == "routes" else "cni0"
     node.late["node"].append(f"neigh replace {PODS[name][4]} lladdr 02:00:00:00:00:98 dev {link} nud permanent")
     node.broken.append(f"the node has another MAC address for {name}")
 
@@ -274,13 +305,13 @@ def nexthop_objects(node: OddNode) -> None:
 
 
 def arp_is_ignored(node: OddNode) -> None:
-    link = node.chance.choice(["all", "eth0", "cni0" if node.layout == "bridge" else "vpod1"])
+    link = node.chance.choice(["all", "eth0", "vpod1" if node.layout == "routes" else "cni0"])
     node.settings["node"][f"net.ipv4.conf.{link}.arp_ignore"] = node.chance.choice([1, 2, 8])
     node.broken.append(f"arp_ignore of {link}")
 
 
 def bridged_frames_are_not_seen(node: OddNode) -> None:
-    if node.layout == "bridge":
+    if node.layout != "routes":
         node.settings["node"] |= {f"net.bridge.bridge-nf-call-{name}": 0 for name in ("iptables", "ip6tables")}
         node.broken.append("bridge-nf-call-iptables is 0")
 
@@ -292,9 +323,90 @@ def deprecated_address(node: OddNode) -> None:
     node.broken.append("eth0 has two addresses of each family")
 
 
+def tap(node: OddNode) -> None:
+    node.late["node"] += ["tuntap add tap0 mode tap", "link set tap0 up"]
+    if node.layout == "routes":
+        node.late["node"] += [f"route add {address} dev tap0" for address in TAP.values()]
+    else:
+        node.late["node"] += ["link set tap0 master cni0"]
+    for family in (4, 6):
+        node.further += node._sent("pod1", PODS["pod1"][family], "vpod1", [TAP[family]])
+        node.further += node._sent("node", "", "", [TAP[family]])
+    node.broken.append("a tap")
+
+
+def small_link(node: OddNode) -> None:
+    link = node.chance.choice(["eth0", "eth1", *([] if node.layout == "routes" else ["cni0"]), *(f"v{name}" for name in PODS)])
+    node.late["node"].append(f"link set {link} mtu {node.chance.choice([1280, 1400, 1499])}")
+    node.length = 1500
+    node.broken.append(f"{link} is small")
+
+
+def small_link_of_a_pod(node: OddNode) -> None:
+    name = _pod(node)
+    node.late[name].append(f"link set eth0 mtu {node.chance.choice([1280, 1400, 1490, 1499])}")
+    node.length = 1500
+    node.broken.append(f"the link of {name} is small")
+
+
+def small_route(node: OddNode) -> None:
+    words = node.chance.choice(["mtu 1400", "mtu lock 1400"])
+    name, family = _pod(node), _family(node)
+    to, by = node.chance.choice([(PODS[name][family], f"dev v{name}"), ("default", f"via {GATEWAYS['eth0'][family]} dev eth0")])
+    node.late["node"].append(f"-{family} route change {to} {by} {words}")
+    node.length = 1500
+    node.broken.append(f"the route to {to} has {words}")
+
+
+def wireguard(node: OddNode) -> None:
+    """Add the tunnel, the rules, the routes and the marks of wg-quick, with a tun where the kernel has no WireGuard."""
+    node.late["node"] += ["link add wg0 type wireguard", "tuntap add wg0 mode tun", "addr add 10.200.0.2/32 dev wg0"]
+    node.late["node"] += ["link set wg0 mtu 1420 up"]
+    node.settings["node"]["net.ipv4.conf.all.src_valid_mark"] = 1
+    for family in node.chance.choice([(4,), (6,), (4, 6)]):
+        node.late["node"] += [f"-{family} route add default dev wg0 table {WIREGUARD}"]
+        node.late["node"] += [f"-{family} rule add not fwmark {WIREGUARD} table {WIREGUARD}"]
+        node.late["node"] += [f"-{family} rule add table main suppress_prefixlength 0"]
+        node.further += [Connection("node", "", FAR["eth0"][family], PORT, "", mark=mark) for mark in (WIREGUARD, 0)]
+    node.rules += [
+        "add table ip wg-quick-wg0",
+        "add chain ip wg-quick-wg0 preraw { type filter hook prerouting priority -300; }",
+        "add chain ip wg-quick-wg0 premangle { type filter hook prerouting priority -150; }",
+        "add chain ip wg-quick-wg0 postmangle { type filter hook postrouting priority -150; }",
+        'add rule ip wg-quick-wg0 preraw iifname != "wg0" ip daddr 10.200.0.2 fib saddr type != local drop',
+        f"add rule ip wg-quick-wg0 postmangle meta l4proto udp mark {WIREGUARD} ct mark set mark",
+        "add rule ip wg-quick-wg0 premangle meta l4proto udp meta mark set ct mark",
+    ]
+    node.broken.append("WireGuard")
+
+
+def pod_is_down(node: OddNode) -> None:
+    name = _pod(node)
+    node.late[name].append("link set eth0 down")
+    node.broken.append(f"the link of {name} is down")
+
+
+def stray_route_in_a_pod(node: OddNode) -> None:
+    name, family = _pod(node), _family(node)
+    other = next(addresses[family] for pod, addresses in PODS.items() if pod != name)
+    to = node.chance.choice([other, FAR["eth0"][family], NODE[family]])
+    kind = node.chance.choice(["blackhole", "unreachable", "throw"])
+    node.late[name].append(f"-{family} route add {kind} {to}")
+    node.broken.append(f"{name} has a route {kind} {to}")
+
+
+def rule_in_a_pod(node: OddNode) -> None:
+    name, family = _pod(node), _family(node)
+    selector = node.chance.choice([f"from {PODS[name][family]}", f"to {FAR['eth0'][family]}", "ipproto tcp", "dport 80"])
+    node.late[name] += [f"-{family} rule add priority 900 {selector} {node.chance.choice(['blackhole', 'lookup 77'])}"]
+    node.late[name] += [f"-{family} route add default dev eth0 table 77"]
+    node.broken.append(f"{name} has a rule {selector}")
+
+
 BREAKS = (
     no_route_to_a_pod, no_default_route_in_a_pod, no_address_in_a_pod, no_proxy_arp, no_default_route, another_gateway_in_a_pod,
     link_does_not_forward, node_does_not_forward_by_its_own_setting, strict_filter, no_masquerade, tunnel_takes_a_network,
     rule_to_nowhere, forwarding_policy, dead_neighbour, link_is_down, filter_in_tc, chain_of_a_device, nexthop_objects,
-    arp_is_ignored, bridged_frames_are_not_seen, deprecated_address,
+    arp_is_ignored, bridged_frames_are_not_seen, deprecated_address, tap, small_link, small_link_of_a_pod, small_route,
+    wireguard, pod_is_down, stray_route_in_a_pod, rule_in_a_pod,
 )  # fmt: skip
