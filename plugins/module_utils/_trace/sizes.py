@@ -24,6 +24,7 @@ from .lookup import Query, Tables
 from .packet import Packet
 from .topology import Topology
 
+TAG = 4  # of a VLAN, for which a veth has room beyond its MTU (include/linux/netdevice.h, is_skb_forwardable)
 TOO_LARGE = ("FragFails", "InTooBigErrors")  # counters of net/ipv4/ip_output.c and net/ipv6/ip6_output.c
 
 
@@ -32,8 +33,8 @@ def explained(observation: Observation, query: Query, topology: Topology, tables
     packet = observation.sent
     if not packet.length:
         return None
-    entrance = mtu_of(topology, packet.interface)
-    if packet.interface and 0 < entrance < packet.length:
+    entrance, room = mtu_of(topology, packet.interface), TAG if _far(topology, packet.interface) else 0
+    if packet.interface and 0 < entrance < packet.length - room:
         return _explanation(packet, Mtu(packet.interface, entrance), "takes no larger packet")
     is_told = observation.error == os.strerror(errno.EMSGSIZE)
     if is_told or any(name.endswith(TOO_LARGE) for name in observation.counters):

@@ -247,10 +247,11 @@ def test_what_the_other_end_of_a_link_takes_counts(node: NamespaceNode, sender: 
         assert fate(result) == takes, (result["reason"], result["depends_on"])
         assert takes or result["culprit"]["text"] == "the other end of right mtu 1400"
     node.run(["sh", "-ec", "ip -n host-right link set eth0 mtu 1500; ip -n host-left link set eth0 mtu 1400"])
-    result = trace(
-        node, {"source": LEFT, "destination": RIGHT, "protocol": "icmp", "interface": "left", "length": 1401, "df": True}
-    )
+    packet = {"source": LEFT, "destination": RIGHT, "protocol": "icmp", "interface": "left", "df": True}
+    result = trace(node, {**packet, "length": 1401})
     assert (result["culprit"]["text"], fate(result)) == ("the other end of left mtu 1400", False)
+    node.run(["ip", "link", "set", "left", "mtu", "1396"])
+    assert arrives(node, {**packet, "length": 1400}) and fate(trace(node, {**packet, "length": 1400}))
 
 
 def test_a_setting_that_sysctl_does_not_find_is_that_of_a_bridge_that_shows_nothing(node: NamespaceNode) -> None:
