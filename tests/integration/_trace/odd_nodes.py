@@ -37,6 +37,7 @@ class OddNode(Network):
         self.second = self.chance.choice([NODE2, NODE2, NEAR2])
         self.length = self.chance.choice([0, 1280, 1500])
         self.further: list[Connection] = []
+        self.absent: set[str] = set()  # addresses that the kernel has removed: a question about them names no machine
         self.broken: list[str] = []
         self._outside()
         self._pods()
@@ -111,7 +112,7 @@ class OddNode(Network):
 
     def _sent(self, sender: str, source: str, link: str, targets: Sequence[str]) -> Iterator[Connection]:
         for target in targets:
-            if target != source:
+            if target != source and target not in self.absent:
                 is_service = target in SERVICE.values()
                 yield Connection(sender, source, target, 80 if is_service else PORT, link)
                 if self.length and not is_service:
@@ -278,6 +279,7 @@ def dead_neighbour(node: OddNode) -> None:
 def link_is_down(node: OddNode) -> None:
     link = node.chance.choice(["eth1", "vpod1", "vpod2"])
     node.late["node"].append(f"link set {link} down")
+    node.absent |= {node.second[6]} if link == "eth1" else set[str]()
     node.broken.append(f"{link} is down")
 
 
@@ -331,7 +333,7 @@ def tap(node: OddNode) -> None:
         node.late["node"] += ["link set tap0 master cni0"]
     for family in (4, 6):
         node.further += node._sent("pod1", PODS["pod1"][family], "vpod1", [TAP[family]])
-        node.further += node._sent("node", "", "", [TAP[family]])
+        node.further += node._sent("node", "", "", [TAP[family]] if node.layout != "switch" else [])
     node.broken.append("a tap")
 
 
