@@ -22,11 +22,12 @@ notes:
   - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
   - A twin has what C(notes) of M(kubenode.datapath.datapath_trace) say. It runs no BPF programs, so that what Cilium does with
     them is judged by the configuration alone.
-  - Where a packet needs a Service, the twin gets a rule that translates a port to the pod, whether or not the node has a Service.
-    Such a finding is a risk, and no error, on a node without node ports.
+  - Where a packet needs a Service, it is one that the node has. If none leads to the pod, the twin gets one as kube-proxy would
+    make it, and the finding says so. Such a finding is a risk, and no error, on a node without node ports.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
+  - kubenode.datapath._context
 options:
   snapshot:
     description:
@@ -43,33 +44,6 @@ options:
     description: The checks to make, by their ids or their severities. All, if it is omitted.
     type: list
     elements: str
-  context:
-    description: What no node shows.
-    type: dict
-    suboptions:
-      cloud:
-        description: The cloud of the node. If it is omitted, marks of Azure's network on the node decide.
-        type: str
-        choices: [azure, aws, alibaba, other]
-      probe_mode:
-        description:
-          - What the load balancer probes, as C(clusterServiceLoadBalancerHealthProbeMode) of cloud-provider-azure says.
-          - V(shared) is the health port 10256 of the node alone. V(servicenodeport) is the ports of each Service. If it is
-            omitted, a check whose answer depends on it assumes the latter, which is Azure's default, or cannot tell.
-        type: str
-        choices: [shared, servicenodeport]
-      cni:
-        description: The CNI of the node. If it is omitted, its configuration and its links decide.
-        type: str
-        choices: [aws_vpc_cni, azure_vnet, calico, cilium, flannel, terway, other]
-      service_ranges:
-        description: The networks of the addresses of Services in the cluster, such as V(10.96.0.0/12).
-        type: list
-        elements: str
-      pod_ranges:
-        description: The networks of the addresses of pods in the cluster, such as V(10.244.0.0/16).
-        type: list
-        elements: str
   prove:
     description:
       - Whether to try findings and remedies in a twin.
@@ -149,9 +123,11 @@ findings:
         - Without O(prove), what a packet would show is V(configuration).
       type: str
     packet:
-      description: The packet that is lost in the twin, as text; V("") without one.
+      description:
+        - The packet that is lost in the twin, as text that O(kubenode.datapath.datapath_trace#module:packet) takes; V("") without
+          one. O(kubenode.datapath.datapath_trace#module:finding) sends it again.
       type: str
-      sample: tcp 198.51.100.7:40000 > 10.0.0.4:32765
+      sample: tcp 198.51.100.7:40000 > 10.0.0.4:30080 in eth0
     trace:
       description:
         - What became of that packet, as M(kubenode.datapath.datapath_trace) returns it. C(verdict), C(interface), C(packet),

@@ -36,6 +36,7 @@ notes:
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
+  - kubenode.datapath._context
 options:
   packet:
     description:
@@ -49,8 +50,9 @@ options:
         known from RV(kubenode.datapath.datapath_info#module:snapshot.pod_addresses) and by the names of network namespaces,
         Services from the rules of kube-proxy in its modes V(iptables) and V(nftables). The error for another name lists names
         that are near, and the error for a name that several have lists these.
+      - C(the node) in place of the source stands for the node itself, which chooses the source.
+      - Required without O(finding).
     type: dict
-    required: true
     suboptions:
       source:
         description: Its source address, or the name of a pod. May be omitted if the node itself sends the packet.
@@ -92,6 +94,15 @@ options:
       df:
         description: Whether no router may divide the packet, as the flag DF of IPv4 says. No router divides IPv6. Needs a length.
         type: bool
+  finding:
+    description:
+      - A finding of M(kubenode.datapath.datapath_audit) on the same evidence, whose packet is sent, as V(ID) or, if an id has
+        several findings, V(ID:SUBJECT).
+      - Where no Service of the node leads to the pod of the finding, the twin has one as kube-proxy would make it, with node port
+        32765, as in the audit. RV(assumed) says so.
+      - Mutually exclusive with O(packet).
+    version_added: 1.0.0
+    type: str
   snapshot:
     description:
       - The snapshot of a node, as RV(kubenode.datapath.datapath_info#module:snapshot) returns it.
@@ -212,6 +223,10 @@ EXAMPLES = r"""
 - name: Show why a pod does not reach a Service
   kubenode.datapath.datapath_trace:
     packet: default/web-0 -> default/api:http
+
+- name: Show what becomes of the packet of a finding of datapath_audit
+  kubenode.datapath.datapath_trace:
+    finding: rp-strict-asymmetric
 
 - name: Show whether loose filtering would help
   kubenode.datapath.datapath_trace:

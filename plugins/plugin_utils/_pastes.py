@@ -19,7 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import p
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import names, packet, packet_text
 
 _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
-PACKET = Option("dict", entries=names.OPTIONS, is_required=True)
+PACKET = Option("dict", entries=names.OPTIONS)
 
 
 Run = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
@@ -28,10 +28,11 @@ Run = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
 def trace(arguments: dict[str, t.Any], run: Run) -> dict[str, t.Any]:
     """The result of datapath_trace with these arguments. run: runs the module."""
     try:
-        arguments = {**arguments, "packet": _described(arguments.get("packet"))}
+        if arguments.get("packet") is not None:
+            arguments = {**arguments, "packet": _described(arguments["packet"])}
     except DatapathError as error:
         return _failed("datapath_trace", error)
-    return execute("datapath_trace", arguments, run, _interface(arguments["packet"]))
+    return execute("datapath_trace", arguments, run, _interface(arguments.get("packet") or {}))
 
 
 def execute(module: str, arguments: dict[str, t.Any], run: Run, interface: str = "") -> dict[str, t.Any]:

@@ -10,6 +10,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,10 +131,18 @@ def evidence() -> Sources:
 
 
 def _documented_options(module: str) -> Iterator[str]:
-    for node in ast.parse((honest_answers.MODULES / f"{module}.py").read_text()).body:
+    documented = _documentation(honest_answers.MODULES / f"{module}.py")
+    yield from documented["options"]
+    if "kubenode.datapath._context" in documented["extends_documentation_fragment"]:
+        yield from _documentation(ROOT / "plugins/doc_fragments/_context.py")["options"]
+
+
+def _documentation(file: Path) -> dict[str, Any]:
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DOCUMENTATION":
             assert isinstance(node.value, ast.Constant)
-            yield from yaml.safe_load(str(node.value.value))["options"]
+            return dict(yaml.safe_load(str(node.value.value)))
+    raise AssertionError(file)
 
 
 SECTIONS: dict[str, Callable[[], Sources]] = {

@@ -44,6 +44,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(ERROR, f"{self.prog}: {message}. {self.prog} --help lists what it takes\n")
 
 
+class _InPlaceOfPacket(argparse.Action):
+    """An option with which no packet is required."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: t.Any, option_string: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        for action in parser._actions:
+            action.required = action.required and action.dest != "packet"
+
+
 def parser(is_plugin: bool, version: str) -> Parser:
     """Return the parser. is_plugin: whether kubectl starts the program, whose evidence is then a node of a cluster."""
     name = PLUGIN.replace("-", " ") if is_plugin else COMMAND
@@ -78,7 +89,10 @@ def _command(
 
 
 def _add_trace(trace: argparse.ArgumentParser) -> None:
-    trace.add_argument("packet", metavar="PACKET", nargs="+", help=PACKET)
+    trace.add_argument("packet", metavar="PACKET", nargs="+", default=[], help=PACKET)
+    finding = "a finding of audit with the same evidence, whose packet is sent: its id, and behind a colon its subject if needed"
+    trace.add_argument("--finding", default="", action=_InPlaceOfPacket, metavar="ID[:SUBJECT]", help=finding)
+    _add_context(trace)
     assume = "a setting or an open fact, by the id that the answer gives; may be repeated"
     trace.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=assume)
     change = "a command of ip, nft, iptables, ipset, ebtables, bridge or sysctl to try in the copy of the node; may be repeated"

@@ -10,7 +10,6 @@ import json
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
@@ -27,8 +26,7 @@ def run(options: argparse.Namespace, is_plugin: bool) -> int:
     installation.prepare_twins()
     evidence = sources.evidence(options, is_plugin, SUBSETS)
     snapshot_form.check(evidence.snapshot)
-    context = {name: getattr(options, name) for name in Context._fields}
-    audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own)
+    audit = audit_backend.Audit(evidence.snapshot, checks, sources.context_of(options), options.prove, evidence.is_own)
     result = audit_backend.result(audit, process.run)
     printed = all_printable({**result, "ignored": evidence.ignored})
     output.show(_shown(printed, options))

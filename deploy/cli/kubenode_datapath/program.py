@@ -29,6 +29,7 @@ NAMES = {
     "checks": "--check",
     "commands": "--command",
     "dump": "EVIDENCE",
+    "finding": "--finding",
     "node": "--node",
     "packet": "PACKET",
     "snapshot": "EVIDENCE",

@@ -12,6 +12,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes.archive_backend import MOST_BYTES
@@ -52,6 +53,11 @@ def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[s
     if options.evidence == LIVE:
         return Evidence(this_node((*subsets, "versions")), [], "this node", is_own=True)
     return _read(options.evidence, options.node, interface)
+
+
+def context_of(options: argparse.Namespace) -> dict[str, t.Any]:
+    """Return what no node shows, as the options of a command have it."""
+    return {name: getattr(options, name) for name in Context._fields}
 
 
 def _read(evidence: str, node: str, interface: str) -> Evidence:

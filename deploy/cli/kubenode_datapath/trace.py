@@ -12,6 +12,8 @@ import os
 import typing as t
 from pathlib import Path
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid, terminal, trace_page
@@ -28,12 +30,22 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer im
 
 from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LOST
-from .sources import Evidence
+from .sources import Evidence, context_of
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the answer. Returns the exit status. Raises DatapathError, OSError."""
     installation.prepare_twins()
+    audit_backend.refuse_both(" ".join(options.packet), options.finding)
+    traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
+    answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
+    if options.html:
+        Path(options.html).write_text(trace_page.html(answer, _about(options, evidence)), encoding="utf-8")
+    output.show(_shown(answer, options))
+    return status(traced)
+
+
+def _traced(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> tuple[Answer, Evidence]:
     described = packet_text.options(" ".join(options.packet))
     names.check(described)
     changes = changes_backend.read([], options.changes)
@@ -41,12 +53,15 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
     sent = entrance.packet(described, evidence.snapshot)
     question = trace_backend.Question(evidence.snapshot, sent, assume, changes, is_own=evidence.is_own)
-    traced = trace_backend.answer(question, process.run)
-    answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
-    if options.html:
-        Path(options.html).write_text(trace_page.html(answer, _about(options, evidence)), encoding="utf-8")
-    output.show(_shown(answer, options))
-    return status(traced)
+    return trace_backend.answer(question, process.run), evidence
+
+
+def _repeated(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> tuple[Answer, Evidence]:
+    """Trace the packet of a finding."""
+    changes = changes_backend.read([], options.changes)
+    evidence = sources.evidence(options, is_plugin, SUBSETS)
+    audit = audit_backend.Audit(evidence.snapshot, (), context_of(options), is_own=evidence.is_own)
+    return audit_backend.repeated(audit, options.finding, assume, changes, True, process.run), evidence
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:

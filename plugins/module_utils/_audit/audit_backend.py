@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Looks at a node by all checks, and tries in a twin what they suspect."""
+"""Looks at a node by all checks, tries in a twin what they suspect, and sends the packet of a finding again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .._core import fields
 from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._snapshot.values import Entry
-from .._trace import changes_backend, entrance, trace_backend
+from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, Link, Object
 from .._trace.packet import Packet, from_options
 from .._twin import snapshot_form, substitutions, worlds
-from . import need, path_checks, service, sweep_backend
+from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
 from .node import ASK, FAMILIES, Node
@@ -41,7 +41,7 @@ MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than 
 class Audit(t.NamedTuple):
     """snapshot: of the node. context: as the option of the module. does_prove: whether to try suspicions in a twin.
 
-    is_own: whether the snapshot is of the node on which this runs.
+    is_own: whether the snapshot is of the node on which this runs. wants_remedies: whether to look for those that no check has.
     """
 
     snapshot: Entry
@@ -49,21 +49,86 @@ class Audit(t.NamedTuple):
     context: t.Mapping[str, t.Any] = {}
     does_prove: bool = True
     is_own: bool = False
+    wants_remedies: bool = True
 
 
 def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     node = Node(audit.snapshot, Context.from_options(audit.context))
+    every = findings(audit, node, run)
+    with_findings = {finding.id for finding in every}
+    return {
+        "findings": [finding.plain() for finding in sorted(every, key=_rank)],
+        "passed": [check.id for check in audit.checks if check.id not in with_findings],
+        "profile": need.of(node, every, [check.id for check in audit.checks]).plain(),
+    }
+
+
+def findings(audit: Audit, node: Node, run: process.Runner) -> list[Finding]:
+    """Return what the checks find, in their order. Raises DatapathError."""
     looks = [_Look.at(check, node) for check in audit.checks]
     prover = _Prover(audit, node, run, looks) if audit.does_prove else None
-    findings = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
-    findings += [finding for look in looks if look.check is path_checks.paths for finding in _of_paths(look, prover, findings)]
-    with_findings = {finding.id for finding in findings}
-    return {
-        "findings": [finding.plain() for finding in sorted(findings, key=_rank)],
-        "passed": [check.id for check in audit.checks if check.id not in with_findings],
-        "profile": need.of(node, findings, [check.id for check in audit.checks]).plain(),
-    }
+    every = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
+    return every + [finding for look in looks if look.check is path_checks.paths for finding in _of_paths(look, prover, every)]
+
+
+def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> trace_backend.Question:
+    """Return what a trial asks of a twin, which gets a Service if the trial needs one."""
+    snapshot = service.added(audit.snapshot, trial.packet["interface"], trial.pod) if trial.pod else audit.snapshot
+    packet = entrance.packet({**trial.packet}, snapshot)
+    return trace_backend.Question(snapshot, packet, ASSUMED, (*changes,), is_own=audit.is_own, is_compared=False)
+
+
+def refuse_both(packet: object, finding: object) -> None:
+    """Raise Invalid unless a packet or a finding is given, and not both."""
+    if not packet and not finding:
+        raise Invalid("packet", packet, "given, unless a finding is")
+    if packet and finding:
+        raise Invalid("finding", finding, "left out if a packet is given")
+
+
+def repeated(
+    audit: Audit,
+    finding: str,
+    assume: t.Mapping[str, t.Any],
+    changes: t.Sequence[changes_backend.Change],
+    wants_reply: bool,
+    run: process.Runner,
+) -> Answer:
+    """Return the answer for the packet of a finding. audit: with any checks. finding: ID or ID:SUBJECT. Raises DatapathError."""
+    trial = _trial(audit, finding, run)
+    first = changes_backend.read(trial.first)
+    asked = question(audit, trial, (*first, *changes))._replace(
+        assume={**ASSUMED, **assume}, wants_reply=wants_reply, is_compared=True
+    )
+    added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
+    traced = trace_backend.answer(asked, run)
+    return traced._replace(assumed=(*added, *traced.assumed))
+
+
+def _added(trial: Trial) -> t.Iterator[str]:
+    """Yield what the twin has besides the node, as sentences."""
+    if trial.pod:
+        yield service.sentence(trial.pod)
+    for change in trial.first:
+        yield f"Another finding is mended first, so that it does not hide this one: {playbook_task.flow(change)}."
+
+
+def _trial(audit: Audit, name: str, run: process.Runner) -> Trial:
+    """Return what showed a finding. Raises Invalid for a name of none, or of several."""
+    check_id, _colon, subject = name.strip().partition(":")
+    checks = [each for each in catalogue.CHECKS if each.id == check_id]
+    if not checks:
+        ids = ", ".join(sorted(each.id for each in catalogue.CHECKS))
+        raise Invalid("finding", name, f"ID or ID:SUBJECT of a finding, whose ID is one of {ids}")
+    audit = audit._replace(checks=checks, does_prove=True, wants_remedies=False)
+    node = Node(audit.snapshot, Context.from_options(audit.context))
+    trials = {each.subject: each.trial for each in findings(audit, node, run) if each.trial}
+    named = [trial for each, trial in trials.items() if subject in ("", each)]
+    if len(named) != 1:
+        listed = ", ".join(f"{check_id}:{each}" for each in trials) or "none"
+        raise Invalid("finding", name, f"one finding that the audit has shown by a packet; of {check_id} these are: {listed}")
+    return named[0]
 
 
 def _rank(finding: Finding) -> tuple[bool, int]:
@@ -297,9 +362,10 @@ class _Prover:
             return None
         cure, tried = (remedy, ()) if is_cured else self._offered(trial)
         ask = remedy.ask if remedy and not cure else ""
-        what = " ".join([finding.what, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
+        added = [service.sentence(trial.pod)] if trial.pod else []
+        what = " ".join([finding.what, *added, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
-        return finding._replace(what=what, proof=TWIN, packet=f"{packet}{packet.size}", way=way, remedy=cure, ask=ask)
+        return finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -310,7 +376,7 @@ class _Prover:
 
     def _offered(self, trial: Trial) -> tuple[Remedy | None, t.Sequence[Attempt]]:
         """Return the first remedy that a trace offers, and those that do not work."""
-        if time.monotonic() > self._end:
+        if time.monotonic() > self._end or not self._audit.wants_remedies:
             return None, ()
         answer = self._judgement(trial).with_cures()
         offered = next(iter(answer.cures), None)
@@ -319,16 +385,8 @@ class _Prover:
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
         key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), changes))
         if key not in self._judgements:
-            self._judgements[key] = self._in_twins(trial, changes)
+            self._judgements[key] = trace_backend.judge(question(self._audit, trial, changes), self._run)
         return self._judgements[key]
-
-    def _in_twins(self, trial: Trial, changes: tuple[changes_backend.Change, ...]) -> trace_backend.Judgement:
-        snapshot = self._audit.snapshot
-        if trial.pod:
-            snapshot = service.added(snapshot, trial.packet["interface"], trial.pod)
-        packet = entrance.packet({**trial.packet}, snapshot)
-        question = trace_backend.Question(snapshot, packet, ASSUMED, changes, is_own=self._audit.is_own, is_compared=False)
-        return trace_backend.judge(question, self._run)
 
 
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:

@@ -11,6 +11,7 @@ import ipaddress
 import typing as t
 
 from .._core.errors import Invalid
+from .._core.option import Option
 from .._twin.pod_links import Network
 
 CLOUDS = ("azure", "aws", "alibaba", "other")
@@ -19,6 +20,13 @@ PROBE_MODES = (SHARED, "servicenodeport")  # clusterServiceLoadBalancerHealthPro
 AWS_VPC_CNI, CILIUM, TERWAY = "aws_vpc_cni", "cilium", "terway"
 CNIS = (AWS_VPC_CNI, "azure_vnet", "calico", CILIUM, "flannel", TERWAY, "other")
 Options = t.Mapping[str, t.Any]
+OPTIONS: dict[str, Option] = {
+    "cloud": Option("str", choices=CLOUDS),
+    "probe_mode": Option("str", choices=PROBE_MODES),
+    "cni": Option("str", choices=CNIS),
+    "service_ranges": Option("list", elements="str", is_words=True),
+    "pod_ranges": Option("list", elements="str", is_words=True),
+}
 
 
 class Context(t.NamedTuple):

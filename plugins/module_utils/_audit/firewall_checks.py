@@ -96,7 +96,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
         remedy = Remedy(operator=text, commands=(loose,) if chain == _PREROUTING else ())
         evidence = (f"inet firewalld {chain}: {_STRICT.field} missing drop", str(rule))
         trial = request._replace(culprit=is_of_firewalld)
-        yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node))
+        yield Suspicion(FIREWALLD, what, evidence, remedy, trial, severity_of_services(node, trial))
 
 
 def _strict_chain(node: Node) -> str:

@@ -50,7 +50,7 @@ def _valid_mark(node: Node) -> t.Iterator[Suspicion]:
         text = f"Set {key} to 1, which nftables_connmark does with strict"
         evidence = (setting_line(IPV4, "all", "src_valid_mark", 0), str(marked[0]))
         remedy = Remedy(operator=text, commands=(f"sysctl -w {key}=1",))
-        yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node))
+        yield Suspicion(enis.primary, what, evidence, remedy, trial, severity_of_services(node, trial))
 
 
 @check(
@@ -79,7 +79,7 @@ def _late(node: Node) -> t.Iterator[Suspicion]:
         rule = {"priority": from_pods[0].priority - 1, "fwmark": late[0].fwmark, "table": "main"}
         evidence = (str(of_pod), str(late[0]))
         remedy = Remedy("policy_routes", {"rules": [rule], **node.protocol_for_rules})
-        yield Suspicion(late[0].fwmark, what, evidence, remedy, trial, severity_of_services(node))
+        yield Suspicion(late[0].fwmark, what, evidence, remedy, trial, severity_of_services(node, trial))
 
 
 class Write(t.NamedTuple):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import typing as t
@@ -14,7 +15,8 @@ import typing as t
 from .._cni import cni
 from .._routing import policy
 from .._ruleset import observed, service_rules
-from .._ruleset.ruleset import PROTOCOL, Chain, Table
+from .._ruleset.ruleset import Table
+from .._ruleset.service_rules import Entrance
 from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH
@@ -60,7 +62,7 @@ ASK = {
     "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
 }
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
-NODE_PORTS, NODE_PORTS_CHAIN = "service-nodeports", "KUBE-NODEPORTS"  # of kube-proxy: its map of nft, its chain of iptables
+TCP = "tcp"
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
@@ -413,15 +415,27 @@ class Node:
     def node_ports(self) -> t.Iterator[tuple[str, str]]:
         """Yield the protocols and ports of kube-proxy's node ports; empty for one that a rule does not name alone."""
         for table in self.tables(FAMILIES, "nat"):  # those of nft matter only if iptables has no node port
-            for rule in table.chains.get(NODE_PORTS_CHAIN, Chain()).rules:
-                yield rule.value(PROTOCOL), rule.value("th dport")
-            for element in table.sets.get(NODE_PORTS, ()):
-                yield element.key[0], element.key[-1]
-        # In the mode ipvs, a node port is a virtual server of an address of the node, without those of the link of all Services.
+            yield from (each[1:3] for each in service_rules.entrances(table) if not each.address)
+        yield from ((str(server.get("protocol")), str(server.get("port"))) for server in self._node_ports_of_ipvs())
+
+    def _node_ports_of_ipvs(self) -> list[Entry]:
+        """Return the virtual servers of addresses of the node, without those of the link of all Services."""
         of_node = {address for link in self.links() if link.name != IPVS_LINK for address in link.addresses}
-        for server in entries(self.snapshot, "ipvs"):
-            if str(server.get("address")) in of_node:
-                yield str(server.get("protocol")), str(server.get("port"))
+        return [server for server in entries(self.snapshot, "ipvs") if str(server.get("address")) in of_node]
+
+    def entrances(self, family: str) -> dict[str, Entrance]:
+        """Return a port at which requests from outside by TCP are for a pod, by the addresses of pods, as far as it is known."""
+        of_pods: dict[str, Entrance] = {}
+        with contextlib.suppress(Unobserved):
+            for table in self.tables([family], "nat"):
+                for entrance in service_rules.entrances(table):
+                    if entrance.protocol == TCP and entrance.port.isdecimal():
+                        for pod in service_rules.endpoints(table, entrance.chain):
+                            of_pods.setdefault(pod, entrance)
+        for server in self._node_ports_of_ipvs():
+            for destination in server.get("destinations") or () if server.get("protocol") == TCP else ():
+                of_pods.setdefault(str(destination.get("address")), Entrance("", TCP, str(server.get("port"))))
+        return of_pods
 
     def has_cilium(self) -> bool:
         """Return whether Cilium serves the node, by the context, or by its configuration or its links."""

@@ -12,11 +12,11 @@ import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
 from .._systemd.boot_unit import UnitState, UnitVerdict
+from . import service
 from .context import SHARED
 from .finding import check
 from .node import IPV6, Node
 from .reverse_path_checks import severity_of_services
-from .service import PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
@@ -40,7 +40,7 @@ def _untranslated(node: Node) -> t.Iterator[Suspicion]:
         what = f"Azure's IPv6 probe comes from {AZURE_SOURCE}, a link-local address, with which no packet is forwarded to a pod."
         evidence = (f"inet6 {address} dev {link}", f"{pod} dev {node.pods[pod]}")
         remedy = Remedy("nftables_probe_snat", {"interface": link})
-        yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node))
+        yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node, trial))
 
 
 @check(
@@ -57,7 +57,7 @@ def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
     for link, _pod, _address, trial in _probes(node) if tables else ():
         what = f"The table {tables[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
         routes = tuple(map(str, node.routes(IPV6)))
-        yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node))
+        yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node, trial))
 
 
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
@@ -67,11 +67,14 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
     """
     if node.context.probe_mode == SHARED:
         return
-    pod = next(iter(node.pods_of(IPV6)), "")
-    for link in node.probed_links() if pod and node.is_azure() else ():
+    pods = node.pods_of(IPV6)
+    links = node.probed_links() if pods and node.is_azure() else []
+    served = node.entrances(IPV6) if links else {}
+    pod = next((pod for pod in pods if pod in served), next(iter(pods), ""))
+    for link in links:
         for address in node.addresses(link, IPV6)[:1]:
-            packet = {"source": AZURE_SOURCE, "destination": address, "destination_port": PORT, "interface": link}
-            yield link, pod, address, Trial(packet, pod)
+            packet = {"source": AZURE_SOURCE, "destination": address, "interface": link}
+            yield link, pod, address, service.request(packet, pod, served)
 
 
 def _translates(node: Node) -> list[str]:

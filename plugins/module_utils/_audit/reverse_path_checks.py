@@ -15,10 +15,10 @@ from .._cni import marks
 from .._core.names import DOTTED
 from .._snapshot.values import BootSetting, PolicyRule
 from .._trace.culprit import is_filter
-from . import clients
+from . import clients, service
 from .finding import check
 from .node import IPV4, Node, setting_line
-from .service import POD_PORT, PORT
+from .service import POD_PORT
 from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
@@ -29,7 +29,8 @@ AMAZON = marks.CNIS["aws_vpc_cni"].name
 def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, PolicyRule, Trial]]:
     """Yield a secondary interface, the rule of a pod that replies by it, and a request to that pod by the primary interface.
 
-    One for each client that matters, of a pod for each secondary interface and each set of destinations in the rules of pods.
+    One for each client that matters, of a pod for each secondary interface and each set of destinations in the rules of pods,
+    which is the endpoint of a Service if one of these pods is.
     """
     enis, tables = node.enis, node.tables_of_enis()
     if enis is None:
@@ -38,15 +39,16 @@ def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, PolicyRule
     destinations: dict[tuple[str, str], list[str]] = {}  # by source and table
     for rule in node.rules(family):
         destinations.setdefault((rule.source, rule.table), []).append(rule.to)
-    covered = set()
+    alike: dict[tuple[str, ...], list[PolicyRule]] = {}
     for rule in node.rules(family):
-        name, shape = tables.get(rule.table, ""), (rule.table, *destinations[rule.source, rule.table])
-        if shape in covered or not name or rule.pod not in node.pods or not addresses:
-            continue
-        covered.add(shape)
+        if rule.table in tables and rule.pod in node.pods and addresses:
+            alike.setdefault((rule.table, *destinations[rule.source, rule.table]), []).append(rule)
+    served = node.entrances(family) if alike else {}
+    for rules in alike.values():
+        rule = next((rule for rule in rules if rule.pod in served), rules[0])
         for client in clients.of(node, family, enis.primary, rule.pod):
-            packet = {"source": client.address, "destination": addresses[0], "destination_port": PORT, "interface": enis.primary}
-            yield name, rule, Trial(packet, rule.pod)
+            packet = {"source": client.address, "destination": addresses[0], "interface": enis.primary}
+            yield tables[rule.table], rule, service.request(packet, rule.pod, served)
 
 
 @check(
@@ -72,7 +74,7 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         )
         evidence = (_filter_line(node, primary), str(rule))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
-        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit=is_filter), severity_of_services(node))
+        yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit=is_filter), severity_of_services(node, trial))
 
 
 def _mode_name(value: int) -> str:
@@ -80,9 +82,9 @@ def _mode_name(value: int) -> str:
     return {0: "off", STRICT: "strict"}.get(value, "loose")
 
 
-def severity_of_services(node: Node) -> str:
-    """Return that of a loss of packets to a Service's node port: the node may have no such Service yet."""
-    return ERROR if node.has_node_ports() else RISK
+def severity_of_services(node: Node, trial: Trial) -> str:
+    """Return that of a loss of requests to a Service: the node may have none with a node port yet."""
+    return ERROR if not trial.pod or node.has_node_ports() else RISK
 
 
 def _filter_line(node: Node, link: str) -> str:
@@ -111,7 +113,7 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
             f"The replies of pods behind {name} to requests that come in by {primary}, such as from {trial.client},"
             f" leave by {name}, under an address of {primary}. A cloud that checks the sources of an interface drops them."
         )
-        yield Suspicion(name, what, (str(rule),), None, trial, severity_of_services(node))
+        yield Suspicion(name, what, (str(rule),), None, trial, severity_of_services(node, trial))
 
 
 @check(

@@ -3,17 +3,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A Service in a snapshot: a rule before all others that translates a port of the node to a pod, as kube-proxy's do."""
+"""A Service by which a request from outside reaches a pod: one that the node has, or one that a snapshot gets, by a rule before
+all others that translates a port of the node to the pod, as kube-proxy's do.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
+from .._ruleset.service_rules import Entrance
 from .._snapshot.values import Entry, entries
+from .suspicion import Trial
 
 PORT = 32765  # kube-proxy's default range of node ports ends at 32767
 POD_PORT = 8080
 _CHAINS = "".join(f":{name} ACCEPT [0:0]\n" for name in ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"))
+
+
+def request(packet: t.Mapping[str, t.Any], pod: str, served: t.Mapping[str, Entrance]) -> Trial:
+    """Return a request to a pod. packet: to the node, without a port. served: how requests reach pods by the node's Services."""
+    entrance = served.get(pod)
+    if entrance is None:
+        return Trial({**packet, "destination_port": PORT}, pod)
+    address = entrance.address or packet["destination"]
+    return Trial({**packet, "destination": address, "destination_port": int(entrance.port)})
+
+
+def sentence(pod: str) -> str:
+    return f"No Service of the node leads to {pod}: the twin has one as kube-proxy would make it, with node port {PORT}."
 
 
 def added(snapshot: Entry, link: str, pod: str) -> dict[str, t.Any]:

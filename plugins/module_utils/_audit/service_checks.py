@@ -160,10 +160,9 @@ def _translated_to(node: Node, family: str, networks: t.Iterable[Network]) -> t.
             address, port = rule.value(f"{TABLES_OF[family]} daddr").partition("/")[0], rule.value("th dport")
             behind = table.walk(rule.verdict.target) if rule.verdict else ()
             for each in (each for part in (rule, *behind) for each in part.statements if each.kind == DNAT and address):
-                target = each.target.strip("[").partition("]")[0] if family == IPV6 else each.target.partition(":")[0]
-                if port.isdecimal() and any(_is_in(target, network) for network in networks):
+                if port.isdecimal() and any(_is_in(each.address, network) for network in networks):
                     protocol = rule.value(PROTOCOL) or "tcp"
-                    yield target, {"destination": address, "destination_port": int(port), "protocol": protocol}
+                    yield each.address, {"destination": address, "destination_port": int(port), "protocol": protocol}
 
 
 def _is_in(address: str, network: Network) -> bool:

@@ -110,7 +110,7 @@ def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
 class Finding(t.NamedTuple):
     """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
 
-    id, source: of the check. packet: that is lost, as text. way: what became of it.
+    id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it.
     """
 
     id: str
@@ -125,6 +125,7 @@ class Finding(t.NamedTuple):
     remedy: Remedy | None = None
     ask: str = ""
     source: str = ""
+    trial: Trial | None = None
 
     @property
     def title(self) -> str:
@@ -132,6 +133,6 @@ class Finding(t.NamedTuple):
 
     def plain(self) -> dict[str, t.Any]:
         values = self._asdict()
-        way = values.pop("way")
+        way, _trial = values.pop("way"), values.pop("trial")
         remedy = self.remedy.plain() if self.remedy else None
         return {**values, "evidence": [*self.evidence], "trace": way.both_alone() if way else None, "remedy": remedy}

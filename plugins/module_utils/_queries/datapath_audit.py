@@ -16,19 +16,12 @@ from .._module import Module, require_root
 from .._snapshot import snapshot
 from .._twin import snapshot_form
 
-CONTEXT: dict[str, t.Any] = {
-    "cloud": Option("str", choices=context.CLOUDS),
-    "probe_mode": Option("str", choices=context.PROBE_MODES),
-    "cni": Option("str", choices=context.CNIS),
-    "service_ranges": Option("list", elements="str", is_words=True),
-    "pod_ranges": Option("list", elements="str", is_words=True),
-}
 OPTIONS: Options = {
     "snapshot": Option("dict"),
     "dump": Option("raw"),
     "node": Option("str"),
     "checks": Option("list", elements="str", is_words=True),
-    "context": Option("dict", entries=CONTEXT),
+    "context": Option("dict", entries=context.OPTIONS),
     "prove": Option("bool", True),
     "print": Option("bool", False),  # by the action plugin
 }
@@ -43,13 +36,14 @@ def main() -> None:
         is_own = options["snapshot"] is None
         if is_own:
             require_root()
-        node = _of_this_node(module) if is_own else options["snapshot"]
+        node = of_this_node(module) if is_own else options["snapshot"]
         snapshot_form.check(node)
         audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own)
         result.update(changed=False, **audit_backend.result(audit, module.run), ignored=[])
 
 
-def _of_this_node(module: Module) -> dict[str, t.Any]:
+def of_this_node(module: Module) -> dict[str, t.Any]:
+    """Return what checks read of this node, and the settings that they need besides."""
     # Imported where needed: an audit of another node's snapshot does not read this one.
     from .._snapshot import snapshot_backend
 

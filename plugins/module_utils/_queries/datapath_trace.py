@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import typing as t
 
+from .._audit import audit_backend, context
 from .._core.option import Option, Options
 from .._module import Module, require_root
 from .._snapshot import snapshot
 from .._trace import changes_backend, entrance, names, trace_backend
+from . import datapath_audit
 
 OPTIONS: Options = {
-    "packet": Option("dict", entries=names.OPTIONS, is_required=True),
+    "packet": Option("dict", entries=names.OPTIONS),
+    "finding": Option("str"),
+    "context": Option("dict", entries=context.OPTIONS),
     "snapshot": Option("dict"),
     "dump": Option("raw"),
     "node": Option("str"),
@@ -31,7 +35,9 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         options = module.params
-        names.check(options["packet"])
+        audit_backend.refuse_both(options["packet"], options["finding"])
+        if options["packet"]:
+            names.check(options["packet"])
         changes = changes_backend.read(options["changes"], options["commands"])
         snapshot.refuse_dump(options)
         is_own = options["snapshot"] is None
@@ -40,10 +46,16 @@ def main() -> None:
             changes = changes_backend.without_profiles(changes, module.request())
         else:
             changes_backend.refuse_profiles(changes)
-        observed = _of_this_node(module) if is_own else options["snapshot"]
-        sent = entrance.packet(options["packet"], observed)
-        question = trace_backend.Question(observed, sent, options["assume"], changes, options["reply"], is_own=is_own)
-        result.update(changed=False, **trace_backend.answer(question, module.run).plain(), ignored=[])
+        asked = options["assume"], changes, options["reply"]
+        if options["finding"]:
+            observed = datapath_audit.of_this_node(module) if is_own else options["snapshot"]
+            audit = audit_backend.Audit(observed, (), options["context"] or {}, is_own=is_own)
+            answer = audit_backend.repeated(audit, options["finding"], *asked, module.run)
+        else:
+            observed = _of_this_node(module) if is_own else options["snapshot"]
+            question = trace_backend.Question(observed, entrance.packet(options["packet"], observed), *asked, is_own=is_own)
+            answer = trace_backend.answer(question, module.run)
+        result.update(changed=False, **answer.plain(), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

@@ -62,6 +62,11 @@ class Statement(t.NamedTuple):
     key: str = ""
     elements: tuple[Element, ...] = ()
 
+    @property
+    def address(self) -> str:
+        """Return the address to which a translation leads."""
+        return self.target[1:].partition("]")[0] if self.target[:1] == "[" else self.target.partition(":")[0]
+
 
 class Rule(t.NamedTuple):
     """line: as the tool prints it that showed the rule; empty if a program read it from the kernel.

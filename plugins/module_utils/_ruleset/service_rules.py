@@ -18,7 +18,7 @@ from .._core import fields
 from .._core.fields import Unfit
 from . import observed
 from .observed import Snapshot
-from .ruleset import PROTOCOL, Chain
+from .ruleset import DNAT, GOTO, JUMP, PROTOCOL, UNREAD, Chain, Table
 
 _NAME = r"(?P<name>[\w.-]+/[\w.-]+)"
 _COMMENT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))? (?:cluster IP|has no endpoints)")  # of a rule of iptables
@@ -26,7 +26,10 @@ _CHAIN = re.compile(rf"(?:service|local)-[A-Z\d]{{8}}-{_NAME}/\w+/(?P<port_name>
 _PORT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))?")  # the comment of an element for a Service without endpoints
 _REJECTING = "reject-chain"
 _MAPS = ("service-ips", "no-endpoint-services")
-_OF_SERVICES = "KUBE-SERVICES"  # the chain of iptables
+_OF_SERVICES, _OF_NODE_PORTS = "KUBE-SERVICES", "KUBE-NODEPORTS"  # the chains of iptables
+_NODE_PORTS = "service-nodeports"  # the map of nft
+# The beginnings of the chains to which the addresses of load balancers lead.
+_EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
 
 
 class Service(t.NamedTuple):
@@ -46,6 +49,51 @@ class _End(t.NamedTuple):
     protocol: str
     port: int
     named: re.Match[str] | None
+
+
+class Entrance(t.NamedTuple):
+    """A port at which requests from outside are for a Service. address: of a load balancer; empty for a port of the node.
+
+    port: as a rule names it. chain: to which the rule leads.
+    """
+
+    address: str
+    protocol: str
+    port: str
+    chain: str = ""
+
+
+def entrances(table: Table) -> t.Iterator[Entrance]:
+    """Yield the ports of the node first, then those of load balancers."""
+    for rule in table.chains.get(_OF_NODE_PORTS, Chain()).rules:
+        yield Entrance("", rule.value(PROTOCOL), rule.value("th dport"), rule.verdict.target if rule.verdict else "")
+    for element in table.sets.get(_NODE_PORTS, ()):
+        yield Entrance("", element.key[0], element.key[-1], element.statement.target if element.statement else "")
+    for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
+        if rule.verdict and rule.verdict.target.startswith(_EXTERNAL):
+            yield Entrance(
+                rule.value(f"{table.family} daddr").partition("/")[0] or UNREAD,
+                rule.value(PROTOCOL),
+                rule.value("th dport"),
+                rule.verdict.target,
+            )
+    for element in table.sets.get(_MAPS[0], ()):
+        if element.statement and element.statement.target.startswith(_EXTERNAL) and len(element.key) == 3:
+            yield Entrance(*element.key, element.statement.target)
+
+
+def endpoints(table: Table, chain: str) -> t.Iterator[str]:
+    """Yield the addresses of the pods to which a chain leads, also by maps, whichever pod chance chooses."""
+    entered, waiting = {chain}, [chain]
+    while waiting:
+        for rule in table.chains.get(waiting.pop(), Chain()).rules:
+            for statement in rule.statements:
+                if statement.kind == DNAT:
+                    yield statement.address
+                ends = [statement, *(element.statement for element in statement.elements if element.statement)]
+                chains = {end.target for end in ends if end.kind in (JUMP, GOTO)} - entered
+                entered |= chains
+                waiting += chains
 
 
 def services(snapshot: Snapshot) -> list[Service]:

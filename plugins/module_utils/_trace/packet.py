@@ -31,6 +31,7 @@ OPTIONS: Options = {
 LENGTHS = (40, 65535)  # bytes; a shorter packet is built as long as its headers and a few bytes are
 OUTSIDE = {"ipv4": "198.51.100.7", "ipv6": "2001:db8:ffff::7"}  # TEST-NET-2 (RFC 5737), documentation (RFC 3849)
 MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
+NODE = "the node"  # in place of a source that the node itself chooses
 AUTO = "auto"  # in place of a link: the one behind which the source is
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
 
@@ -95,10 +96,16 @@ class Packet(t.NamedTuple):
         """Return the length as a line of text has it; empty for a small packet."""
         return f" length {self.length}{' df' if self.is_whole else ''}" if self.length else ""
 
+    @property
+    def line(self) -> str:
+        """Return the packet as the text of the option ``packet``."""
+        link, mark = self.interface and f" in {self.interface}", self.mark and f" mark {self.mark:#x}"
+        return f"{self}{link}{mark or ''}{self.size}"
+
     def __str__(self) -> str:
         has_ports = self.protocol in PORTS
         ends = ((self.source, self.source_port), (self.destination, self.destination_port))
-        source, destination = (_end(address, port if has_ports else 0) if address else "the node" for address, port in ends)
+        source, destination = (_end(address, port if has_ports else 0) if address else NODE for address, port in ends)
         return f"{protocol_name(self.protocol)} {source} > {destination}"
 
 

@@ -15,7 +15,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from . import names
-from .packet import AUTO, OPTIONS
+from .packet import AUTO, NODE, OPTIONS
 
 Options = dict[str, t.Any]
 FORMS = (
@@ -35,7 +35,7 @@ _ECHO_TYPES = {"icmp": "8", "icmp6": "128", "icmpv6": "128"}  # by the name of t
 _WITH_PORTS = ("tcp", "udp", "sctp")
 _NAMED = (*_WITH_PORTS, *_ECHO_TYPES)
 _PLAIN = re.compile(
-    r"(?:(?P<protocol>[\w-]+)\s+)?(?P<source>[\w\[:][^\s>]*?)\s*(?:->|>)\s*(?P<destination>\S+?)"
+    rf"(?:(?P<protocol>(?!the )[\w-]+)\s+)?(?P<source>{NODE}|[\w\[:][^\s>]*?)\s*(?:->|>)\s*(?P<destination>\S+?)"
     r"(?:\s+in\s+(?P<interface>\S+))?(?:\s+mark\s+(?P<mark>\S+))?(?:\s+length\s+(?P<length>\S+)(?P<df>\s+df)?)?"
 )
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::(\S+))?")
@@ -79,8 +79,9 @@ def _plain(line: str) -> Options | None:
     match = _PLAIN.fullmatch(line)
     if not match:
         return None
-    is_of_node = not match["protocol"] and match["source"].lower() in _NAMED  # such as tcp > 10.0.0.1:80
-    protocol = (match["source"] if is_of_node else match["protocol"] or OPTIONS["protocol"].default).lower()
+    is_named = not match["protocol"] and match["source"].lower() in _NAMED  # such as tcp > 10.0.0.1:80
+    is_of_node = is_named or match["source"] == NODE
+    protocol = (match["source"] if is_named else match["protocol"] or OPTIONS["protocol"].default).lower()
     described: Options = {"protocol": "icmp" if protocol in _ECHO_TYPES else protocol}
     if protocol in _WITH_PORTS and _is_address(match["destination"]) and ":" in match["destination"]:
         raise Invalid("packet", line, "a destination with a port, an address of IPv6 in brackets: [2001:db8::1]:443")

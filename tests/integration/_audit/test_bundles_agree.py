@@ -29,9 +29,9 @@ Result = dict[str, Any]
 
 @contextmanager
 def enis(mode: int, *commands: str) -> Iterator[NamespaceNode]:
-    """A node with a Service, whose pods share ENIs, after these commands."""
+    """A node with a Service, whose pods share ENIs, after these commands. Masquerading would choose another port each time."""
     with scenes.shared_enis(mode, *commands) as (lab, node):
-        node.service(PORT, [lab.pod("pod1").address], backend="iptables")
+        node.service(PORT, [lab.pod("pod1").address], "Local", backend="iptables")
         yield node
 
 

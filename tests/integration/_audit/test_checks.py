@@ -13,6 +13,7 @@ import yaml
 from check_rows import ROWS
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet_text
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
@@ -39,10 +40,32 @@ def test_a_trouble_is_found_and_its_remedy_ends_it(check: str) -> None:
         # Packets are lost now only where a packet, a counter or the kernel's list of sockets shows it.
         assert finding["severity"] != "error" or finding["proof"] in ("twin", "counter") or check == "probe-port-closed"
         assert bool(finding["packet"]) == (trouble.proof == "twin")
+        if finding["packet"]:
+            assert_a_trace_has_the_same_answer(node, finding, trouble)
         if trouble.commands or trouble.files:
             assert healthy == []
         mend(node, finding, trouble)
         assert (trouble._replace(edit=None) if trouble.is_in_snapshot else trouble).audit(node, check) == []
+
+
+# Whose packets leave the node, with an address by which a cloud or a policy of another node drops them.
+LOST_BEYOND = ("reply-by-other-interface", "mark-rule-late", "pod-rule-within-network", "pod-source-translated")
+
+
+def assert_a_trace_has_the_same_answer(node: NamespaceNode, finding: dict[str, Any], trouble: Trouble) -> None:
+    """The packet is lost as it is printed; where the audit added a Service, so is the packet of the finding."""
+    added = "as kube-proxy would make it"
+    has_added = added in finding["what"]
+    of_finding = {"finding": f"{finding['id']}:{finding['subject']}", "context": trouble.context}
+    asked = of_finding if has_added else {"packet": packet_text.options(finding["packet"])}
+    evidence = {"snapshot": trouble.snapshot(node)} if trouble.edit else {}
+    traced = Steps(node, "datapath_trace", {**asked, **evidence}).run()
+    of_audit = finding["trace"]
+    for key in ("verdict", "interface", "reason", "culprit"):
+        assert traced[key] == of_audit[key]
+    assert has_added == any(added in sentence for sentence in traced["assumed"])
+    verdicts = {way["verdict"] for way in (traced, traced["reply"]) if way}
+    assert verdicts & {"dropped", "rejected"} or finding["id"] in LOST_BEYOND, verdicts
 
 
 def mend(node: NamespaceNode, finding: dict[str, Any], trouble: Trouble) -> None:

@@ -59,11 +59,14 @@ def test_a_strict_filter_of_the_primary_interface_is_found_and_its_remedy_mends_
         finding = result["findings"][0]
         assert (finding["severity"], finding["proof"]) == ("error", "twin")
         assert finding["evidence"] == ["net.ipv4.conf.eth0.rp_filter = 1", "2048: from 10.0.1.11 lookup 1001"]
-        assert finding["packet"] == "tcp 198.51.100.7:40000 > 10.0.0.10:32765"
+        assert finding["packet"] == "tcp 198.51.100.7:40000 > 10.0.0.10:30080 in eth0"
         assert (finding["trace"]["verdict"], finding["trace"]["reply"]) == ("dropped", None)
         assert finding["trace"]["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}
         assert [*schemas.errors(json.loads(findings.as_json({"node1": result})), test_reports.SCHEMA)] == []
         assert result["profile"]["name"] == "eni_policy_routing"
+        asked = {"finding": "reply-by-other-interface", "snapshot": Steps(node, "datapath_info").run()["snapshot"]}
+        several = "these are: reply-by-other-interface:eth1, reply-by-other-interface:eth2;"
+        assert several in Steps(node, "datapath_trace", asked).refused()
         assert not arrives()
         scenes.apply(node, yaml.safe_load(finding["remedy"]["task"])[0])
         assert arrives()

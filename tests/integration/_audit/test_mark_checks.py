@@ -142,6 +142,10 @@ def test_packets_between_pods_that_come_back_by_the_network(lab: Lab) -> None:
     )
     node.run(shlex.split(STRICT_LINK))
     (finding,) = findings(node, "tunnel-strict")
-    assert (finding["subject"], finding["proof"], finding["packet"]) == ("eth0", "twin", "tcp 10.240.0.1:40000 > 10.240.0.2:80")
+    assert (finding["subject"], finding["proof"], finding["packet"]) == (
+        "eth0",
+        "twin",
+        "tcp 10.240.0.1:40000 > 10.240.0.2:80 in eth0",
+    )
     apply(node, finding["remedy"])
     assert findings(node, "tunnel-strict") == []

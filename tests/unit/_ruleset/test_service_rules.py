@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import Service, services, translated
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import Table
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import (
+    Service,
+    endpoints,
+    entrances,
+    services,
+    translated,
+)
 
 SAVE = """*nat
 -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "default/api:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-A
@@ -97,6 +105,57 @@ OF_IPVS = [{"protocol": "tcp", "address": "192.0.2.7", "port": 80}, {"protocol":
 )
 def test_addresses_of_load_balancers_are_translated_too(snapshot: dict[str, Any], ends: list[tuple[str, str, int]]) -> None:
     assert translated(snapshot, snapshot.get("ipvs", [])) == sorted(ends)
+
+
+OUTSIDE = """*nat
+-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-EXT-A
+-A KUBE-NODEPORTS -p udp -m udp --dport 30053 -j KUBE-EXT-B
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A
+-A KUBE-SERVICES -d 192.0.2.7/32 -p tcp -m tcp --dport 80 -j KUBE-EXT-A
+-A KUBE-EXT-A -j KUBE-MARK-MASQ
+-A KUBE-EXT-A -j KUBE-SVC-A
+-A KUBE-SVC-A -m statistic --mode random --probability 0.5 -j KUBE-SEP-1
+-A KUBE-SVC-A -j KUBE-SEP-2
+-A KUBE-SEP-1 -p tcp -m tcp -j DNAT --to-destination 10.1.0.5:8080
+-A KUBE-SEP-2 -p tcp -m tcp -j DNAT --to-destination 10.1.0.6:8080
+COMMIT
+"""
+CHAIN = "external-A-default/api/tcp/"
+MAPPED = f"""table ip kube-proxy {{
+    map service-nodeports {{
+        elements = {{ tcp . 30080 : goto {CHAIN}, udp . 30053 : goto external-B }}
+    }}
+    map service-ips {{
+        elements = {{ 10.96.0.10 . tcp . 80 : goto service-A, 192.0.2.7 . tcp . 80 : goto {CHAIN} }}
+    }}
+    chain {CHAIN} {{
+        jump mark-for-masquerade
+        goto service-A
+    }}
+    chain service-A {{
+        numgen random mod 2 vmap {{ 0 : goto endpoint-1, 1 : goto endpoint-2 }}
+    }}
+    chain endpoint-1 {{
+        meta l4proto tcp dnat to 10.1.0.5:8080
+    }}
+    chain endpoint-2 {{
+        meta l4proto tcp dnat to 10.1.0.6:8080
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        observed.of_iptables({"iptables": [{"family": "ip", "table": "nat", "save": OUTSIDE}]})[0],
+        observed.of_nft({"nftables_text": MAPPED})[0],
+    ],
+)
+def test_requests_from_outside_reach_pods_by_ports_of_the_node_and_by_addresses_of_load_balancers(table: Table) -> None:
+    reached = {(*entrance[:3], *sorted(endpoints(table, entrance.chain))) for entrance in entrances(table)}
+    pods = ("10.1.0.5", "10.1.0.6")
+    assert reached == {("", "tcp", "30080", *pods), ("", "udp", "30053"), ("192.0.2.7", "tcp", "80", *pods)}
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, f"10.0.0.1 . tcp . {'1' * 300_000} : goto x", '1 . t . 1 comment "' * 20_000])

@@ -96,6 +96,21 @@ def test_lines_that_people_have_are_packets(line: str, shown: str, interface: st
     assert (str(sent), sent.interface) == (shown, interface)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source": "10.0.0.1", "destination": "10.0.0.2", "destination_port": 80, "interface": "eth0"},
+        {"source": "fd00::1", "destination": "fd00::2", "protocol": "udp", "destination_port": 53, "interface": "eth0.5"},
+        {"destination": "10.0.0.2", "destination_port": 80},
+        {"destination": "fd00::2", "protocol": "icmp", "mark": "0x80"},
+        {"source": "10.0.0.1", "destination": "10.0.0.2", "protocol": "gre", "interface": "eth0", "length": 1500, "df": True},
+    ],
+)
+def test_the_line_of_a_packet_is_read_as_the_same_packet(options: dict[str, Any]) -> None:
+    sent = packet.from_options(options)
+    assert packet.from_options(packet_text.options(sent.line)) == sent
+
+
 def test_a_mark_of_the_packet_is_kept_and_that_of_a_connection_is_not() -> None:
     assert packet.from_options(packet_text.options("tcp 10.0.0.1:4 > 10.0.0.2:80 in eth0 mark 0x80")).mark == 0x80
     tuples = "src=10.0.0.1 dst=10.0.0.2 sport=4 dport=80 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=4"

@@ -84,9 +84,9 @@ def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: lis
 
 
 def test_the_words_of_the_context_are_those_of_the_module() -> None:
-    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._queries.datapath_audit")
+    module = pytest.importorskip("ansible_collections.kubenode.datapath.plugins.module_utils._audit.context")
     for name, words in (("cloud", arguments.CLOUDS), ("probe_mode", arguments.PROBE_MODES), ("cni", arguments.CNIS)):
-        assert words == module.CONTEXT[name].choices
+        assert words == module.OPTIONS[name].choices
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,7 @@ def test_the_words_of_the_context_are_those_of_the_module() -> None:
     [
         ([], "kubenode-datapath: the following arguments are required: COMMAND. "),
         (["trace", "bundle.tgz"], "kubenode-datapath trace: the following arguments are required: PACKET. "),
+        (["trace", "--finding", "path-lost"], "kubenode-datapath trace: the following arguments are required: EVIDENCE. "),
         (["trace", "--json", "--mermaid", "x", PACKET], "kubenode-datapath trace: argument --mermaid: not allowed with"),
         (["trace", "--js", "x", PACKET], "kubenode-datapath: unrecognized arguments: --js. "),
         (["trace", "--assume", "rp_filter:eth0", "x", PACKET], "kubenode-datapath: --assume must be FACT=VALUE, such as "),
@@ -118,6 +119,9 @@ def test_wrong_words_are_an_error_in_one_line(words: list[str], sentence: str, c
     [
         (["trace", "/nowhere", PACKET], "EVIDENCE must be a folder or archive that can be read"),
         (["trace", "/nowhere", "-"], "PACKET must be a line such as tcp"),
+        (["trace", "/nowhere", "--finding", ""], "PACKET must be given, unless a finding is"),
+        (["trace", "--finding", "path-lost", "/nowhere"], "EVIDENCE must be a folder or archive that can be read"),
+        (["trace", "/nowhere", "--finding", "path-lost", PACKET], "--finding must be left out if a packet is given"),
         (["trace", "/nowhere", "tcp 10.0.0.1 > 10.0.0.2"], "PACKET.destination_port must be a port"),
         (["audit", "/nowhere"], "EVIDENCE must be a folder or archive that can be read"),
         (["audit", "--check", "strict", "/nowhere"], "--check[0] must be a severity or an id: one of error, risk, note, "),
@@ -190,7 +194,8 @@ def test_an_error_of_kubectl_says_what_the_node_said(printed: bytes, reason: str
     assert cluster.reason(printed).startswith(reason)
 
 
-OPTIONS = ["--assume", "--command", "--help", "--html", "--json", "--mermaid", "--node", "-h"]
+OF_CONTEXT = ["--cloud", "--cni", "--pod-range", "--probe-mode", "--service-range"]
+OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--html", "--json", "--mermaid", "--node", "-h", *OF_CONTEXT])
 
 
 @pytest.mark.parametrize(
