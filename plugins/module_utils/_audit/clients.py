@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import typing as t
@@ -18,6 +19,7 @@ from .._trace.lookup import Query, Tables
 from .._trace.packet import OUTSIDE
 from .._twin import blueprint
 from .node import IPV4, IPV6, Node
+from .suspicion import Unobserved
 
 # In no network of a node. The second of a family matters where a rule is about the first (RFC 5737, RFC 9637).
 FAR = {IPV4: (OUTSIDE[IPV4], "203.0.113.7"), IPV6: (OUTSIDE[IPV6], "3fff::7")}
@@ -41,6 +43,10 @@ def of(node: Node, family: str, link: str, pod: str = "") -> list[Client]:
     node.rules(family)
     network = _Network(node, family, link, [pod] if pod else [])
     near = {*node.links_by_address(family), *(route.via for route in node.every_route())}
+    with contextlib.suppress(
+        Unobserved
+    ):  # without the addresses of pods, the link behind which they are keeps most of them apart
+        near.update(node.pods)
     classes: dict[t.Any, bytes] = {}
     far = (fields.address(text)[1] for text in FAR[family])  # tried though a VPN may have taken the default route
     for client in (*far, *filter(network.is_behind, network.candidates())):

@@ -133,6 +133,13 @@ class Exchange:
         bodies = routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)
         return {self._drawn.names.get(index, "") for index in link_messages.down_links(bodies)}
 
+    def _await_links(self) -> None:
+        """Look which links are up after changes, and wait for those that were down."""
+        up = self._topology.up.union(self._drawn.names.values()) - self._down_links()
+        links = [link._replace(is_up=True) for link in self._drawn.links if link.name in up - self._topology.up]
+        build_backend.await_carriers(links)
+        self._topology.up = up
+
     def answer(self, packet: Packet, wants_reply: bool = True, is_compared: bool = False) -> Answer:
         """Send a packet. wants_reply: and its reply. is_compared: before the changes, too."""
         entering = packet._replace(interface=self._topology.entrance(packet.interface))
@@ -144,6 +151,7 @@ class Exchange:
         if self._changes:
             self._forget()
             changes_backend.apply(self._changes, self._run, self._note)
+            self._await_links()
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []

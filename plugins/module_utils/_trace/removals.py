@@ -101,7 +101,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
         command = f"ip{family} neigh del {decider.address} dev {decider.link}"
         yield Removal("Remove the stale neighbour", command, f"The node asks for the MAC address of {decider.address} again.")
     elif isinstance(decider, Link):
-        yield from _of_link(decider)
+        yield from _of_link(decider, snapshot)
     elif isinstance(decider, NoRoute) and not decider.place:
         yield from _of_missing_route(decider.destination, snapshot)
     elif isinstance(decider, Setting) and is_forwarding(decider):
@@ -229,19 +229,33 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
 
 def _of_missing_route(address: str, snapshot: Entry) -> t.Iterator[Removal]:
     """Lead packets for a pod by its link, which the other end of the link shows."""
-    of_pods = pod_links.pod_links(snapshot)
     for link in values.links(snapshot):
-        if link.name in of_pods and address in link.peer.addresses:
-            to, program = f"{address} dev {link.name}", "ip -6" if ":" in address else "ip"
-            yield Removal("Lead packets to the pod", f"{program} route add {to}", f"Packets to {address} leave by {link.name}.")
+        if address in _pod_addresses(link, snapshot):
+            yield Removal("Lead packets to the pod", _route_to(address, link), f"Packets to {address} leave by {link.name}.")
 
 
-def _of_link(link: Link) -> t.Iterator[Removal]:
+def _pod_addresses(link: values.Link, snapshot: Entry) -> tuple[str, ...]:
+    """Return the addresses of the pod at the other end of a link."""
+    return link.peer.addresses if link.name in pod_links.pod_links(snapshot) else ()
+
+
+def _route_to(address: str, link: values.Link) -> str:
+    return f"{'ip -6' if ':' in address else 'ip'} route add {address} dev {link.name}"
+
+
+def _of_link(link: Link, snapshot: Entry) -> t.Iterator[Removal]:
     if link.trouble == NO_HAIRPIN:
         takes_along = f"The bridge sends frames, also to a group, back by {link.name}, by which they came in."
         yield Removal("Let the bridge send frames back by the port", f"bridge link set dev {link.name} hairpin on", takes_along)
     elif link.trouble == DOWN:
-        yield Removal("Set the link up", f"ip link set dev {link.name} up", f"All packets pass {link.name} again.")
+        up, takes_along = f"ip link set dev {link.name} up", f"All packets pass {link.name} again."
+        yield Removal("Set the link up", up, takes_along, group=link.name)
+        # The kernel removes the routes by a link that goes down.
+        entries = (each for each in values.links(snapshot) if each.name == link.name)
+        pods = ((address, each) for each in entries for address in _pod_addresses(each, snapshot))
+        routes = (*(_route_to(*pod) for pod in pods if not ipaddress.ip_address(pod[0]).is_link_local),)
+        if routes:
+            yield Removal("Set the link up, and lead packets to its pod", up, takes_along, further=routes, group=link.name)
 
 
 def _of_forwarding(setting: Setting, loss: Loss, snapshot: Entry) -> t.Iterator[Removal]:

@@ -127,7 +127,7 @@ class PodSides:
 
 
 class Topology:
-    """tables: the rules and routes of the twin. assumed: collects what is taken for granted."""
+    """assumed: collects what is taken for granted. up: the links that are up, also after changes."""
 
     def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
@@ -136,6 +136,7 @@ class Topology:
         self._without_carrier = {
             link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
         }
+        self.up = {name for name, link in self.links.items() if "UP" in (link.get("flags") or ())}
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
@@ -200,12 +201,9 @@ class Topology:
     def kind(self, link: str) -> str:
         return str(self.links.get(link, {}).get("kind") or "")
 
-    def is_up(self, link: str) -> bool:
-        return "UP" in (self.links.get(link, {}).get("flags") or ())
-
     def broken(self, link: str) -> Link | None:
         """Return a link that no packet passes, with the reason; None if packets pass."""
-        if not self.is_up(link):
+        if link not in self.up:
             return Link(link, DOWN)
         return Link(link, NO_CARRIER) if link in self._without_carrier else None
 

@@ -172,7 +172,7 @@ def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: 
         mac_bytes(link["mac"]) if is_mac(link.get("mac")) else made_mac(OWN_MAC, index),
         _mtu(link),
         is_up,
-        is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in WIRED),
+        not is_up or ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in WIRED),
         "NOARP" not in flags and link.get("type", 1) == 1,
         master,
         settings,

@@ -149,7 +149,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     links = _devices(sorted(_traced_at_ingress(drawn)))
     if links:  # a kernel that refuses this has refused the chains there
         _refused_by_nft(run, TRACE_LINKS.format(table=OWN_TABLE, links=links))
-    _await_carriers(drawn.links)
+    await_carriers(drawn.links)
     return Twin(texts, bypassed, notes)
 
 
@@ -257,7 +257,7 @@ def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[A
     return created
 
 
-def _await_carriers(links: t.Sequence[NewLink]) -> None:
+def await_carriers(links: t.Sequence[NewLink]) -> None:
     """Wait until the kernel has taken notice of the carriers. Until then it drops what leaves by a link, without a word."""
     awaited = {link.number for link in links if link.kind == "veth" and link.is_up and link.has_carrier}
     up = {link.number for link in links if link.is_up}

@@ -41,8 +41,8 @@ _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38:
 class NewLink(t.NamedTuple):
     """A link to create. number: its index, as on the node and in the world. kind: "bridge" or "veth".
 
-    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up. far_mtu: of
-    the other end.
+    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up, as is that
+    of a link that is down. far_mtu: of the other end.
     """
 
     number: int

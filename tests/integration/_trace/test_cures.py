@@ -201,6 +201,10 @@ SCENES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: from_pod("sysctl -w net.ipv4.conf.veth-pod1.forwarding=0"),
         ["sysctl -w net.ipv4.conf.veth-pod1.forwarding=1"],
     ),
+    "link of the pod that is down": (
+        lambda: from_pod("ip link set veth-pod1 down"),
+        [f"ip link set dev veth-pod1 up; ip route add {POD} dev veth-pod1"],
+    ),
     "rule of FORWARD": (
         lambda: from_pod(f"iptables -A FORWARD -s {POD} -m comment --comment 'no way' -j DROP"),
         [f"iptables -t filter -D FORWARD -s {POD}/32 -m comment --comment 'no way' -j DROP"],
