@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trials of the audit: a healthy node is broken by one change, real packets tell what is lost, and the audit has to name it.
+"""Trials of the audit: a healthy node is broken by one change, real packets tell what is lost, and the audit has to name it. Its
+remedies are applied, and real packets tell what arrives then.
 
 ``python3 tests/toolchain.py run python -m integration._audit.mutation_trials FIRST COUNT`` prints a table.
 """
@@ -28,7 +29,8 @@ from lab.machine import Machine
 from lab.network import Connection
 
 from .._trace import random_nodes
-from . import mutations
+from . import cure_trials, mutations
+from .cure_trials import CURED, HARMED, NOT_CURED, Cure
 from .layouts import LAYOUTS, Layout
 
 # The software of the machine that the tests run on is no part of the node: of it, an audit gets what a namespace has of its own.
@@ -48,13 +50,16 @@ FOUND, OTHER, MISSED, FALSE, QUIET = "found", "other", "missed", "false", "quiet
 
 
 class Trial(NamedTuple):
-    """lost: the connections that the change ends. findings: errors and risks that the healthy node does not have."""
+    """lost: the connections that the change ends. findings: errors and risks that the healthy node does not have. cures: what
+    became of their remedies.
+    """
 
     seed: int
     layout: str
     mutation: mutations.Mutation
     lost: Sequence[Connection]
     findings: Sequence[Mapping[str, Any]]
+    cures: Sequence[Cure]
     seconds: Mapping[str, float]
 
     @property
@@ -68,7 +73,9 @@ class Trial(NamedTuple):
     def __str__(self) -> str:
         lines = [f"{self.verdict}: seed {self.seed}, {self.layout}, {self.mutation}; {len(self.lost)} paths lost"]
         lines += [f"    lost: {each.sender} {each.source} > {each.destination}:{each.port}" for each in self.lost[:3]]
-        return "\n".join([*lines, *(f"    {brief(finding)}" for finding in self.findings)])
+        return "\n".join(
+            [*lines, *(f"    {brief(finding)}" for finding in self.findings), *(f"    {cure}" for cure in self.cures)]
+        )
 
 
 def brief(finding: Mapping[str, Any]) -> str:
@@ -131,9 +138,12 @@ def trial(seed: int) -> Trial:
             clock.stop("connect")
             read = snapshot_of(machines["node"])
             clock.stop("snapshot")
-        findings = audited(read)
-        clock.stop("audit")
-        return Trial(seed, name, mutation, gone, _without(findings, healthy(name)), clock.seconds)
+            findings = _without(audited(read), healthy(name))
+            clock.stop("audit")
+            still_lost = functools.partial(lost, layout, machines, listeners)
+            cures = [*cure_trials.tried(machines["node"], findings, read, still_lost, gone)]
+            clock.stop("cure")
+        return Trial(seed, name, mutation, gone, findings, cures, clock.seconds)
 
 
 def _without(findings: Sequence[Mapping[str, Any]], false: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -180,6 +190,9 @@ def table(trials: Sequence[Trial]) -> str:
         f"{verdict}: seeds {' '.join(str(each.seed) for each in trials if each.verdict == verdict)}"
         for verdict in (OTHER, MISSED, FALSE)
     ]
+    for verdict in (CURED, NOT_CURED, HARMED):
+        seeds = [str(each.seed) for each in trials for cure in each.cures if cure.verdict == verdict]
+        listed.append(f"{verdict}: {len(seeds)} remedies, seeds {' '.join(seeds)}")
     return "\n".join([" " * 30 + "".join(f"{verdict:>8}" for verdict in verdicts), *lines, *listed])
 
 

@@ -17,6 +17,7 @@ from hypothesis import Phase
 from lab import network
 
 from . import mutation_trials
+from .cure_trials import CURED
 from .layouts import LAYOUTS
 from .mutation_trials import FALSE, FOUND
 
@@ -55,17 +56,21 @@ def test_a_connection_whose_full_segments_are_lost_is_made_and_not_complete() ->
     assert (exchange.made, exchange.complete) == ({*connections}, set())
 
 
-def test_of_a_sample_of_mutations_as_many_are_found_as_before_and_no_more_are_false() -> None:
+def test_of_a_sample_of_mutations_as_many_are_found_as_before_no_more_are_false_and_each_remedy_cures() -> None:
     trials = [mutation_trials.trial(seed) for seed in SEEDS]
     verdicts = collections.Counter(trial.verdict for trial in trials)
     report = "\n".join([*map(str, trials), mutation_trials.table(trials)])
     assert verdicts[FOUND] >= LEAST_FOUND and verdicts[FALSE] <= MOST_FALSE, report
+    cures = collections.Counter(cure.verdict for trial in trials for cure in trial.cures)
+    assert cures[CURED] and {*cures} == {CURED}, report
 
 
 @pytest.mark.thorough
 @hypothesis.given(seed=st.integers(0, 2**32))
 @hypothesis.settings(max_examples=5, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
-def test_a_random_mutation_that_loses_nothing_has_no_finding(seed: int, tally: collections.Counter[str]) -> None:
+def test_a_random_mutation_that_loses_nothing_has_no_finding_and_each_remedy_cures_and_harms_nothing(
+    seed: int, tally: collections.Counter[str]
+) -> None:
     trial = mutation_trials.trial(seed)
-    tally[trial.verdict] += 1
-    assert trial.verdict != FALSE, str(trial)
+    tally.update([trial.verdict, *(cure.verdict for cure in trial.cures)])
+    assert trial.verdict != FALSE and all(cure.verdict == CURED for cure in trial.cures), str(trial)
