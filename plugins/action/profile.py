@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""profile on the controller: checks a profile's options, recognises an image, rehearses, audits, and confirms the checkpoint.
+"""profile on the controller: checks options, recognises an image, rehearses, audits, confirms the checkpoint, and reports.
 
 The node also gets pyroute2 if it lacks that.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import typing as t
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
+import jinja2
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line, printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
@@ -36,6 +38,24 @@ Result = dict[str, t.Any]
 NAMED = ("name", "options", "rehearse_packets", "rehearse_checks", "identity")
 # The option identity by the variables of the inventory plugin nodes.
 IDENTITY = {"name": "kubenode_name", "machine_id": "kubenode_machine_id", "system_uuid": "kubenode_system_uuid"}
+CHECKS = "__kubenode_checks"  # the connections that a playbook checks
+
+
+class Missing(jinja2.ChainableUndefined, jinja2.StrictUndefined):
+    """A value that the result lacks. Where a report uses it without a default, that is an error, as in Ansible's templates."""
+
+
+# Jinja2 itself renders the reports: Ansible's templates would take 50 to 120 ms for each node. What a node says is escaped, so
+# that it cannot pretend to be another line.
+JINJA = jinja2.Environment(
+    trim_blocks=True,
+    undefined=Missing,
+    finalize=lambda value: in_one_line(value) if isinstance(value, str) else value,
+)
+REPORTS = {  # by role
+    path.parts[-3]: JINJA.from_string(path.read_text())
+    for path in Path(__file__).parents[2].glob("roles/*/templates/profile_report.j2")
+}
 
 
 class Call(t.NamedTuple):
@@ -43,6 +63,7 @@ class Call(t.NamedTuple):
 
     change: the same as a change for datapath_rehearsal. packets: None without a rehearsal. audited: the role whose profile is
     audited; empty for none. profile: the name of a role's profile, and its variables by their names without the role's prefix.
+    reported: the values of all variables for the report of the role; None without a report.
     """
 
     module: str
@@ -52,6 +73,7 @@ class Call(t.NamedTuple):
     verdict: ModeVerdict | None
     audited: str = ""
     profile: t.Mapping[str, t.Any] = MappingProxyType({})
+    reported: t.Mapping[str, t.Any] | None = None
 
     @property
     def is_image(self) -> bool:
@@ -68,7 +90,8 @@ class ActionModule(NodeAction):
             if errors:
                 # Returned instead of raised, so that nothing precedes the variable's name.
                 return {**result, "failed": True, "changed": False, "msg": printable("\n".join(errors))}
-        return {**result, **self._executed(call or self._composed(variables), variables)}
+        call = call or self._composed(variables)
+        return {**result, **self._reported(call, self._executed(call, variables), variables)}
 
     def _named(self, variables: t.Mapping[str, t.Any]) -> tuple[Call | None, list[str]]:
         """Return the module of a role's profile, or the errors in its options."""
@@ -90,7 +113,9 @@ class ActionModule(NodeAction):
         if errors:
             return None, errors
         verdict = self._verdict(values["mode"], variables)
-        further = self._packets(variables)
+        if raw is None and values["rehearse"] and CHECKS in variables:
+            arguments = {"rehearse_checks": _vault.templated(self._templar, variables[CHECKS]), **arguments}
+        further = self._packets(arguments, variables)
         packets = [*values["rehearse_packets"], *further] if values["rehearse"] else None
         options = {option: value for option, value in values.items() if option not in _profiles.CONTROLLER and value is not None}
         options["mode"] = verdict.mode if verdict else "auto"
@@ -101,7 +126,8 @@ class ActionModule(NodeAction):
             module_arguments.update(checkpoint=seconds, checkpoint_command=command)
         audited = name if values["audit"] and values["state"] != _profiles.PROFILES[name].UNDO else ""
         profile = {"profile": name, "variables": _profiles.reported(name, values, variables)}
-        return Call("kubenode.datapath.profile", module_arguments, change, packets, verdict, audited, profile), []
+        reported = values if raw is None and name in REPORTS else None
+        return Call("kubenode.datapath.profile", module_arguments, change, packets, verdict, audited, profile, reported), []
 
     def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
         """Return the module for a list of modules."""
@@ -109,7 +135,7 @@ class ActionModule(NodeAction):
         verdict = self._verdict(str(arguments.get("mode", "auto")), variables)
         if verdict:
             arguments["mode"] = verdict.mode
-        packets = self._packets(variables)
+        packets = self._packets(self._task.args, variables)
         for option in ("rehearse_packets", "rehearse_checks"):
             arguments.pop(option, None)
         is_rehearsed = _changes.is_true(arguments.pop("rehearse", False))
@@ -122,9 +148,9 @@ class ActionModule(NodeAction):
         identity = self._task.args.get("identity") or _vault.templated(self._templar, named)
         return {"identity": identity} if identity else {}
 
-    def _packets(self, variables: t.Mapping[str, t.Any]) -> list[t.Any]:
+    def _packets(self, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[t.Any]:
         try:
-            return _changes.packets(self._task.args, str(variables.get("inventory_hostname")))
+            return _changes.packets(arguments, str(variables.get("inventory_hostname")))
         except Invalid as error:
             raise AnsibleActionFail(str(error)) from None
 
@@ -150,6 +176,20 @@ class ActionModule(NodeAction):
             reason, transport = result["node"]["reason"], self._connection.transport
             result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.with_transport(reason, transport)
         return result
+
+    def _reported(self, call: Call, result: Result, variables: t.Mapping[str, t.Any]) -> Result:
+        """Add the report of a role to the result of its profile, and print it, unless the callback does at the end of the run."""
+        if call.reported is None or result.get("failed") or "summary" not in result:
+            return result
+        template = REPORTS[call.profile["profile"]]
+        try:
+            text = template.render(profile=result, options=call.reported, check_mode=self._task.check_mode)
+        except (AttributeError, LookupError, TypeError, ValueError, jinja2.TemplateError) as error:
+            message = f"profile: the report cannot be made of the answer of the node: {in_one_line(str(error))}"
+            return {**result, "failed": True, "msg": message}
+        if not _report_callback.is_running():
+            _stdout.show(self, text.rstrip(), _stdout.heading(variables))
+        return {**result, "report": text.splitlines()}
 
     def _audited(self, call: Call, variables: dict[str, t.Any]) -> Result:
         auditing = partial(_library.lend, self, task_vars=variables, module=_audits.MODULE)

@@ -334,6 +334,12 @@ variables:
   returned: if O(name) is given
   type: dict
   sample: {state: present, ipv6: imds}
+report:
+  description: The report of the role, in lines.
+  returned: if the role of aks_dual_stack, eni_policy_routing or symmetric_routing calls the module, which leaves out O(options)
+  type: list
+  elements: str
+  sample: ["A running node: systemd runs on it."]
 summary:
   description: For each module, in the order in which they are applied, one line that names what changed and what is as desired.
   returned: success

@@ -33,7 +33,7 @@ PROFILE = f"{OURS}profile"
 # Keys that Ansible adds to a module's results, or handles itself.
 COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "failed", "invocation", "msg", "warnings"}
 # Keys of a profile's result that the report has in places of their own.
-OF_NODE = {"profile", "variables", "audits", "differences"}
+OF_NODE = {"profile", "variables", "audits", "differences", "report"}
 Data = t.Mapping[str, t.Any]
 
 NODE_REPORT, ROLLOUT_CHECK = CHECKED = (f"{OURS}node_report", f"{OURS}rollout_check")
@@ -59,6 +59,7 @@ FORMS = {
             "variables": form.perhaps(form.FIELDS),
             "audits": form.perhaps(form.record(dict.fromkeys(("before", "after"), form.perhaps(form.FIELDS)))),
             "differences": form.many(form.record(dict.fromkeys(("before_header", "after_header", "before", "after"), form.TEXT))),
+            "report": form.many(_SAID),
         }
     ),
     NODE_REPORT: form.record({**_WARNINGS, "report": form.many(_SAID)}),

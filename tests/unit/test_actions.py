@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import types
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,43 @@ def test_the_answer_of_a_failed_profile_may_lack_what_another_one_has(node: dict
     action._applied = lambda call, variables: answer
     call = profile.Call("kubenode.datapath.profile", {}, {}, None, None)
     assert action._executed(call, {}) == answer
+
+
+ANSWER = {"node": {"reason": "A running node."}, "plan": [], "summary": ["rp_filter (present): changed a, b"], "changed": True}
+NEEDED = {"nftables_probe_snat": {"managed_by": "", "agentbaker": "", "needed": {"verdict": "possible", "reasons": ["a\nb"]}}}
+
+
+def reported(role: str, answer: dict[str, object], is_check: bool = False) -> dict[str, object]:
+    profile = importlib.import_module("ansible_collections.kubenode.datapath.plugins.action.profile")
+    action = profile.ActionModule.__new__(profile.ActionModule)
+    action._task = types.SimpleNamespace(check_mode=is_check, no_log=True)
+    values = {"state": "present", "remedy": "loose", "connmark": "auto"}
+    call = profile.Call("", {}, {}, None, None, profile={"profile": role}, reported=values)
+    result: dict[str, object] = action._reported(call, answer, {})
+    return result
+
+
+@pytest.mark.parametrize(
+    ("role", "answer", "lines"),
+    [
+        ("aks_dual_stack", {**ANSWER, **NEEDED}, ["A running node.", r"Need of the table: possible. a\nb"]),
+        ("eni_policy_routing", ANSWER, ["A running node."]),
+        ("symmetric_routing", ANSWER, ["A running node."]),
+        ("symmetric_routing", {**ANSWER, "node": {"reason": "A\x1b[2J"}}, [r"A\x1b[2J"]),
+    ],
+)
+def test_a_report_has_what_the_node_said_and_no_line_of_the_nodes_own(
+    role: str, answer: dict[str, object], lines: list[str]
+) -> None:
+    assert reported(role, answer)["report"] == [*lines, "rp_filter (present): changed a, b"]
+    assert reported(role, answer, is_check=True)["report"] == [*lines, "rp_filter (present): would change a, b"]
+
+
+def test_an_answer_that_does_not_fit_the_report_is_an_error_that_keeps_the_change() -> None:
+    result = reported("aks_dual_stack", ANSWER)
+    assert result["failed"] and result["changed"] and "report cannot be made of the answer of the node" in str(result["msg"])
+
+
+@pytest.mark.parametrize("answer", [{**ANSWER, "failed": True}, {"unreachable": True, "changed": False}])
+def test_no_report_is_made_of_a_failure(answer: dict[str, object]) -> None:
+    assert reported("symmetric_routing", answer) == answer
