@@ -1,0 +1,1 @@
+rp_filter.py
