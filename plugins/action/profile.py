@@ -22,7 +22,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import ModeVerdict
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
-    _audits,
     _changes,
     _checkpoint,
     _library,
@@ -192,6 +191,9 @@ class ActionModule(NodeAction):
         return {**result, "report": text.splitlines()}
 
     def _audited(self, call: Call, variables: dict[str, t.Any]) -> Result:
+        # Only for an audit, because Ansible compiles all that it imports of a collection for each run: two thirds of this action.
+        from ansible_collections.kubenode.datapath.plugins.plugin_utils import _audits
+
         auditing = partial(_library.lend, self, task_vars=variables, module=_audits.MODULE)
         audits = _audits.Audits(call.audited, auditing)
         return audits.around(lambda: self._applied(call, variables), bool(self._task.check_mode))
