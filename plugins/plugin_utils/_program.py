@@ -73,11 +73,11 @@ def packed() -> Path:
     folder = Path(constants.DEFAULT_LOCAL_TMP)
     for path in folder.glob(f"{program.PACKAGE}-*"):
         return path
-    files = sources()
+    contents = program.pack(sources())
     with contextlib.ExitStack() as failed, tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
         failed.callback(os.unlink, file.name)
-        file.write(program.pack(files))
-        archive = folder / program.name_of(COLLECTION, files)
+        file.write(contents)
+        archive = folder / program.name_of(COLLECTION, contents)
         os.replace(file.name, archive)  # as a whole, because other tasks look for it
         failed.pop_all()
     return archive

@@ -18,8 +18,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform import
 from ansible_collections.kubenode.datapath.plugins.module_utils._program import program
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _program
 
-files = _program.sources()
-placed_program._place(program.name_of(COLLECTION, files), files)
+packed = program.pack(_program.sources())
+placed_program._place(program.name_of(COLLECTION, packed), packed)
 """
 
 

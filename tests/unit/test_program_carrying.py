@@ -50,7 +50,7 @@ class Action:
         return _program.carrying(cast(ActionBase, self), execute, needs_program=True)
 
 
-NAME = program.name_of("1.0.0", _program.sources())
+NAME = program.name_of("1.0.0", program.pack(_program.sources()))
 MISSING = {"failed": True, "msg": "missing", "missing_program": NAME}
 
 
@@ -66,7 +66,7 @@ def test_a_node_that_lacks_it_gets_it_once_for_all_runs_of_a_task() -> None:
     for _run in range(2):
         assert action.carried(MISSING, {"changed": True}) == {"changed": True}
     path, data = action.sent.popitem()
-    assert not action.sent and program._unpacked(zlib.decompress(data)) == _program.sources()
+    assert not action.sent and program.unpacked(zlib.decompress(data)) == _program.sources()
     assert [run[program.ARCHIVE] for run in action.runs] == ["", path, path]
 
 

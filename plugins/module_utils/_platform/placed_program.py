@@ -44,7 +44,7 @@ def settle(is_check: bool) -> bool:
     with lock.exclusive():
         try:
             if running:
-                _place(running.name, running.files)
+                _place(running.name, running.packed)
             else:
                 _remove(placed)
         except OSError as error:
@@ -67,7 +67,8 @@ def has_traces() -> bool:
 def _in_memory() -> program.Importer | None:
     """Return the running program if it is not on the node."""
     spec = sys.modules[__name__.partition(".")[0]].__spec__
-    return getattr(spec and spec.loader, "importer", None)
+    importer: program.Importer | None = getattr(spec and spec.loader, "importer", None)
+    return None if importer and importer.is_placed else importer
 
 
 def _placed() -> list[str]:
@@ -75,35 +76,24 @@ def _placed() -> list[str]:
     return [path for prefix in ("", ".") for path in glob.iglob(f"{program.FOLDER}/{prefix}{program.PACKAGE}-*")]
 
 
-def _place(name: str, contents: t.Mapping[str, bytes]) -> None:
-    """Write the program, compile it, and move it in place, when all of it is on the disk."""
-    import py_compile  # most runs find the program in its place
-
+def _place(name: str, packed: bytes) -> None:
+    """Write the program and its compiled code, and move them in place, when all of it is on the disk."""
     folder, coming = f"{program.FOLDER}/{name}", f"{program.FOLDER}/.{name}"
     shutil.rmtree(coming, ignore_errors=True)
-    folders = sorted({f"{coming}/{os.path.dirname(path)}" for path in contents})
-    _make(os.path.dirname(program.FOLDER), program.FOLDER, coming, *folders, *(f"{path}/__pycache__" for path in folders))
-    written = [coming, *folders]
-    for path, content in contents.items():
+    for made in (os.path.dirname(program.FOLDER), program.FOLDER, coming):
+        os.makedirs(made, 0o700, exist_ok=True)
+    for path, content in ((program.SOURCES, packed), (program.COMPILED, program.compiled(name, program.unpacked(packed)))):
         with open(os.open(f"{coming}/{path}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
-        # From files that are verified when the program starts, so that Python need not compare them.
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        compiled = py_compile.compile(f"{coming}/{path}", dfile=f"{folder}/{path}", doraise=True, invalidation_mode=mode)
-        written += [f"{coming}/{path}", str(compiled)]
-    for path in written:  # or else a power cut could leave the folder with empty files
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            file.flush()
+            os.fsync(file.fileno())  # or else a power cut could leave an empty file
+    descriptor = os.open(coming, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     _remove([path for path in _placed() if path != coming])
     os.rename(coming, folder)
-
-
-def _make(*folders: str) -> None:
-    for folder in folders:
-        os.makedirs(folder, 0o700, exist_ok=True)
 
 
 def _remove(paths: t.Iterable[str]) -> None:

@@ -54,7 +54,7 @@ def test_the_program_comes_with_the_first_change_and_goes_with_the_last_thing(si
         assert (converged.changed, converged.modules) == (0, ["rp_filter"])
     assert site.node.snapshot() == after
     # Another version, or a file that was damaged, is replaced.
-    site.node.run(["sh", "-c", f"echo >>{FOLDER}/{program}/kubenode/_module.py; mkdir {FOLDER}/kubenode-0.9.0-0123456789abcdef"])
+    site.node.run(["sh", "-c", f"echo >>{FOLDER}/{program}/sources; mkdir {FOLDER}/kubenode-0.9.0-0123456789abcdef"])
     assert [site.play(PRESENT, "--check").changed, site.play(PRESENT).changed, site.play(PRESENT).changed] == [1, 1, 0]
     assert site.programs() == [program] and site.node.snapshot() == after
     assert site.play(ABSENT).changed == 1

@@ -26,7 +26,7 @@ def start(name):
     import shutil
     shutil.rmtree(FOLDER, ignore_errors=True)
     from kubenode._room import later
-    print(name, later.VALUE, "memory" if hasattr(__loader__, "importer") else "disk")
+    print(name, later.VALUE, "disk" if __loader__.importer.is_placed else "memory")
 """
 FILES = {
     "kubenode/__init__.py": b"",
@@ -52,7 +52,8 @@ class Node:
         shutil.copy(str(program.__file__), self.payload / "module_utils/_program")
         monkeypatch.setattr(program, "FOLDER", str(self.folder))
         self.files = {**FILES, "kubenode/_module.py": f"FOLDER = {str(self.folder)!r}\n".encode() + MAIN}
-        self.name = program.name_of("1.0.0", self.files)
+        self.packed = program.pack(self.files)
+        self.name = program.name_of("1.0.0", self.packed)
         self.place = self.folder / self.name
 
     def start(self, name: str | None = None) -> tuple[int, str]:
@@ -69,8 +70,8 @@ class Node:
         self.place.rename(self.folder / "other")
         self.place.symlink_to(self.folder / "other")
 
-    def send(self, files: dict[str, bytes] | None = None) -> None:
-        self.archive.write_bytes(zlib.compress(program.pack(files or self.files)))
+    def send(self) -> None:
+        self.archive.write_bytes(zlib.compress(self.packed))
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def test_a_placed_program_runs_on_when_its_folder_is_removed(node: Node) -> None:
-    placed_program._place(node.name, node.files)
+    placed_program._place(node.name, node.packed)
     assert node.start() == (0, "rp_filter 7 disk")
 
 
@@ -91,9 +92,9 @@ def test_an_archive_runs_in_memory(node: Node) -> None:
 
 DEFECTS: dict[str, Callable[[Node], Any]] = {
     "no folder": lambda node: node.place.rename(node.folder / "other"),
-    "a file is cut": lambda node: (node.place / "kubenode/_room/later.py").write_text("VALUE"),
-    "a file is missing": lambda node: (node.place / "kubenode/_room/later.py").unlink(),
-    "another file": lambda node: (node.place / "kubenode/more.py").write_text(""),
+    "the sources are cut": lambda node: (node.place / program.SOURCES).write_bytes(node.packed[:-1]),
+    "the sources are missing": lambda node: (node.place / program.SOURCES).unlink(),
+    "other sources": lambda node: (node.place / program.SOURCES).write_bytes(node.packed + b"kubenode/more.py 0\n"),
     "others can write the folder": lambda node: node.place.chmod(0o777),
     "others can write the folder of all programs": lambda node: node.folder.chmod(0o770),
     "others can write the folder above": lambda node: node.folder.parent.chmod(0o777),
@@ -103,7 +104,7 @@ DEFECTS: dict[str, Callable[[Node], Any]] = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_program_that_is_not_as_its_name_says_is_not_run_but_asked_for(node: Node, defect: str) -> None:
-    placed_program._place(node.name, node.files)
+    placed_program._place(node.name, node.packed)
     DEFECTS[defect](node)
     status, printed = node.start()
     answer = json.loads(printed)
@@ -112,7 +113,20 @@ def test_a_program_that_is_not_as_its_name_says_is_not_run_but_asked_for(node: N
     assert node.start() == (0, "rp_filter 7 memory")
 
 
-@pytest.mark.parametrize("archive", [b"", b"text", zlib.compress(b"[]"), zlib.compress(b'{"a": "b"}')])
+@pytest.mark.parametrize("compiled", [None, b"", b"short", b"of another Python", b"cut"])
+def test_without_code_for_this_python_a_placed_program_is_compiled_and_left_as_it_is(node: Node, compiled: bytes | None) -> None:
+    placed_program._place(node.name, node.packed)
+    path = node.place / program.COMPILED
+    path.unlink() if compiled is None else path.write_bytes(path.read_bytes()[:-9] if compiled == b"cut" else compiled)
+    assert program._codes(str(node.place)) == {}
+    assert node.start() == (0, "rp_filter 7 disk")
+
+
+def test_sources_are_packed_as_they_are() -> None:
+    assert program.unpacked(program.pack(FILES)) == FILES
+
+
+@pytest.mark.parametrize("archive", [b"", b"text", zlib.compress(b""), zlib.compress(b"kubenode/more.py 0\n")])
 def test_an_archive_with_other_files_is_not_run(node: Node, archive: bytes) -> None:
     node.archive.write_bytes(archive)
     assert json.loads(node.start()[1])["missing_program"] == node.name
@@ -127,7 +141,7 @@ def test_another_version_and_what_a_killed_run_left_go_when_a_program_is_placed(
     for name in ("kubenode-0.9.0-0123", f".{node.name}", ".kubenode-0.8.0-4567", "pyroute2-0.9.7-89ab"):
         (node.folder / name / "kubenode").mkdir(parents=True)
     (node.folder / "kubenode-0.7.0-89ab").symlink_to(node.folder)
-    placed_program._place(node.name, node.files)
+    placed_program._place(node.name, node.packed)
     assert sorted(path.name for path in node.folder.iterdir()) == [node.name, "pyroute2-0.9.7-89ab"]
     placed_program._remove(placed_program._placed())
     assert [path.name for path in node.folder.iterdir()] == ["pyroute2-0.9.7-89ab"]
@@ -146,7 +160,7 @@ def test_a_run_that_is_killed_while_it_places_the_program_leaves_nothing_that_th
     while _is_killed(node, events, count):
         if node.place.exists():
             assert node.start()[0] == 0
-        placed_program._place(node.name, node.files)
+        placed_program._place(node.name, node.packed)
         assert [path.name for path in node.folder.iterdir()] == [node.name]
         placed_program._remove(placed_program._placed())
         assert not node.folder.parent.exists()
@@ -167,6 +181,6 @@ def _is_killed(node: Node, events: tuple[str, ...], count: int) -> bool:
                 os._exit(9)
 
         sys.addaudithook(end)
-        placed_program._place(node.name, node.files)
+        placed_program._place(node.name, node.packed)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
