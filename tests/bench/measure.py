@@ -33,7 +33,7 @@ def stopwatch(act: Callable[[], object]) -> float:
 
 
 def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
-    """Seconds of each named task on the first node, over ``rounds`` rounds in which they take turns in one play.
+    """Seconds of processors of each named task on the first node, over ``rounds`` rounds in which they take turns in one play.
 
     The first round does not count.
     """
@@ -45,7 +45,7 @@ def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dic
 
 
 def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Plays the tasks on the first node. Returns the name and the seconds of each, from the callback of this name."""
+    """Plays the tasks on the first node. Returns the name and the seconds of processors of each, by the callback of this name."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         play = playbook.write(folder / "play.json", tasks, hosts=lab.nodes[0].name)
