@@ -374,7 +374,7 @@ def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site
     assert added == "1024:\tfrom all fwmark 0x80/0x80 lookup 254 proto 75"
     files = {path for path in set(after["files"]) - set(clean["files"]) if path.startswith("/etc/")}
     others = {path for path in files if "policy-routes-75" not in path}
-    assert others == {"/etc/kubenode", "/etc/kubenode/.kubenode"} != files
+    assert others == {"/etc/kubenode", "/etc/kubenode/.kubenode", "/etc/kubenode/owned-by-eni_policy_routing"} != files
     assert '"manage": ["mark_rule"]' in node.read("/etc/kubenode/policy-routes-75.json"), "for the next boot"
     assert aws.play(**AUTO, manage='["mark_rule"]', state="absent").changed == 1
     assert node.snapshot() == clean
