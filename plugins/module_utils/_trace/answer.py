@@ -363,10 +363,6 @@ class Answer(t.NamedTuple):
     def is_unknown(self) -> bool:
         return UNKNOWN in (self.way.verdict, self.way.reply_verdict)
 
-    def is_healthy(self, wants_reply: bool) -> bool:
-        """Return whether packet and reply arrive, and nothing says that a cloud drops them."""
-        return self.way.is_well(wants_reply) and not self.caveats
-
     @property
     def worst(self) -> str:
         """The worst verdict of all ways."""
