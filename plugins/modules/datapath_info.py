@@ -157,9 +157,16 @@ snapshot:
           description:
             - The other end of a veth; null for another kind, and if it was not found.
             - C(namespace) is V("") for the node's own network namespace, or the name of another one, or a process in it. C(name),
-              C(mac), C(mtu) and C(addresses) are those of that end.
+              C(mac), C(mtu), C(flags) and C(addresses) are those of that end.
           type: dict
-          sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", mtu: 1500, addresses: [10.244.0.5]}
+          sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", mtu: 1450, flags: [UP, LOWER_UP], addresses: [
+            10.244.0.5]}
+        fdb:
+          description: To which addresses a VXLAN sends frames for which MAC addresses, as C(bridge fdb show) lists it.
+          returned: for a VXLAN
+          type: list
+          elements: dict
+          sample: [{mac: "0a:58:0a:f4:02:00", dst: 192.0.2.12}]
         settings:
           description:
             - Settings that decide where packets go, those of the link's kind and those of a bridge's port, as numbers, under the
@@ -301,7 +308,7 @@ snapshot:
           are theirs, in the form of RV(snapshot.rules), RV(snapshot.routes) without table local, and RV(snapshot.neighbors).
           From rtnetlink.
         - C(namespace) is a name as in RV(snapshot.links[].peer). C(addresses) are those that its table local has, C(bridged) its
-          links that are ports of a bridge.
+          links that are ports of a bridge. C(listeners) are its listening TCP sockets, if a process in it is known.
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict

@@ -16,7 +16,7 @@ class Interface(t.NamedTuple):
     namespace: the name of its network namespace for messages, empty for the node's own. master: the link that it is a port of.
     number: its index in its namespace. peer: the index of a veth's other end in that end's namespace, 0 for none.
     peer_namespace: the name of that namespace, for an interface of the node; empty if it is the node's own or was not found.
-    mtu: in bytes.
+    mtu: in bytes. flags: bits of the kernel.
     Indexes alone do not tell: each namespace counts from 1, and a pod may have namespaces and veths of its own.
     """
 
@@ -29,6 +29,7 @@ class Interface(t.NamedTuple):
     peer: int = 0
     peer_namespace: str = ""
     mtu: int = 0
+    flags: int = 0
 
     def __str__(self) -> str:
         return f"{self.link} of {self.namespace}" if self.namespace else self.link

@@ -190,6 +190,7 @@ def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
             link.number,
             attributes.u32(_attributes(link), IFLA_LINK),
             mtu=attributes.u32(_attributes(link), IFLA_MTU),
+            flags=IFINFO.unpack_from(link.body)[3],
         )
         for link in links
         if len(link.mac) == 6 and any(link.mac)

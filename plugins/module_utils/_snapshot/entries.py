@@ -18,7 +18,7 @@ from .._netlink.attributes import attributes, text, u32
 from .._routing import route as routes
 from .._routing import rt_names
 from .._routing import rule as rules
-from .._routing.neighbour import HEADER, NDA_DST, STATES, Neighbour
+from .._routing.neighbour import HEADER, NDA_DST, NDA_LLADDR, STATES, Neighbour
 from .._routing.route import SCOPES, UNREAD_TYPE, Route
 from .._routing.rule import Rule
 
@@ -43,6 +43,7 @@ SETTINGS: dict[str, dict[int, str]] = {
     "macvlan": {1: "mode"},
     "vlan": {1: "id"},
     "vrf": {1: "table"},
+    "vxlan": {7: "learning", 11: "proxy", 13: "l2miss", 14: "l3miss", 25: "external"},
 }  # fmt: skip
 # The same settings of a bridge's port, in IFLA_INFO_SLAVE_DATA.
 PORT_SETTINGS = {
@@ -113,12 +114,20 @@ def link(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address],
 
 def is_read_in_full(link: Link) -> bool:
     """Return False for a kind with settings that are not in its entry, such as the ends of a tunnel."""
-    return link.kind in PLAIN or link.kind in SETTINGS
+    return link.kind in PLAIN or (link.kind in SETTINGS and link.kind not in TUNNELS)
+
+
+def forwarding(body: bytes) -> tuple[int, dict[str, str]]:
+    """Return the index of a link, and the tunnel's end to which it sends frames for a MAC address; empty for that of a bridge."""
+    values, index = attributes(body, HEADER.size), HEADER.unpack_from(body)[1]
+    if NDA_DST not in values or NDA_LLADDR not in values:
+        return index, {}
+    return index, {"mac": values[NDA_LLADDR].hex(":"), "dst": fields.show(values[NDA_DST])}
 
 
 def _peer(other: Interface) -> dict[str, t.Any]:
-    shown = {"namespace": other.namespace, "name": other.link, "mac": other.mac, "mtu": other.mtu}
-    return {**shown, "addresses": sorted(other.addresses)}
+    named = {"namespace": other.namespace, "name": other.link, "mac": other.mac, "mtu": other.mtu}
+    return {**named, "flags": _flags(other.flags, FLAGS), "addresses": sorted(other.addresses)}
 
 
 def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:

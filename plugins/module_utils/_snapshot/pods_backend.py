@@ -3,22 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads what pods have themselves: addresses, rules, routes and neighbours."""
+"""Reads what pods have themselves: addresses, rules, routes, neighbours and listening sockets."""
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from .._cni import cni_backend
 from .._core import fields
 from .._core.errors import Failure
+from .._files import files
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface, other_ends
 from .._netlink import wire
 from .._platform import process
 from .._routing import routing_backend, rt_names
 from .._routing.route import LOCAL
-from . import entries
+from . import entries, proc_net
 from .snapshot import Notes
 
 LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the interfaces
@@ -26,7 +28,7 @@ LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the in
 
 def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return what each network namespace with an end of a veth of the node has itself: its addresses, as its table local has
-    them, its rules, its other routes and its neighbours.
+    them, its rules, its other routes, its neighbours and its listening sockets.
     """
     interfaces = interfaces_backend.read().interfaces
     openers = interfaces_backend.openers()
@@ -35,7 +37,7 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
         inside = [interface for interface in interfaces if interface.namespace == namespace]
         try:
             with openers[namespace]() as entered:  # of which each request takes a copy: to enter is slower
-                sides.append({"namespace": namespace, **_side(inside, entered.dup)})
+                sides.append({"namespace": namespace, **_side(inside, entered.dup), **_listeners(namespace)})
         except (KeyError, OSError, Failure) as error:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The routes of this network namespace could not be read: {error}.")
@@ -55,6 +57,22 @@ def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any
         "routes": [entries.route(*listed) for listed in routes if listed[0].table != rt_names.TABLES["local"]],
         "neighbors": [entries.neighbour(neighbour) for neighbour in neighbours],
     }
+
+
+def listening(folder: str = "/proc/net") -> list[dict[str, t.Any]]:
+    """Return the listening TCP sockets by port and address, each once. Raises Failure."""
+    sockets: list[dict[str, t.Any]] = []
+    for path in filter(os.path.exists, (f"{folder}/{name}" for name in proc_net.SOCKETS)):
+        with files.answering(path):
+            sockets += proc_net.listeners(files.text(path))
+    once = {(entry["port"], entry["address"]): entry for entry in sockets}
+    return [once[key] for key in sorted(once)]
+
+
+def _listeners(namespace: str) -> dict[str, t.Any]:
+    """Return the listening sockets of a namespace; nothing if no process in it is known. Raises Failure."""
+    process_id = namespace.removeprefix("process ")
+    return {"listeners": listening(f"/proc/{process_id}/net")} if process_id.isdigit() else {}
 
 
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:

@@ -56,7 +56,7 @@ def sums(text: str, columns: t.Sequence[str]) -> dict[str, int]:
     return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in columns if name in names}
 
 
-SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+SOCKETS = ("tcp", "tcp6")
 LISTEN = "0A"  # include/net/tcp_states.h
 
 

@@ -19,7 +19,7 @@ from .._interfaces.link_message import Address
 from .._netlink import bpf, rtnetlink, wire
 from .._platform import kernel, process
 from .._routing.neighbour import HEADER
-from .._routing.routing_backend import GETNEIGH, Netlink
+from .._routing.routing_backend import GETNEIGH, Netlink, dump
 from . import entries, netfilter_backend, pods_backend, saved, snapshot
 from . import settings as settings_model
 from .snapshot import Notes, Unread
@@ -67,6 +67,7 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     of_link: dict[int, list[Address]] = {}
     for address in addresses:
         of_link.setdefault(address.link, []).append(address)
+    databases = _forwarding() if any(link.kind == VXLAN for link in links) else {}
     link_entries = []
     for link in sorted(links):
         peer = entries.peer(link, peers, interfaces.peers) if link.kind == entries.VETH else None
@@ -76,11 +77,20 @@ def links(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
             note(link.name, f"The link below it, {entries.lower(link).number}, is in another network namespace.")
         if not entries.is_read_in_full(link):
             note(link.name, f"Links of kind {link.kind} have settings that this collection does not read.")
-        link_entries.append(entries.link(link, names, of_link.get(link.number, ()), peer))
+        database = {"fdb": databases.get(link.number, [])} if link.kind == VXLAN else {}
+        link_entries.append({**entries.link(link, names, of_link.get(link.number, ()), peer), **database})
     return link_entries
 
 
-NTF_PROXY = 0x08  # include/uapi/linux/neighbour.h
+def _forwarding() -> dict[int, list[dict[str, str]]]:
+    """Return the forwarding databases of tunnels by the indexes of their links. Raises Failure."""
+    databases: dict[int, list[dict[str, str]]] = {}
+    for index, entry in map(entries.forwarding, dump(GETNEIGH, socket.AF_BRIDGE)):
+        databases.setdefault(index, []).extend([entry] if entry else [])
+    return databases
+
+
+VXLAN, NTF_PROXY = "vxlan", 0x08  # include/uapi/linux/neighbour.h
 
 
 def rules(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:

@@ -154,13 +154,8 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def listeners(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
-    """Return the listening TCP sockets by port and address, each once. Raises Failure."""
-    sockets: list[dict[str, t.Any]] = []
-    for path in filter(os.path.exists, proc_net.SOCKETS):
-        with files.answering(path):
-            sockets += proc_net.listeners(files.text(path))
-    once = {(entry["port"], entry["address"]): entry for entry in sockets}
-    return [once[key] for key in sorted(once)]
+    """Return the listening TCP sockets of the node. Raises Failure."""
+    return pods_backend.listening()
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:

@@ -37,12 +37,23 @@ def of_texts(kind: t.Callable[..., Value], entry: Entry) -> Value:
 
 
 class Peer(t.NamedTuple):
-    """The other end of a veth, in the network namespace that the kernel names."""
+    """The other end of a veth, in the network namespace that the kernel names. mtu: 0 if it is not known."""
 
     namespace: str = ""
     name: str = ""
     mac: str = ""
     addresses: tuple[str, ...] = ()
+    mtu: int = 0
+    flags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plain: Entry) -> Peer:
+        addresses, flags = (tuple(map(str, plain.get(name) or ())) for name in ("addresses", "flags"))
+        return of_texts(cls, plain)._replace(addresses=addresses, flags=flags, mtu=int(plain.get("mtu") or 0))
+
+    @property
+    def is_down(self) -> bool:
+        return bool(self.flags) and "UP" not in self.flags
 
 
 class Link(t.NamedTuple):
@@ -66,11 +77,11 @@ class Link(t.NamedTuple):
 
     @classmethod
     def of(cls, plain: Entry) -> Link:
-        peer = plain.get("peer") or {}
-        other = of_texts(Peer, peer)._replace(addresses=tuple(map(str, peer.get("addresses") or ())))
         addresses = tuple(str(entry.get("address")).partition("/")[0] for entry in plain.get("addresses") or ())
         flags, mtu = tuple(plain.get("flags") or ()), int(plain.get("mtu") or 0)
-        return of_texts(cls, plain)._replace(mtu=mtu, flags=flags, addresses=addresses, peer=other, plain=plain)
+        return of_texts(cls, plain)._replace(
+            mtu=mtu, flags=flags, addresses=addresses, peer=Peer.of(plain.get("peer") or {}), plain=plain
+        )
 
     def of_family(self, family: str, *scopes: str) -> list[str]:
         """Return its addresses without link-local ones. family: ipv4 or ipv6. scopes: of the addresses; empty for any."""

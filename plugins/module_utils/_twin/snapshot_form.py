@@ -24,8 +24,8 @@ LISTS = (
 )
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
-    "links": ("addresses",), "routes": ("nexthops",), "ipvs": ("destinations",), "pods": ("rules", "routes", "neighbors"),
-    "assumed": ("concerns",), "policies": ("rules", "routes"),
+    "links": ("addresses", "fdb"), "routes": ("nexthops",), "ipvs": ("destinations",), "assumed": ("concerns",),
+    "pods": ("rules", "routes", "neighbors", "listeners"), "policies": ("rules", "routes"),
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
@@ -119,7 +119,8 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         if entry.get("protocol") and entry["protocol"] not in evidence.PROTOCOLS:
             raise Invalid(f"{option}.protocol", entry["protocol"], f"one of {', '.join(evidence.PROTOCOLS)}")
     if subset == "links":
-        _list(f"{option}.peer.addresses", (entry.get("peer") or {}).get("addresses"))
+        for name in ("addresses", "flags"):
+            _list(f"{option}.peer.{name}", (entry.get("peer") or {}).get(name))
         settings = {key: value for key, value in (entry.get("settings") or {}).items() if value is not None}
         _numbers(f"{option}.settings", settings, U32)
 

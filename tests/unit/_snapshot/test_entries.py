@@ -29,7 +29,7 @@ def _link(kind: str, lower: int = 0, namespace: int | None = None, data: bytes =
 
 
 HERE = Interface("", "l1", "02:00:00:00:00:01", number=3, peer=7)
-POD1 = Interface("pod1", "eth0", "02:00:00:00:00:02", frozenset(("10.0.0.9", "10.0.0.10")), number=3, peer=7, mtu=1400)
+POD1 = Interface("pod1", "eth0", "02:00:00:00:00:02", frozenset(("10.0.0.9", "10.0.0.10")), number=3, peer=7, mtu=1430, flags=3)
 POD2 = POD1._replace(namespace="pod2")
 INTERFACES = {(one.namespace, one.number): one for one in (HERE, POD1, POD2)}
 
@@ -47,7 +47,8 @@ def test_an_end_that_has_gone_is_not_found() -> None:
 def test_a_link_shows_its_other_end_and_not_a_link_below() -> None:
     shown = entries.link(_link("veth", 3, 0), {3: "eth3", 7: "l0"}, (), POD1)
     assert shown["peer"] == {
-        "namespace": "pod1", "name": "eth0", "mac": "02:00:00:00:00:02", "mtu": 1400, "addresses": ["10.0.0.10", "10.0.0.9"]
+        "namespace": "pod1", "name": "eth0", "mac": "02:00:00:00:00:02", "mtu": 1430, "flags": ["UP", "BROADCAST"],
+        "addresses": ["10.0.0.10", "10.0.0.9"],
     }  # fmt: skip
     assert (shown["parent"], shown["master"], shown["flags"]) == ("", "", ["UP", "BROADCAST", "MULTICAST"])
 
