@@ -14,7 +14,7 @@ from .._routing.rule import Rule
 
 DOWN, NO_CARRIER, NO_HAIRPIN = "down", "no carrier", "hairpin"  # why a link passes no frame
 _OF_LINK = {DOWN: "is down", NO_CARRIER: "has no carrier", NO_HAIRPIN: "hairpin off"}
-LINK_LOCAL, EXPIRED, LACKING = "link-local", "expired", "lacking"  # why an address stops a packet
+LINK_LOCAL, EXPIRED, LACKING, NONE = "link-local", "expired", "lacking", "none"  # why an address stops a packet
 REVERSE_PATH, FORWARDING = "rp_filter", ("forwarding", "ip_forward")  # names of settings
 BRIDGE = "bridge"  # the family of tables that see frames
 
@@ -77,10 +77,11 @@ class Neighbor(t.NamedTuple):
 
 
 class Link(t.NamedTuple):
-    """A link. trouble: DOWN, NO_CARRIER or NO_HAIRPIN; empty for another one."""
+    """A link. trouble: DOWN, NO_CARRIER or NO_HAIRPIN; empty for another one. far: the other end of it that is down."""
 
     name: str
     trouble: str = ""
+    far: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} {self.words}".rstrip()
@@ -88,7 +89,7 @@ class Link(t.NamedTuple):
     @property
     def words(self) -> str:
         """Return what the trouble is, as words to follow the name."""
-        return _OF_LINK.get(self.trouble, "")
+        return f"{_OF_LINK.get(self.trouble, '')}{f', as {self.far} at its other end is down' if self.far else ''}"
 
 
 class Mtu(t.NamedTuple):
@@ -112,8 +113,8 @@ class RouteMtu(t.NamedTuple):
 
 
 class Address(t.NamedTuple):
-    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED, LACKING, a flag of the kernel or empty. owner: the link of
-    the node that has it, or whose pod lacks it.
+    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED, LACKING, NONE, a flag of the kernel or empty. owner: the
+    link of the node that has it, or whose pod lacks it; with NONE, that has no address of a family, which stands for the address.
     """
 
     address: str
@@ -125,6 +126,8 @@ class Address(t.NamedTuple):
             return "ttl 1"
         if self.trouble == LACKING:
             return f"no address {self.address} in the pod at {self.owner}"
+        if self.trouble == NONE:
+            return f"no address of {self.address} on {self.owner}"
         if self.trouble == LINK_LOCAL:
             return f"source {self.address} is link-local"
         return f"{self.address} dev {self.owner} {self.trouble}".rstrip().removesuffix(" dev")

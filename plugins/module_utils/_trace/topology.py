@@ -16,8 +16,8 @@ from .._core.fields import Unfit
 from .._routing.route import Route
 from .._snapshot import values
 from .._snapshot.assumption import Assumption
-from .._snapshot.values import Entry, Neighbour, of_texts
-from .._twin import blueprint, pod_links
+from .._snapshot.values import Entry, Neighbour, Peer, of_texts
+from .._twin import assumptions, blueprint, pod_links, reachable
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint
 from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
@@ -29,7 +29,14 @@ ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 PERMANENT = "PERMANENT"
+VXLAN = "vxlan"
+# Settings of a VXLAN without which its forwarding database and its group alone decide where frames go (net/vxlan/vxlan_core.c).
+OF_DATABASE = ("learning", "proxy", "l2miss", "l3miss", "external")
+FLOODED = "00:00:00:00:00:00"  # of the entry of that database for what has no entry
 UNUSABLE = ("dadfailed", "tentative")  # flags of addresses
+
+
+_ASSUMED = {*map(reachable.packed, assumptions.BENCHMARK.values())}
 
 
 class Departure(t.NamedTuple):
@@ -205,7 +212,35 @@ class Topology:
         """Return a link that no packet passes, with the reason; None if packets pass."""
         if link not in self.up:
             return Link(link, DOWN)
-        return Link(link, NO_CARRIER) if link in self._without_carrier else None
+        if link not in self._without_carrier:
+            return None
+        peer = Peer.of(self.links[link].get("peer") or {})
+        return Link(link, NO_CARRIER, peer.name if peer.is_down else "")
+
+    def lost_uplink(self, is_ipv6: bool) -> str:
+        """Return the link that may have had the default route of a family that has none: one with addresses that is down, and
+        otherwise one with a default route of the other family and without an address; empty if there is none, or are several.
+        """
+        cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or pod_links.has_interface_name(name))}
+        down = [name for name in cards if name not in self.up and self.links[name].get("addresses")]
+        bare = [name for name in self._uplinks if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
+        return (down or bare)[0] if len(down or bare) == 1 else ""
+
+    def has_address(self, link: str, is_ipv6: bool) -> bool:
+        """Return whether a link has an address of a family, besides link-local ones of IPv6 and one that is assumed."""
+        own = (address for address, name in self._addresses.items() if name == link and address not in _ASSUMED)
+        return any((len(address) == 16) == is_ipv6 and not _is_link_local(address) for address in own)
+
+    def _reaches(self, link: str, mac: str) -> bool:
+        """Return whether a tunnel may have an end to which it sends frames for a MAC address. Any other link has."""
+        entry = self.links.get(link, {})
+        settings, database = entry.get("settings") or {}, values.entries(entry, "fdb")
+        is_told = (
+            self.kind(link) == VXLAN and entry.get("fdb") is not None and not any(settings.get(each, 1) for each in OF_DATABASE)
+        )
+        return (
+            not is_told or bool(entry.get("remote")) or not {mac, FLOODED}.isdisjoint(str(each.get("mac")) for each in database)
+        )
 
     def is_pod(self, link: str) -> bool:
         """Return True if a pod, or another network namespace of the node, is at the other end."""
@@ -269,6 +304,8 @@ class Topology:
             return (self._peer_mac(link) or self.world_mac(link)) if has else None
         if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
+        if not self._reaches(link, FLOODED):
+            return None
         far = self._far.get(address)
         if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
             return None  # the node also asks at the port that leads outside, where the address answers
@@ -280,6 +317,15 @@ class Topology:
                 self._assume(replaced(NEIGHBOR, sentence))
             return self._peer_mac(link) or self.world_mac(link)
         return None
+
+    def without_address(self, port: str, address: bytes) -> str:
+        """Return the only port of a bridge at which a pod is that has no address of the family of one; empty for none or several.
+
+        port: of the bridge.
+        """
+        ports = [name for name in self._to_pods if self.bridge(port) and self.bridge(name) == self.bridge(port)]
+        lacking = [name for name in ports if self.pod_sides.of(name) and not self.pod_sides.has_any(name, address)]
+        return lacking[0] if len(lacking) == 1 else ""
 
     def _is_of_another_pod(self, port: str) -> bool:
         """Return whether the pod at a port of a bridge is known, and the bridge has a port whose pod is not."""
@@ -334,6 +380,8 @@ class Topology:
         """Return why the other end of a link does not take a frame; empty if it does."""
         if self.kind(link) in ENDLESS:
             return f"nothing is behind {link}, a link of kind {self.kind(link)}"
+        if not self._reaches(link, frame.destination_mac.hex(":")):
+            return f"the forwarding database of {link} has no entry for {frame.destination_mac.hex(':')}"
         mac, addresses = self._peer_mac(link), self._far_addresses(link)
         passes_on = self._is_outside(link) and not addresses
         if mac and frame.destination_mac != mac and not is_group(frame.destination_mac) and not passes_on:

@@ -14,6 +14,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
+from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._snapshot.settings import BRIDGED
 from .._twin import traffic_filters
@@ -28,6 +29,7 @@ from .culprit import (
     LACKING,
     LINK_LOCAL,
     NO_HAIRPIN,
+    NONE,
     Address,
     ChainRule,
     Link,
@@ -282,6 +284,11 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
         explained = explained or _linklocal_source(departed, way, scene) or _returning(sent, departed, way, scene)
     elif way.met.frame:
         explained = explained or _source_of_pod(way.met.frame.packet, way, scene)
+    bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and reply.verdict in LOST and not explained else None
+    if bare:
+        return reply._replace(
+            reason=f"{reply.reason} The packet left with an address of another link: {bare}.", culprit=Culprit.of(bare)
+        )
     if explained is None:
         return reply
     return with_step(reply._replace(verdict=DROPPED, reason=explained[0], culprit=Culprit.of(explained[1])))
@@ -317,10 +324,22 @@ def _linklocal_source(departed: Packet, way: Way, scene: Scene) -> Explanation |
     is_near = to.is_link_local or scene.topology.is_of_network(departed.destination, way.interface)
     if not source.is_link_local or is_near or scene.topology.is_point_to_point(way.interface):
         return None
+    bare = _bare(departed, way, scene)
+    if bare:
+        return f"The packet leaves with the link-local source {source}, to which no router sends an answer: {bare}.", bare
     translation = _translating_step(way, source)
     by = f" {translation.object} gives it this source." if translation else ""
     reason = f"The packet leaves by {way.interface} with the link-local source {source}, to which no router sends an answer.{by}"
     return reason, (translation and translation.object) or Address(str(source), LINK_LOCAL)
+
+
+def _bare(departed: Packet, way: Way, scene: Scene) -> Address | None:
+    """Return the lack of an address of the link by which a packet left with one of another link of the node."""
+    is_ipv6, owner = departed.family == IPV6, scene.topology.owner(departed.source)
+    is_elsewhere = owner not in ("", LOOPBACK, way.interface) or fields.is_link_local(departed.source)
+    if not is_elsewhere or not way.interface or scene.topology.has_address(way.interface, is_ipv6):
+        return None
+    return Address("ipv6" if is_ipv6 else "ipv4", NONE, way.interface)
 
 
 def _translating_step(way: Way, end: object) -> Step | None:
@@ -353,14 +372,16 @@ def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
     to, verb = fields.show(sent.destination), "answer" if sent.is_reply else "send"
     if departure.route and departure.route.type in STOPPING:
         return lost(f"A route of the pod stops packets to {to}: {departure.route}.", departure.route)
-    if not departure.interface:
-        lacking = f"route to {to}" if departure.has_default else f"default route and none to {to}"
-        return lost(f"The pod has no {lacking}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
+    if not departure.interface and (broken := scene.topology.broken(sent.interface)):
+        return lost(f"{broken.name}, behind which {fields.show(sent.source)} is, {broken.words}.", broken)
     if sent.interface and _lacks(sent, scene):
         address = Address(fields.show(sent.source), LACKING, sent.interface)
         return lost(
             f"The pod at {sent.interface} does not have the address {address.address}, so that it does not send.", address
         )
+    if not departure.interface:
+        lacking = f"route to {to}" if departure.has_default else f"default route and none to {to}"
+        return lost(f"The pod has no {lacking}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
     if not departure.link and sent.is_reply:
         reason = f"The pod answers {to} by its interface {departure.interface}, which does not lead to the node."
         return lost(reason, None, UNKNOWN)
@@ -404,7 +425,9 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
     shown, owner = fields.show(target), scene.topology.owner(target)
     silent = Neighbor(link, shown)
     if sent.family == IPV6:
-        return f"{shown} is {f'an address of {owner}' if owner else 'no address of the node'}", silent
+        disabled = _disabled(link, scene)
+        why = f"{shown} is {f'an address of {owner}' if owner else 'no address of the node'}"
+        return (f"{why}, and {disabled}", disabled) if disabled else (why, silent)
     back, strict = scene.tables.decide(Query(target, sent.source)).route, _stricter("net/ipv4/conf/{}/rp_filter", link, scene)
     if (strict.value == 1 and link not in (back.links if back else ())) or (strict.value and back is None):
         return f"the way back to {fields.show(sent.source)} is {_leads(back)}, and {strict} drops the request", strict
@@ -413,6 +436,18 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
         return (f"{setting} keeps the node from it", setting) if setting else (f"{shown} is an address of {owner}", silent)
     route = scene.tables.decide(Query(sent.source, target, link)).route
     proxy = _stricter("net/ipv4/conf/{}/proxy_arp", link, scene)
+    blocked = _blocked(scene.tables.decide(Query(sent.source, target, link)))
+    if blocked:
+        return (
+            f"{shown} is no address of the node, and proxy ARP does not answer, as this stops packets to it: {blocked}",
+            blocked,
+        )
+    without = _without_default(sent.family, scene) if route is None and proxy.value else None
+    if without:
+        return (
+            f"{shown} is no address of the node, and without a route to it proxy ARP does not answer. {without[0][:-1]}",
+            without[1],
+        )
     if route is None:
         why = f"{shown} is no address of the node, and {'without a route to it ' if proxy.value else ''}proxy ARP does not answer"
         return (why, NoRoute(shown, place=f", for proxy ARP on {link}")) if proxy.value else (why, proxy)
@@ -422,6 +457,12 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
     if link in route.links:
         return f"proxy ARP answers for addresses to which a route leads by another link, and this one leads back: {route}", route
     return f"{shown} is no address of the node, and proxy ARP is off", proxy
+
+
+def _disabled(link: str, scene: Scene) -> Setting | None:
+    """Return the setting by which a link has no address of IPv6."""
+    setting = Setting(f"net/ipv6/conf/{link}/disable_ipv6", 1)
+    return setting if scene.settings(setting.path) else None
 
 
 def silencing(link: str, scene: Scene) -> Setting | None:
@@ -582,8 +623,7 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
         if solicitation.request.target not in answered:
             neighbor = Neighbor(solicitation.link, fields.show(solicitation.request.target))
             if scene.topology.pod_sides.has(neighbor.link, solicitation.request.target) is False:
-                lacking = Address(neighbor.address, LACKING, neighbor.link)
-                return f"The pod at {neighbor.link} does not have the address {neighbor.address}.", lacking
+                return _lacking(neighbor, scene)
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
@@ -609,6 +649,15 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     where = f"bridge {drop.table} {drop.chain}"
     reason = f"{where} drops the request for the MAC address of the next hop: {quoted(drop, scene)}."
     return reason, decider_of(drop, scene)
+
+
+def _lacking(neighbor: Neighbor, scene: Scene) -> Explanation:
+    """Explain an address that no pod behind a link has: the only pod on the bridge without any of the family may have lost it."""
+    link = scene.topology.without_address(neighbor.link, fields.address(neighbor.address)[1]) or neighbor.link
+    broken = scene.topology.broken(link)
+    if broken:
+        return f"{link}, whose pod does not have the address {neighbor.address}, {broken.words}.", broken
+    return f"The pod at {link} does not have the address {neighbor.address}.", Address(neighbor.address, LACKING, link)
 
 
 def _leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
@@ -728,6 +777,9 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explan
             return f"{_noun(blocked)} stops packets to {shown}: {blocked}.", blocked
         if observation.error and decision.route:
             return f"The node itself cannot send the packet: {observation.error}.", decision.route
+        without = _without_default(packet.family, scene)
+        if without:
+            return f"There is no route to {shown}. {without[0]}", without[1]
         where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
         missing = NoRoute(shown, fields.show(query.source) if query.source else "")
         return f"There is {missing} in {where}.", missing
@@ -736,6 +788,19 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explan
     if any(name.endswith("AddrErrors") for name in moved):
         return _not_forwarded(query, packet, scene)
     return None
+
+
+def _without_default(family: int, scene: Scene) -> Explanation | None:
+    """Explain that a family has no default route in table main, by the link that may have had it."""
+    link = scene.topology.lost_uplink(family == IPV6)
+    if not link or any(not route.dst[1] and route.hops for route in scene.tables.of_table(family, MAIN)):
+        return None
+    version, down, disabled = "ipv6" if family == IPV6 else "ipv4", Link(link, DOWN), _disabled(link, scene)
+    if link not in scene.topology.up:
+        return f"{link} has addresses and is down: the kernel removes the routes of such a link.", down
+    if family == IPV6 and disabled:
+        return f"{version} has no default route, and {disabled}.", disabled
+    return f"{version} has no default route, and {link} no address of it.", Address(version, NONE, link)
 
 
 def _noun(blocked: Object) -> str:
