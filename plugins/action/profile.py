@@ -46,15 +46,16 @@ class Missing(jinja2.ChainableUndefined, jinja2.StrictUndefined):
 
 # Jinja2 itself renders the reports: Ansible's templates would take 50 to 120 ms for each node. What a node says is escaped, so
 # that it cannot pretend to be another line.
+ROLES = Path(__file__).parents[2] / "roles"
 JINJA = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(ROLES),
+    auto_reload=False,
     trim_blocks=True,
     undefined=Missing,
     finalize=lambda value: in_one_line(value) if isinstance(value, str) else value,
 )
-REPORTS = {  # by role
-    path.parts[-3]: JINJA.from_string(path.read_text())
-    for path in Path(__file__).parents[2].glob("roles/*/templates/profile_report.j2")
-}
+TEMPLATES = {path.parts[-3:]: JINJA.get_template("/".join(path.parts[-3:])) for path in ROLES.glob("*/templates/*_report.j2")}
+REPORTS = {role: template for (role, _folder, name), template in TEMPLATES.items() if name == "profile_report.j2"}
 
 
 class Call(t.NamedTuple):

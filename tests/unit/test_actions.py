@@ -54,6 +54,16 @@ def test_the_answer_of_a_failed_profile_may_lack_what_another_one_has(node: dict
 
 
 ANSWER = {"node": {"reason": "A running node."}, "plan": [], "summary": ["rp_filter (present): changed a, b"], "changed": True}
+CHANGES = {"kept": 2, "satisfied_by": [{"owner": "cilium", "object": "x"}] * 21, "added": ["a\nb"], "removed": []}
+ROUTED = {
+    "network_daemons": {"daemons": [{"name": "systemd-networkd", "verdict": "keeps_foreign", "reason": "It is told to."}]},
+    "rp_filter": {"interfaces": {"eth0": {"before": {"effective": 1}, "after": {"effective": 2}}}},
+    "policy_routes": {"rules": CHANGES},
+}
+ROUTING = [
+    *("A running node.", "systemd-networkd (keeps foreign): It is told to.", "Changed from 1: reverse-path filtering 2 of eth0"),
+    *("There, by the role: 2 rules", *(["There, by cilium: x"] * 20), "There, by other programs: 1 more rules", r"Added: a\nb"),
+]
 NEEDED = {"nftables_probe_snat": {"managed_by": "", "agentbaker": "", "needed": {"verdict": "possible", "reasons": ["a\nb"]}}}
 
 
@@ -73,6 +83,7 @@ def reported(role: str, answer: dict[str, object], is_check: bool = False) -> di
         ("aks_dual_stack", {**ANSWER, **NEEDED}, ["A running node.", r"Need of the table: possible. a\nb"]),
         ("eni_policy_routing", ANSWER, ["A running node."]),
         ("symmetric_routing", ANSWER, ["A running node."]),
+        *((role, {**ANSWER, **ROUTED}, ROUTING) for role in ("eni_policy_routing", "symmetric_routing")),
         ("symmetric_routing", {**ANSWER, "node": {"reason": "A\x1b[2J"}}, [r"A\x1b[2J"]),
     ],
 )
