@@ -197,6 +197,7 @@ class Exchange:
             replies = (reply.came_in_by, reply.interface) if reply else ()
             self._assumed += self._unseen_ends({packet.interface, way.interface, *replies} - {""})
             self._assumed += [*self._announced, *self._unseen_answer(observation.sent, way)]
+            self._assumed += self._unseen_neighbours([way, *([reply] if reply else [])])
             if reply and verdict.is_away_from_pod(reply, packet.interface, self._scene):
                 to = fields.show(packet.source)
                 sentence = (
@@ -256,6 +257,21 @@ class Exchange:
         elif self._topology.may_return(sent, departed, way.interface):
             sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
             yield replaced(ANSWER, sentence, subject=to)
+
+    def _unseen_neighbours(self, ways: t.Iterable[Way]) -> t.Iterator[Assumption]:
+        """Yield that a machine is taken to answer for an address in no network of the link to which a route leads it."""
+        for way in ways:
+            departed, link = way.met.frame and way.met.frame.packet, way.interface
+            if departed is None or self._topology.is_pod(link) or self._topology.is_point_to_point(link):
+                continue
+            query = way.met.query or lookup.Query(departed.source, departed.destination)
+            route = self._scene.tables.decide(query).route
+            if route and verdict.leads_astray(route, departed.destination, link, self._scene):
+                to = fields.show(departed.destination)
+                sentence = (
+                    f"{to} is in no network of {link}, to which a route without a gateway leads. It is assumed to answer there."
+                )
+                yield replaced(ANSWER, sentence, subject=to)
 
     def _forget(self) -> None:
         """Forget connections and filled sets, so that the next packet is the first one."""

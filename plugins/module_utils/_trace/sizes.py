@@ -24,7 +24,7 @@ from .lookup import Query, Tables
 from .packet import Packet
 from .topology import Topology
 
-TAG = 4  # of a VLAN, for which a veth has room beyond its MTU (include/linux/netdevice.h, is_skb_forwardable)
+TAG = 4  # of a VLAN, for which a veth and a port of a bridge have room (include/linux/netdevice.h, is_skb_forwardable)
 TOO_LARGE = ("FragFails", "InTooBigErrors")  # counters of net/ipv4/ip_output.c and net/ipv6/ip6_output.c
 
 
@@ -40,7 +40,7 @@ def explained(observation: Observation, query: Query, topology: Topology, tables
     if is_told or any(name.endswith(TOO_LARGE) for name in observation.counters):
         limit = _limit(query, topology, tables)
         return _explanation(packet, limit, "leads no larger packet") if limit else None
-    ports = _smaller_ports(packet, topology)
+    ports = [] if topology.owner(query.destination) else _smaller_ports(packet, topology)
     return _explanation(packet, Mtu(ports[0], mtu_of(topology, ports[0])), "passes no larger frame") if len(ports) == 1 else None
 
 
@@ -92,7 +92,7 @@ def _smaller_ports(packet: Packet, topology: Topology) -> list[str]:
     """Return the other ports of the bridge by which a packet came in that pass no frame of its length."""
     bridge = topology.bridge(packet.interface)
     ports = [name for name in topology.links if bridge and topology.bridge(name) == bridge and name != packet.interface]
-    return [name for name in ports if 0 < mtu_of(topology, name) < packet.length]
+    return [name for name in ports if 0 < mtu_of(topology, name) < packet.length - TAG]
 
 
 def notes(length: int, way: Way, topology: Topology, tables: Tables) -> t.Iterator[Assumption]:

@@ -631,7 +631,7 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
             leading = _added_rule(decision) or decision.route
             if near and leading and neighbor.link not in (near, scene.topology.bridge(near)):
                 return f"{leading} leads to {neighbor.link}, and the pod with {neighbor.address} is behind {near}.", leading
-            if decision.route and _leads_astray(decision.route, solicitation.request.target, neighbor.link, scene):
+            if decision.route and leads_astray(decision.route, solicitation.request.target, neighbor.link, scene):
                 reason = f"{neighbor.address} is in no network of {neighbor.link}, and does not answer there: {decision.route}."
                 return reason, decision.route
             return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
@@ -660,7 +660,7 @@ def _lacking(neighbor: Neighbor, scene: Scene) -> Explanation:
     return f"The pod at {link} does not have the address {neighbor.address}.", Address(neighbor.address, LACKING, link)
 
 
-def _leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
+def leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
     """Return whether a route without a gateway leads more than one address to a link in whose networks the target is not."""
     is_direct = link in route.links and not any(hop.via for hop in route.hops)
     return is_direct and route.dst[1] < 8 * len(target) and not scene.topology.is_of_network(target, link)

@@ -239,6 +239,10 @@ SCENES = {
         "ip route add 10.99.0.0/16 dev vpn0",
         "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, ("link", "vpn0 no carrier"),
     ),
+    "a route without a gateway to the internet": Scene(
+        f"{LAN}{MASQUERADE}ip netns exec r sysctl -qw net.ipv4.conf.all.arp_ignore=1; ip route replace default dev eth1",
+        OUT, "a", False, None, ("answer:198.51.100.7",),
+    ),
     "an address for which the kernel does not answer": Scene(
         "ip addr add 192.0.2.80/32 dev lo; sysctl -qw net.ipv4.conf.eth1.arp_ignore=1",
         "tcp 192.0.2.254:40000 > 192.0.2.80:443 in eth1", "r", False, None, ("announced:192.0.2.80",),

@@ -144,6 +144,9 @@ SCENES = {
         "b0 mtu 1400",
         packet={"length": 1500, "df": True},
     ),
+    "a smaller port by which a packet to the node does not leave": Scene(
+        f"{ON_BRIDGE}1; ip link set second mtu 1400", packet={"destination": "10.60.1.1", "length": 1500, "df": True}
+    ),
     "a link that takes no larger packet": Scene(
         "ip link set left mtu 1400", "left mtu 1400", packet={"length": 1500, "df": True}
     ),
