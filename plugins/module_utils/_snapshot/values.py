@@ -296,3 +296,7 @@ def saved_tables(snapshot: Entry) -> list[SavedTable]:
 
 def frame_chains(snapshot: Entry) -> list[FrameChain]:
     return [*map(FrameChain.of, entries(snapshot, "ebtables"))]
+
+
+def neighbours(snapshot: Entry) -> list[Neighbour]:
+    return [of_texts(Neighbour, entry) for entry in entries(snapshot, "neighbors")]

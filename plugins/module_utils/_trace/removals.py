@@ -96,7 +96,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     elif isinstance(decider, Route):
         yield from _of_route(decider, snapshot)
         rules = loss.rules[:1]
-    elif isinstance(decider, Neighbor):
+    elif isinstance(decider, Neighbor) and _has_neighbor(decider, snapshot):
         family = " -6" if ":" in decider.address else ""
         command = f"ip{family} neigh del {decider.address} dev {decider.link}"
         yield Removal("Remove the stale neighbour", command, f"The node asks for the MAC address of {decider.address} again.")
@@ -123,6 +123,12 @@ def misleading_rule(loss: Loss) -> Rule | None:
     """Return the policy rule whose table leads a packet to where it is lost; None if no such rule decides."""
     rule = loss.decider if isinstance(loss.decider, Rule) else next(iter(loss.rules), None)
     return rule if rule is not None and rule.table and not rule.opaque else None
+
+
+def _has_neighbor(neighbor: Neighbor, snapshot: Entry) -> bool:
+    """Return whether the node knows a neighbour, if only as one that does not answer."""
+    places = ((each.dev, each.address) for each in values.neighbours(snapshot))
+    return (neighbor.link, neighbor.address) in places
 
 
 def is_of_cloud(network: str) -> bool:

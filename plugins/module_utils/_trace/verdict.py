@@ -434,9 +434,9 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
     if owner:
         setting = silencing(link, scene)
         return (f"{setting} keeps the node from it", setting) if setting else (f"{shown} is an address of {owner}", silent)
-    route = scene.tables.decide(Query(sent.source, target, link)).route
+    decision = scene.tables.decide(Query(sent.source, target, link))
+    route, blocked = decision.route, _blocked(decision)
     proxy = _stricter("net/ipv4/conf/{}/proxy_arp", link, scene)
-    blocked = _blocked(scene.tables.decide(Query(sent.source, target, link)))
     if blocked:
         return (
             f"{shown} is no address of the node, and proxy ARP does not answer, as this stops packets to it: {blocked}",

@@ -120,6 +120,14 @@ SCENES = {
         "tcp 10.60.5.4:40000 > 10.60.7.9:80 in v1", "a", False,
         ("missing", "no route to 169.254.9.9, for proxy ARP on v1"),
     ),
+    "a gateway to which a rule lets no packet": Scene(
+        "ip rule add from 10.60.5.4 to 169.254.0.0/16 blackhole priority 9", TO_B, "a", False,
+        ("rule", "ip rule 9: from 10.60.5.4 to 169.254.0.0/16 blackhole"),
+        cure="ip rule del priority 9 from 10.60.5.4 to 169.254.0.0/16 blackhole",
+    ),
+    "a gateway to which a route lets no packet": Scene(
+        "ip route add blackhole 169.254.0.0/16", TO_B, "a", False, ("route", "ip route blackhole 169.254.0.0/16 table main")
+    ),
     "a gateway to which the route leads back": Scene(
         "ip route add 169.254.9.9 dev v1", TO_B, "a", False, ("route", "ip route 169.254.9.9 dev v1 table main scope link")
     ),

@@ -192,6 +192,7 @@ OF_OPERATOR = {
         {"family": "ipv6", "to": "fd01::/64", "dev": "eth1", "table": "100"},
     ],
     "rules": [rule(100), {**rule(100), "family": "ipv6"}],
+    "neighbors": [{"dev": "br0", "address": address, "state": "FAILED"} for address in ("10.0.0.9", "fd00::9")],
 }
 
 
@@ -221,6 +222,7 @@ TEN = (bytes([10, 0, 0, 0]), 8)
         (Setting("net/ipv4/conf/eth0/route_localnet", 0), []),
         (Neighbor("br0", "10.0.0.9", "02:00:00:00:00:01"), ["ip neigh del 10.0.0.9 dev br0"]),
         (Neighbor("br0", "fd00::9"), ["ip -6 neigh del fd00::9 dev br0"]),
+        (Neighbor("br0", "fd00::1"), []),  # of a pod, and not of the node
         (Link("veth1", NO_HAIRPIN), ["bridge link set dev veth1 hairpin on"]),
         (Link("eth0", DOWN), ["ip link set dev eth0 up"]),
         (Link("eth0", NO_CARRIER), []),
