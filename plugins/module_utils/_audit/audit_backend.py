@@ -18,14 +18,14 @@ from .._snapshot.values import Entry
 from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, Link, Object
-from .._trace.packet import Packet, from_options
+from .._trace.packet import from_options
 from .._twin import snapshot_form, substitutions, worlds
 from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
 from .node import ASK, FAMILIES, Node
 from .suspicion import CANNOT_TELL, NOTE, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
-from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate
+from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate, Sent
 
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
@@ -260,13 +260,14 @@ class _Prover:
     def _swept(self, trials: t.Sequence[Trial]) -> dict[str, Fate]:
         """Return what becomes of the packets that are alone in their trials. Raises Failure, Invalid, Unobserved."""
         self._demand()
-        packets: dict[str, Packet] = {}
+        sent: dict[str, Sent] = {}
         snapshot_form.check(self._audit.snapshot)
         for trial in filter(_is_alone, trials):
             with contextlib.suppress(Invalid):  # which the trial says, too
-                packets[repr(trial.packet)] = entrance.placed(from_options(trial.packet), self._audit.snapshot)
-        fates = sweep_backend.fates(self._audit.snapshot, [*packets.values()], ASSUMED, self._run, self._audit.is_own)
-        return dict(zip(packets, fates))
+                packet = entrance.placed(from_options(trial.packet), self._audit.snapshot)
+                sent[repr(trial.packet)] = packet, trial.missed or sent.get(repr(trial.packet), (packet, None))[1]
+        fates = sweep_backend.fates(self._audit.snapshot, [*sent.values()], ASSUMED, self._run, self._audit.is_own)
+        return dict(zip(sent, fates))
 
     def _demand(self) -> None:
         """Raise Unobserved without what a twin needs."""
@@ -296,16 +297,19 @@ class _Prover:
             yield self._unswept
             return
         of_decider: dict[str, list[Suspicion]] = {}
+        direct = set[str]()  # what stops not only answers
         is_open = list[Fate]()
         for path in paths:
             fate = self._fates.get(repr(path.trial.packet), Fate(IS_OPEN)) if path.trial else Fate(ARRIVES)
             if fate.outcome == IS_LOST:
                 of_decider.setdefault(fate.decider, []).append(path)
+                direct.update([] if fate.is_reply else [fate.decider])
             elif fate.outcome == IS_OPEN:
                 is_open.append(fate)
-        named = {cause for other in others if other.state == PRESENT and other.way for cause in _causes(other.way)}
-        unnamed = [paths for decider, paths in of_decider.items() if decider not in named]
-        lost = (self._lost_path(check, paths, others) for paths in unnamed[:MOST_LOSSES])
+        others = [other for other in others if other.state == PRESENT]
+        named = {cause for other in others if other.severity != NOTE and other.way for cause in _causes(other.way)}
+        unnamed = [decider for decider in of_decider if decider not in named][:MOST_LOSSES]
+        lost = (self._lost_path(check, of_decider[decider], others, decider in direct) for decider in unnamed)
         yield from {finding.subject: finding for finding in lost if finding}.values()
         if is_open:
             asks = "; ".join([*dict.fromkeys(fate.ask for fate in is_open if fate.ask)][:MOST_ASKS]) or _again(check)
@@ -314,34 +318,43 @@ class _Prover:
                 CANNOT_TELL, "", f"{len(is_open)} of {len(paths)} paths depend on what is open. {first}", ask=asks
             )
 
-    def _lost_path(self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding]) -> Finding | None:
+    def _lost_path(
+        self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding], is_direct: bool
+    ) -> Finding | None:
+        """Return the finding about the paths that one object stops. is_direct: whether it stops more than answers."""
         first = max(paths, key=lambda path: -SEVERITIES.index(path.severity or check.severity))
         finding = self.tried(check, first)
         if finding is None or finding.way is None or self._is_explained(finding.way, first, others):
             return finding if finding and finding.way is None else None
         lost = next((way for way in finding.way.both if way.verdict in LOST), finding.way)
         decider = lost.culprit.object if lost.culprit else None
-        if path_checks.is_meant(self._node, decider, lost.met.chains if lost is finding.way else ()):
+        # No policy lets a packet pass and stops the answer to it.
+        if lost is finding.way and path_checks.is_meant(self._node, decider, lost.met.chains):
             return None
+        miss = first.trial.missed(lost) if first.trial and first.trial.missed and lost.verdict not in LOST else None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
-        evidence = (lost.culprit.text,) if lost.culprit else ()
-        what = " ".join([finding.what, finding.way.reason, *more])
+        evidence = (lost.culprit.text,) if lost.culprit else (miss.subject,) if miss else ()
+        what = " ".join([finding.what, finding.way.reason, *([miss.what] if miss else []), *more])
         # A pod that is the endpoint of its Service may be meant not to reach itself.
         is_to_itself = (isinstance(decider, Link) and decider.trouble == NO_HAIRPIN) or _is_to_itself(finding.way)
         # Without a cloud's interfaces, a router may let answers from another interface's address pass.
-        is_guess = lost is finding.way and lost.verdict not in LOST and not self._node.pods_of_enis()
-        severity = NOTE if is_to_itself or is_guess else finding.severity
+        is_guess = lost is finding.way and lost.verdict not in LOST and not miss and not self._node.pods_of_enis()
+        is_restriction = is_direct and path_checks.restricts(decider, paths)
+        severity = NOTE if is_to_itself or is_guess or is_restriction else finding.severity
         return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
 
     def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:
-        """Return whether another finding names what stops a packet, or has a remedy with which it arrives."""
-        for other in others:
-            if other.state == PRESENT and other.way and other.way.decider and other.way.decider == way.decider:
+        """Return whether another finding names what stops a packet, or has a remedy with which it arrives.
+
+        A note explains no error.
+        """
+        for other in (other for other in others if other.severity != NOTE or path.severity == NOTE):
+            if other.way and other.way.decider and other.way.decider == way.decider:
                 return True
             mended = None
             with contextlib.suppress(Failure, Invalid):  # a remedy for another trouble need not be possible beside this one
-                mended = self._mended(path.trial, other.remedy) if other.state == PRESENT and path.trial else None
-            if mended and mended.certain and not _failing(mended, Trial({})):
+                mended = self._mended(path.trial, other.remedy) if path.trial else None
+            if mended and mended.certain and not _failing(mended, Trial({}, missed=path.trial and path.trial.missed)):
                 return True
         return False
 
@@ -383,7 +396,7 @@ class _Prover:
         return Remedy(operator=offered.change, task=offered.task) if offered else None, answer.tried
 
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
-        key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=()), changes))
+        key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=(), missed=None), changes))
         if key not in self._judgements:
             self._judgements[key] = trace_backend.judge(question(self._audit, trial, changes), self._run)
         return self._judgements[key]
@@ -402,7 +415,7 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
     """Return the way on which the packet of a trial is lost, or leaves the node from another address than it must."""
     if trial.source:
         return next((way for way in answer.every_way if _is_from_another(way, trial.source)), None)
-    lost = (way for way in answer.every_way if _is_lost(way, trial.culprit))
+    lost = (way for way in answer.every_way if _is_lost(way, trial.culprit) or (trial.missed and trial.missed(way)))
     return next(lost, answer.way if answer.caveats and not trial.culprit else None)  # a cloud may drop it
 
 
@@ -424,7 +437,7 @@ def _is_to_itself(way: Way) -> bool:
 
 def _is_alone(trial: Trial) -> bool:
     """Return whether a trial is refuted if its packet and the reply arrive."""
-    return trial == Trial(trial.packet, culprit=trial.culprit)
+    return trial == Trial(trial.packet, culprit=trial.culprit, missed=trial.missed)
 
 
 def _is_lost(way: Way, is_culprit: t.Callable[[Object | None], bool] | None) -> bool:

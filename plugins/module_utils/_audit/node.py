@@ -15,11 +15,11 @@ import typing as t
 from .._cni import cni
 from .._routing import policy
 from .._ruleset import observed, service_rules
-from .._ruleset.ruleset import Table
+from .._ruleset.ruleset import PROTOCOL, Chain, Table
 from .._ruleset.service_rules import Entrance
 from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
-from .._snapshot.snapshot import PACKET_PATH
+from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
 from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries
 from .._trace import uplinks
 from .._trace.uplinks import Uplinks
@@ -63,6 +63,8 @@ ASK = {
 }
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 TCP = "tcp"
+# Of kube-proxy: its map and its set of nft, its chain of iptables.
+NODE_PORTS, NODE_PORT_ADDRESSES, NODE_PORTS_CHAIN = "service-nodeports", "nodeport-ips", "KUBE-NODEPORTS"
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
@@ -153,12 +155,36 @@ class Node:
             raise Unobserved(f"The MTU of {name} is open.", "ip -d addr")
         return size
 
-    def pod_mtus(self, link: str) -> list[int]:
-        """Return the MTUs of the default routes of the pod at a link, as far as its side is known; 0 for that of its link."""
-        namespace = self.link(link).peer.namespace
-        sides = (entry for entry in entries(self.snapshot, "pods") if namespace and entry.get("namespace") == namespace)
+    def largest(self, link: str) -> int:
+        """Return the size of the largest packets of the pod at a link: that of its end and of its default routes, as far as its
+        side is known; 0 for none.
+        """
+        routes = (Route.of(route) for side in self.pod_sides(link) for route in side.get("routes") or ())
+        sizes = (route.mtu for route in routes if route.to == "default")
+        return min(filter(None, (self.link(link).peer.mtu or self.link(link).mtu, *sizes)), default=0)
+
+    def pod_sides(self, link: str) -> list[Entry]:
+        """Return what the pod at a link has itself; empty if that is not known."""
+        return self._pod_sides.get(self.link(link).peer.namespace, [])
+
+    @functools.cached_property
+    def _pod_sides(self) -> dict[str, list[Entry]]:
+        named = ((str(entry.get("namespace") or ""), entry) for entry in entries(self.snapshot, "pods"))
+        return {namespace: [entry] for namespace, entry in named if namespace}
+
+    def pod_has_default(self, link: str, family: str) -> bool:
+        """Return whether the pod at a link has a default route, or its side is not known."""
+        sides = self.pod_sides(link)
         routes = (Route.of(route) for side in sides for route in side.get("routes") or ())
-        return [route.mtu for route in routes if route.to == "default"]
+        return not sides or any((route.family, route.to) == (family, "default") for route in routes)
+
+    def pod_networks(self, link: str) -> list[str]:
+        """Return the addresses and networks that are local in the pod at a link, as far as its side is known."""
+        return [str(each) for side in self.pod_sides(link) for each in side.get("addresses") or ()]
+
+    def records(self) -> list[list[str]]:
+        """Return the addresses that CNIs gave to interfaces of pods."""
+        return [[*map(str, entry.get("addresses") or ())] for entry in entries(self.snapshot, POD_ADDRESSES)]
 
     def neighbors(self) -> list[values.Neighbour]:
         for family in FAMILIES:
@@ -389,14 +415,22 @@ class Node:
     def own_addresses(self, family: str) -> list[str]:
         """Return the addresses of the links by which default routes of any table lead, those of table main first."""
         names = dict.fromkeys([*self.uplinks(family), *sorted(self.every_uplink())])
-        return [address for name in names for address in self.addresses(name, family)]
+        return [address for name in names if name != LOOPBACK for address in self.addresses(name, family)]
 
-    def remote_pods(self, family: str) -> list[str]:
-        """Return an address of each network to which a route leads and that is like those of this node's pods."""
+    def remote_pods(self, family: str) -> dict[str, Route]:
+        """Return an address of each network that is like those of this node's pods, with the route to it: by a gateway, or of
+        any table by a tunnel.
+        """
         near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
-        routes = (route for route in self.routes(family) if route.to != "default" and not is_host(route.to) and route.via)
-        networks = (_network(route.to) for route in routes)
-        return [str(network[1]) for network in networks if network and any(network[1] in other for other in near)]
+        routes = (each for each in self.every_route() if each.family == family and each.to != "default" and not is_host(each.to))
+        leading = (each for each in routes if (each.via and each.table == MAIN) or self.is_tunnel(each.dev))
+        networks = ((_network(route.to), route) for route in leading if not route.plain.get("type"))
+        return {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
+
+    def is_tunnel(self, name: str) -> bool:
+        """Return whether a link puts a head before each packet, or has one machine at its other end."""
+        link = self.link(name)
+        return link.kind in tunnels.HEADS or not pod_links.POINT_TO_POINT.isdisjoint(link.flags)
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
@@ -411,6 +445,39 @@ class Node:
     def has_node_ports(self) -> bool:
         """Return whether kube-proxy, in any of its modes, serves a node port."""
         return any(self.node_ports())
+
+    def ports_of(self, family: str) -> list[int]:
+        """Return the node ports of TCP that kube-proxy serves in a family: those to whose chains the rules of either family lead,
+        as far as the family has these chains, and those of elements.
+        """
+        chains = {name for table in self.iptables(family, "nat") for name in table.chains}
+        of_rules = [
+            rule.value("th dport")
+            for each in FAMILIES
+            for table in self.iptables(each, "nat")
+            for rule in table.chains.get(NODE_PORTS_CHAIN, Chain()).rules
+            if rule.value(PROTOCOL) == "tcp" and (each == family or (rule.verdict and rule.verdict.target in chains))
+        ]
+        tables = (table for table in self.tables_of_nft() if family in table.families)
+        elements = (element for table in tables for element in table.sets.get(NODE_PORTS, ()) if element.key[0] == "tcp")
+        return [int(port) for port in dict.fromkeys([*of_rules, *(each.key[-1] for each in elements)]) if port.isdigit()]
+
+    def serves_node_ports(self, family: str, address: str) -> bool:
+        """Return whether kube-proxy is to serve node ports at an address of the node, as far as it names addresses."""
+        field = f"{TABLES_OF[family]} daddr"
+        rules = (rule for table in self.iptables(family, "nat") for rule in table.rules())
+        named = {rule.value(field) for rule in rules if rule.verdict and rule.verdict.target == NODE_PORTS_CHAIN}
+        tables = (table for table in self.tables_of_nft() if family in table.families)
+        named |= {each.key[0] for table in tables for each in table.sets.get(NODE_PORT_ADDRESSES, ())}
+        return "" in named or not named or any(holds(prefix, address) for prefix in named)
+
+    def may_listen(self, port: int) -> bool:
+        """Return whether a program of the node may listen at a port."""
+        return self.snapshot.get("listeners") is None or any(listener.port == str(port) for listener in self.listeners())
+
+    def pod_ports(self, link: str) -> set[int]:
+        """Return the ports at which programs of the pod at a link listen; empty if that is not known."""
+        return {int(each["port"]) for side in self.pod_sides(link) for each in side.get("listeners") or ()}
 
     def node_ports(self) -> t.Iterator[tuple[str, str]]:
         """Yield the protocols and ports of kube-proxy's node ports; empty for one that a rule does not name alone."""
@@ -472,6 +539,12 @@ def _network(prefix: str) -> Network | None:
         return ipaddress.ip_network(prefix, strict=False)
     except ValueError:
         return None
+
+
+def holds(prefix: str, address: str) -> bool:
+    """Return whether an address is in a prefix; never for another text."""
+    network = _network(prefix)
+    return network is not None and ipaddress.ip_address(address) in network
 
 
 def is_link_local(address: str) -> bool:

@@ -7,18 +7,24 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._cni import cni
+from .._core import fields
 from .._snapshot.values import MAIN, Route
-from .._trace.culprit import ChainRule, Object, VirtualServer
-from .._trace.packet import OUTSIDE
+from .._trace.answer import LOST, Way
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer
+from .._trace.packet import OUTSIDE, TCP
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK
 from .finding import check
-from .node import FAMILIES, IPV6, Node, is_link_local
-from .suspicion import ERROR, NOTE, Suspicion, Trial, Unobserved
+from .node import FAMILIES, IPV6, TABLES_OF, Node, holds, is_link_local
+from .suspicion import ERROR, NOTE, Miss, Suspicion, Trial, Unobserved
 
+Judge = t.Callable[[Way], t.Optional[Miss]]
+KUBE_PROXY, OF_SERVICES = "kube-proxy", "KUBE-"  # its table of nft, and how the names of its chains of iptables begin
+MARKING = ("KUBE-MARK-MASQ", "mark-for-masquerade")  # its chains from which packets come back
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
 DUMMY = "dummy"  # the kind of a link behind which nothing is
@@ -42,10 +48,12 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
     )
     for family in FAMILIES:
         own = node.links_by_address(family)  # those of a veth both of whose ends the node has
-        addresses = {**_learned(node, family), **node.pods_of(family)}
-        pods = {pod: link for pod, link in addresses.items() if pod not in own and link not in switched}
-        shapes = _shapes(node, family, pods)
-        yield from _of_each(node, family, pods)
+        addresses = {**_recorded(node, family), **_learned(node, family), **node.pods_of(family)}
+        inner = {pod: link for pod, link in addresses.items() if pod not in own and link not in switched}
+        pods = {pod: link for pod, link in inner.items() if not _is_leftover(node, pod, link)}
+        internal = _internal(node, family, pods)
+        shapes = _shapes(node, family, {pod: link for pod, link in pods.items() if pod not in internal})
+        yield from _of_each(node, family, pods, internal)
         for pod in shapes:
             yield from _to_others(node, family, pod, pods[pod])
         if pods:
@@ -55,28 +63,64 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
 
 
-def _of_each(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:
-    """Yield the paths whose objects each pod has of its own: its link, its addresses, routes and rules."""
+def _of_each(node: Node, family: str, pods: t.Mapping[str, str], internal: t.Container[str]) -> t.Iterator[Suspicion]:
+    """Yield the paths whose objects each pod has of its own: its link, its addresses, routes and rules.
+
+    internal: the pods that need not leave their bridge.
+    """
     next_pods = _next_pods(node, pods)
     outside = OUTSIDE[family]
     down = _lost_uplinks(node)
     there = f"the outside by {', '.join(down)}, which is down," if down else "the outside"
-    defaults = (route for route in node.every_route() if (route.family, route.to) == (family, "default"))
-    has_default = bool(down) or any(_leads_out(node, route) for route in defaults)
+    leading = {
+        route.table for route in node.every_route() if (route.family, route.to) == (family, "default") and _leads_out(node, route)
+    }
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
     addresses, uplinks = node.own_addresses(family)[:1] if pods else [], _uplinks(node, family, pods)
     for pod, link in pods.items():
         near = NOTE if pod in apart else ERROR
         yield _path("the node", f"the pod {pod}", {"destination": pod, "destination_port": POD_PORT}, near)
-        # Without a default route the node may be meant to have none.
-        yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if has_default else NOTE)
+        # Without a default route the node or the network of containers may be meant to have none.
+        is_led = bool(down or leading & _tables(node, family, pod)) and pod not in internal
+        yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if is_led else NOTE)
+        size = _too_large(node, link, node.largest(link))
+        if size:
+            yield _path(f"the pod {pod}", "the outside", {**_of(pod, link, outside, HTTPS), "length": size, "df": True})
         if next_pods[pod] != pod:
             yield _path(f"the pod {pod}", f"the pod {next_pods[pod]}", _of(pod, link, next_pods[pod], POD_PORT), near)
         for address in addresses:
-            yield _path(f"the pod {pod}", "the node", _of(pod, link, address, KUBELET), near)
+            severity = NOTE if pod in internal else near
+            yield _path(f"the pod {pod}", "the node", _of(pod, link, address, KUBELET), severity)
         if uplinks.get(pod):
-            yield _path("the outside", f"the pod {pod}", _of(outside, uplinks[pod], pod, POD_PORT))
+            packet = _of(outside, uplinks[pod], pod, POD_PORT)
+            size = _too_large(node, uplinks[pod], min(node.largest(link), node.link(uplinks[pod]).peer.mtu))
+            yield _path("the outside", f"the pod {pod}", packet)
+            if size:
+                yield _path("the outside", f"the pod {pod}", {**packet, "length": size, "df": True})
+
+
+def _tables(node: Node, family: str, pod: str) -> set[str]:
+    """Return the tables to which rules may lead the packets of a pod."""
+    return {MAIN, *(rule.table for rule in node.rules(family) if not rule.source or holds(rule.source, pod))}
+
+
+def _internal(node: Node, family: str, pods: t.Mapping[str, str]) -> set[str]:
+    """Return the pods of bridges none of whose pods has a default route, and whose packets no rule masquerades, such as those of
+    an internal network of Docker.
+    """
+    bridges = {node.link(link).master for link in pods.values()} - {""}
+    led = {bridge for link in pods.values() if (bridge := node.link(link).master) and node.pod_has_default(link, family)}
+    inner = {pod for pod, link in pods.items() if node.link(link).master in bridges - led}
+    rules = (rule for table in (node.tables([family], "nat") if inner else ()) for rule in table.rules())
+    sources = {rule.value(f"{TABLES_OF[family]} saddr") for rule in rules if rule.translates_source()}
+    return {pod for pod in inner if not any(holds(source, pod) for source in sources)}
+
+
+def _is_leftover(node: Node, pod: str, link: str) -> bool:
+    """Return whether a route leads an address to a pod that has another one in its place."""
+    addresses = [each for each in node.link(link).peer.addresses if (":" in each) == (":" in pod) and not is_link_local(each)]
+    return bool(addresses) and pod not in addresses and not any(holds(each, pod) for each in node.pod_networks(link))
 
 
 def _leads_out(node: Node, route: Route) -> bool:
@@ -97,12 +141,28 @@ def _learned(node: Node, family: str) -> dict[str, str]:
     return {address: link for address, link in addresses if (":" in address) == (family == IPV6)}
 
 
+def _recorded(node: Node, family: str) -> dict[str, str]:
+    """Return the addresses that a CNI gave to pods and that none has, by the link of the pod that has another one of the same
+    interface.
+    """
+    records = node.records()
+    links = {address: link.name for link in (node.pod_links() if records else ()) for address in link.peer.addresses}
+    of_links = ((record, next((links[each] for each in record if each in links), "")) for record in records)
+    lacking = {each: link for record, link in of_links for each in record if link and each not in links}
+    return {address: link for address, link in lacking.items() if (":" in address) == (family == IPV6)}
+
+
+def _too_large(node: Node, link: str, largest: int) -> int:
+    """Return the size of the largest packets from the other end of a link, if the link drops these as too large; otherwise 0."""
+    return largest if 0 < node.link(link).mtu < largest else 0
+
+
 def _lost_uplinks(node: Node) -> list[str]:
-    """Return interfaces with addresses that are down, if no other link leads out: the kernel removes the routes of a link."""
+    """Return the interfaces with addresses, if all are down and no other link leads out. The kernel removes their routes."""
     links = (link for link in node.links() if link.name != LOOPBACK and not link.master)
-    cards = [link for link in links if not link.kind or pod_links.has_interface_name(link.name)]
-    down = [link.name for link in cards if link.addresses and "UP" not in link.flags]
-    return [] if node.every_uplink() else down
+    cards = [link for link in links if link.addresses and (not link.kind or pod_links.has_interface_name(link.name))]
+    down = [link.name for link in cards if "UP" not in link.flags]
+    return [] if node.every_uplink() or len(down) < len(cards) else down
 
 
 def _next_pods(node: Node, pods: t.Mapping[str, str]) -> dict[str, str]:
@@ -124,23 +184,40 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
         yield _path(there, f"the pod {pod}", {"source": own, "destination": pod, "destination_port": POD_PORT}, NOTE)
     for address, protocol, port in _services(node, family):
         packet = {**_of(pod, link, address, port), "protocol": protocol}
-        yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet)
+        # A cache of DNS on the node may have the address itself.
+        missed = None if address in node.links_by_address(family) else _at_endpoint(node, family, address)
+        yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet, missed=missed)
         of_node = {"destination": address, "protocol": protocol, "destination_port": port}
-        yield _path("the node", f"the Service {address}:{port}", of_node)
-    for address in node.remote_pods(family)[:MOST_REMOTE]:
-        yield _path(f"the pod {pod}", f"the pod {address} of another node", _of(pod, link, address, POD_PORT))
+        yield _path("the node", f"the Service {address}:{port}", of_node, missed=missed)
+    for address, route in [*node.remote_pods(family).items()][:MOST_REMOTE]:
+        there, missed = f"the pod {address} of another node", _by_tunnel(node, route)
+        yield _path(f"the pod {pod}", there, _of(pod, link, address, POD_PORT), missed=missed)
 
 
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
-    ports = [(protocol, port) for protocol, port in dict.fromkeys(node.node_ports()) if port.isdigit() and protocol == "tcp"]
+    ports = node.ports_of(family)[:MOST_NODE_PORTS]
+    most = max((node.largest(link) for link in node.pods_of(family).values()), default=0)
     for uplink in (name for name in node.uplinks(family) if node.link(name).kind != DUMMY):
+        # By that of its MTU a pod tells a client how large a packet it takes.
+        size = _too_large(node, uplink, min(most, node.link(uplink).peer.mtu))
         for own in node.addresses(uplink, family)[:1]:
-            for _protocol, port in ports[:MOST_NODE_PORTS]:
-                yield _path("the outside", f"the node port {port}", _of(OUTSIDE[family], uplink, own, int(port)))
+            for port in ports if ports and node.serves_node_ports(family, own) else ():
+                missed = None if node.may_listen(port) else _at_endpoint(node, family, own)
+                packet, there = _of(OUTSIDE[family], uplink, own, port), f"the node port {port}"
+                yield _path("the outside", there, packet, missed=missed)
+                if size:
+                    yield _path("the outside", there, {**packet, "length": size, "df": True})
 
 
-def _path(sender: str, receiver: str, packet: t.Mapping[str, t.Any], severity: str = ERROR) -> Suspicion:
-    return Suspicion("", f"Packets from {sender} to {receiver} are lost.", (), trial=Trial(packet), severity=severity)
+def _path(
+    sender: str,
+    receiver: str,
+    packet: t.Mapping[str, t.Any],
+    severity: str = ERROR,
+    missed: Judge | None = None,
+) -> Suspicion:
+    what = f"Packets from {sender} to {receiver} are lost."
+    return Suspicion("", what, (), trial=Trial(packet, missed=missed), severity=severity)
 
 
 def _of(source: str, link: str, destination: str, port: int) -> dict[str, t.Any]:
@@ -180,16 +257,92 @@ def _services(node: Node, family: str) -> list[tuple[str, str, int]]:
     return sorted(of_family, key=lambda entry: (entry[2] != DNS, entry[2] != HTTPS))[:MOST_SERVICES]
 
 
+def _at_endpoint(node: Node, family: str, address: str) -> Judge:
+    """Return what judges packets to an address of Services, which must be translated to a port where a program listens."""
+    return functools.partial(_missed_endpoint, node, family, address)
+
+
+def _missed_endpoint(node: Node, family: str, address: str, way: Way) -> Miss | None:
+    to, frame = fields.show(way.met.query.destination) if way.met.query else address, way.met.frame
+    if way.verdict in LOST:
+        return None
+    if to == address:
+        chain = _last_chain(node, family, way)
+        return Miss(chain, f"No rule translates it: of the chains of Services, it enters {chain} last.")
+    ports = node.pod_ports(node.pods.get(to, "")) if frame and frame.packet.protocol == TCP else set()
+    if frame is None or not ports or frame.packet.destination_port in ports:
+        return None
+    ends = (f"> {to}:", f"> [{to}]:")
+    step = next((step for step in way.steps if step.object and any(end in (step.packet or "") for end in ends)), None)
+    by, port = str(step.object) if step else address, frame.packet.destination_port
+    listed = ", ".join(map(str, sorted(ports)))
+    return Miss(by, f"{by} translates it to port {port} of the pod {to}, in which programs listen at {listed} alone.")
+
+
+def _last_chain(node: Node, family: str, way: Way) -> str:
+    """Return the last chain of kube-proxy that a packet entered where destinations are translated, or that of the hook."""
+    starts = [
+        f"{table} {name}"
+        for table in node.tables([family], "nat")
+        for name, chain in table.chains.items()
+        if chain.kind == "nat" and chain.hook in ("prerouting", "output")
+    ]
+    reached = [chain for chain in starts if chain in way.met.chains]
+    for chain in way.met.chains:
+        if chain not in reached and any((before, chain) in way.met.jumps for before in reached):
+            reached.append(chain)
+    ours = [
+        chain for chain in reached if (f" {OF_SERVICES}" in chain or f" {KUBE_PROXY} " in chain) and not chain.endswith(MARKING)
+    ]
+    return (ours or reached or starts or [KUBE_PROXY])[-1]
+
+
+def _by_tunnel(node: Node, route: Route) -> Judge | None:
+    """Return what judges packets to a network to which a route leads by a tunnel, and no default route may."""
+    return functools.partial(_missed_tunnel, node, route) if node.is_tunnel(route.dev) else None
+
+
+def _missed_tunnel(node: Node, route: Route, way: Way) -> Miss | None:
+    is_astray = way.verdict not in LOST and way.interface != route.dev and way.met.has_default_route
+    leading = {family: [rule for rule in node.rules(family) if rule.table == route.table] for family in FAMILIES}
+    if not is_astray or leading[route.family]:
+        return None
+    # A rule that leads to a table without routes may have led here, and that of the other family shows what it was like.
+    empty = [rule for rule in node.rules(route.family) if not (rule.action or node.routes(route.family, rule.table))]
+    shown = [rule for rule in (*empty, *(each for rules in leading.values() for each in rules)) if rule.priority < 32766]
+    by = f"{shown[0].family} rule {shown[0]}" if shown else f"table {route.table}"
+    like = f", and there is {by}" if shown else ""
+    return Miss(by, f"It leaves by {way.interface}, as no rule leads to the table of the route {route}{like}.")
+
+
 def is_meant(node: Node, decider: Object | None, entered: t.Collection[str]) -> bool:
     """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, one of a firewall for new connections
     to the node, or a virtual server, which stops packets without an endpoint.
 
-    entered: families, tables and chains that a new connection entered; empty for a reply.
+    entered: families, tables and chains that a new connection entered.
     """
     if not isinstance(decider, ChainRule):
         return isinstance(decider, VirtualServer)
     is_of_firewall = any(chain.endswith(" INPUT") for chain in entered) or not _input_chains(node).isdisjoint(entered)
     return is_of_firewall or cni.decides_about_pods(decider.chain, decider.table, lambda owner: _serves(node, owner))
+
+
+def restricts(decider: Object | None, paths: t.Iterable[Suspicion]) -> bool:
+    """Return whether a rule of an administrator keeps pods from the outside alone, or from each other alone, which may be meant.
+
+    paths: that it stops. One to a Service, or from the node to a pod, is in use.
+    """
+    is_of_cluster = isinstance(decider, ChainRule) and cni.decides_about_pods(decider.chain, decider.table, lambda _owner: True)
+    if not isinstance(decider, ChainRule) or not decider.handle or decider.family == BRIDGE or is_of_cluster:
+        return False
+    apart: dict[str, set[bool]] = {}
+    for trial in (path.trial for path in paths if path.trial):
+        if trial.missed or not trial.client:
+            return False
+        is_in = trial.client in OUTSIDE.values()
+        pod, other = (trial.server, trial.client)[:: 1 if is_in else -1]
+        apart.setdefault(pod, set()).add(other in OUTSIDE.values())
+    return all(len(ends) == 1 for ends in apart.values())
 
 
 def _input_chains(node: Node) -> set[str]:

@@ -95,7 +95,7 @@ def _mtu_of_paths(node: Node) -> t.Iterator[Suspicion]:
     """Yield links by which a pod's largest packet does not leave. It is lost for good only if the pod does not learn that."""
     for family in FAMILIES:
         for route, pods in _ways_out(node, family):
-            sizes = {pod: _largest(node, link) for pod, link in pods.items()}
+            sizes = {pod: node.largest(link) for pod, link in pods.items()}
             pod = max(sizes, key=lambda pod: sizes[pod], default="")
             least = min(filter(None, (node.mtu(route.dev), route.mtu))) if pod else 0
             if not pod or sizes[pod] <= least or _clamps(node, family):
@@ -111,11 +111,6 @@ def _mtu_of_paths(node: Node) -> t.Iterator[Suspicion]:
             trial = Trial({**packet, "length": sizes[pod], "df": True}, culprit=functools.partial(_is_of, route.dev))
             evidence = (_line(node.link(link)), f"{route.dev} mtu {least}", *filter(None, (dropping,)))
             yield Suspicion(f"{family} {route.dev}", what, evidence, None, trial, ERROR if dropping else NOTE)
-
-
-def _largest(node: Node, link: str) -> int:
-    """Return the size of the largest packets of the pod at a link."""
-    return min(filter(None, (node.mtu(link), *node.pod_mtus(link))))
 
 
 def _ways_out(node: Node, family: str) -> t.Iterator[tuple[Route, dict[str, str]]]:

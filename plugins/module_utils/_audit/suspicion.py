@@ -57,6 +57,13 @@ class Remedy(t.NamedTuple):
         return {"operator": self.operator, "commands": [*self.commands], "task": self.task}
 
 
+class Miss(t.NamedTuple):
+    """An object that keeps a packet from where it must get, although the packet is not lost. what: a sentence."""
+
+    subject: str
+    what: str
+
+
 class Trial(t.NamedTuple):
     """A packet that is lost if the suspicion is right. packet: as the option of datapath_trace.
 
@@ -64,6 +71,7 @@ class Trial(t.NamedTuple):
     is what must stop the packet; None for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the
     packet arrive. source: the address from which the packet must leave the node: the suspicion is right if it leaves from another
     one, and not if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
+    missed: tells what keeps a packet that is not lost from where it must get.
     """
 
     packet: t.Mapping[str, t.Any]
@@ -72,11 +80,17 @@ class Trial(t.NamedTuple):
     is_shown_by_remedy: bool = False
     first: tuple[t.Mapping[str, t.Any], ...] = ()
     source: str = ""
+    missed: t.Callable[[Way], Miss | None] | None = None
 
     @property
     def client(self) -> str:
         """Return the address from which the packet comes; empty if the node chooses it."""
         return str(self.packet.get("source") or "")
+
+    @property
+    def server(self) -> str:
+        """Return the address to which the packet is sent."""
+        return str(self.packet["destination"])
 
 
 class Suspicion(t.NamedTuple):

@@ -24,30 +24,38 @@ from .._trace.packet import Packet
 from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
+from .suspicion import Miss
 
 ARRIVES, IS_LOST, IS_OPEN = "arrives", "lost", "open"
 SECONDS = 60.0  # a packet takes milliseconds; thousands of rules take seconds to load
 
 
+# A packet, and what tells whether it gets where it must; None for one that must only arrive.
+Sent = tuple[Packet, t.Optional[t.Callable[[Way], t.Optional[Miss]]]]
+
+
 class Fate(t.NamedTuple):
     """What becomes of a packet and of its reply: one of ARRIVES, IS_LOST and IS_OPEN.
 
-    decider: the same text for all packets that one object stops. what, ask: of a fact that is open.
+    decider: the same text for all packets that one object stops. what, ask: of a fact that is open. is_reply: whether the answer
+    alone is lost.
     """
 
     outcome: str
     decider: str = ""
     what: str = ""
     ask: str = ""
+    is_reply: bool = False
 
 
 def fates(
-    snapshot: Entry, packets: t.Sequence[Packet], assume: t.Mapping[str, t.Any], run: process.Runner, is_own: bool
+    snapshot: Entry, sent: t.Sequence[Sent], assume: t.Mapping[str, t.Any], run: process.Runner, is_own: bool
 ) -> list[Fate]:
     """Return the fate of each packet. A packet with a value of an open fact on its path is open: no worlds are tried.
 
     assume: as of a Question. is_own: whether the snapshot is of the node on which this runs. Raises DatapathError.
     """
+    packets = [packet for packet, _missed in sent]
     if not packets:
         return []
     worlds.check(snapshot)
@@ -58,17 +66,18 @@ def fates(
     if is_own:
         build_backend.refuse_to_load_modules(snapshot)
     with changes_backend.prepared((), is_own) as root:
-        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, packets, assume, run), SECONDS, root)
+        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, sent, assume, run), SECONDS, root)
     return [Fate(*each) for each in result["fates"]]
 
 
 def _swept(
     isolated: Isolated,
     snapshot: Entry,
-    packets: t.Sequence[Packet],
+    sent: t.Sequence[Sent],
     assume: t.Mapping[str, t.Any],
     run: process.Runner,
 ) -> dict[str, t.Any]:
+    packets = [packet for packet, _missed in sent]
     settings, facts = worlds.divided(assume)
     whole: worlds.Snapshot = dict(snapshot)
     assumed: list[Assumption] = []
@@ -80,14 +89,14 @@ def _swept(
         fates = []
         depends_on_ends = bool(snapshot.get("open") or worlds.recent_chains(snapshot))
         opened: dict[t.Any, dict[str, worlds.Open]] = {}
-        for packet in packets:
+        for packet, missed in sent:
             answer = exchange.answer(packet)
             # Without open facts of the snapshot and records of sources, nothing that is open depends on a packet's ends.
             place = packet if depends_on_ends else (packet.family, bool(packet.interface))
             if place not in opened:
                 opened[place] = worlds.open_for(snapshot, _ends(packet), {packet.source_port, packet.destination_port})
             whole_answer = answer._replace(assumed=(*assumed, *answer.assumed))
-            fates.append(_fate(whole_answer, opened[place], _ends(packet).family, facts.keys()))
+            fates.append(_fate(whole_answer, opened[place], _ends(packet).family, facts.keys(), missed))
         return {"fates": fates}
     finally:
         build_backend.remove_links(isolated, len(values.entries(snapshot, "links")))
@@ -97,7 +106,13 @@ def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _fate(answer: Answer, opened: t.Mapping[str, worlds.Open], family: str, accepted: t.Collection[str]) -> Fate:
+def _fate(
+    answer: Answer,
+    opened: t.Mapping[str, worlds.Open],
+    family: str,
+    accepted: t.Collection[str],
+    missed: t.Callable[[Way], Miss | None] | None,
+) -> Fate:
     met = [*certainty.on_path(answer, opened)]
     result = certainty.conclusion(Exploration(answer, {(): answer}, True, met), opened, family, (), accepted)
     lost = next((way for first in answer.every_way for way in first.both if way.verdict in LOST), None)
@@ -108,8 +123,11 @@ def _fate(answer: Answer, opened: t.Mapping[str, worlds.Open], family: str, acce
         ]
         return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
     if lost:
-        return Fate(IS_LOST, cause(lost, family))
-    return Fate(IS_LOST, repr(answer.caveats[0])) if answer.caveats else Fate(ARRIVES)
+        return Fate(IS_LOST, cause(lost, family), is_reply=all(lost is not first for first in answer.every_way))
+    if answer.caveats:
+        return Fate(IS_LOST, repr(answer.caveats[0]))
+    miss = next(filter(None, map(missed, answer.every_way)), None) if missed else None
+    return Fate(IS_LOST, repr(miss)) if miss else Fate(ARRIVES)
 
 
 def cause(lost: Way, family: str) -> str:

@@ -26,7 +26,7 @@ _CHAIN = re.compile(rf"(?:service|local)-[A-Z\d]{{8}}-{_NAME}/\w+/(?P<port_name>
 _PORT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))?")  # the comment of an element for a Service without endpoints
 _REJECTING = "reject-chain"
 _MAPS = ("service-ips", "no-endpoint-services")
-_OF_SERVICES, _OF_NODE_PORTS = "KUBE-SERVICES", "KUBE-NODEPORTS"  # the chains of iptables
+_OF_SERVICES, _OF_NODE_PORTS, _OF_ONE = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-"  # the chains of iptables
 _NODE_PORTS = "service-nodeports"  # the map of nft
 # The beginnings of the chains to which the addresses of load balancers lead.
 _EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
@@ -118,7 +118,8 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
 
 def _ends(snapshot: Snapshot) -> t.Iterator[_End]:
     for table in observed.of_iptables(snapshot):
-        for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
+        chains = (chain for name, chain in table.chains.items() if name == _OF_SERVICES or name.startswith(_OF_ONE))
+        for rule in (rule for chain in chains for rule in chain.rules):
             words = (rule.value(f"{table.family} daddr"), rule.value(PROTOCOL), rule.value("th dport"))
             yield from _end(words, _COMMENT.fullmatch(rule.comment))
     for table in observed.of_nft(snapshot):

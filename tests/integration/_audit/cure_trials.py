@@ -95,7 +95,7 @@ def tried(
 def _deciders(read: dict[str, Any], packets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return for each packet what stops it, in a twin; empty for one that is not certainly lost there."""
     placed = [entrance.placed(from_options(packet), read) for packet in packets]
-    fates = sweep_backend.fates(read, placed, audit_backend.ASSUMED, random_nodes.run, False)
+    fates = sweep_backend.fates(read, [(each, None) for each in placed], audit_backend.ASSUMED, random_nodes.run, False)
     return [fate.decider for fate in fates]
 
 

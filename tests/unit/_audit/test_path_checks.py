@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -12,8 +13,13 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Unobserved
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Suspicion, Trial, Unobserved
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.entries import parsed_route
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Met, Way
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, VirtualServer
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
 
 UP = ["UP", "LOWER_UP"]
 NAT = """*nat
@@ -87,8 +93,10 @@ def test_what_may_be_meant_to_be_so_is_a_note() -> None:
 
 def test_a_node_whose_interface_is_down_has_lost_its_default_routes() -> None:
     down = [{**link, "flags": []} if link["name"] == "eth0" else link for link in SNAPSHOT["links"]]
-    found = paths(links=down, routes=[entry for entry in SNAPSHOT["routes"] if entry["to"] != "default"])
-    assert "error the pod 10.60.1.5 to the outside by eth0, which is down," in found
+    routes = [entry for entry in SNAPSHOT["routes"] if entry["to"] != "default"]
+    assert "error the pod 10.60.1.5 to the outside by eth0, which is down," in paths(links=[down[0], *down[2:]], routes=routes)
+    # Beside one that is up, it may be one that is not used.
+    assert "note the pod 10.60.1.5 to the outside" in paths(links=down, routes=routes)
 
 
 def test_a_pod_that_has_lost_its_address_is_known_by_its_neighbour() -> None:
@@ -99,6 +107,65 @@ def test_a_pod_that_has_lost_its_address_is_known_by_its_neighbour() -> None:
     neighbour = {"address": "10.60.1.5", "dev": "cali1", "mac": "02:00:00:00:01:01", "state": "STALE"}
     assert "error the node to the pod 10.60.1.5" not in paths(links=gone, routes=routes)
     assert "error the node to the pod 10.60.1.5" in paths(links=gone, routes=routes, neighbors=[neighbour])
+
+
+def test_a_pod_that_has_lost_its_address_is_known_by_the_record_of_its_runtime() -> None:
+    """Without another address of the same interface, the pod has ended."""
+    records = [
+        {"pod": "default/a", "interface": "eth0", "addresses": each} for each in (["10.60.1.5", "fd00:60::5"], ["10.60.1.7"])
+    ]
+    added = [path for path in paths(pod_addresses=records) if path not in paths()]
+    assert "error the node to the pod fd00:60::5" in added and not any("10.60.1.7" in path for path in added)
+
+
+def test_a_route_to_a_pod_with_another_address_is_left_by_one_that_has_ended() -> None:
+    assert paths(routes=[*SNAPSHOT["routes"], route("10.60.1.9", "cali1")]) == paths()
+
+
+@pytest.mark.parametrize(("nat", "severity"), [([], "note"), (["-A POSTROUTING -s 172.19.0.0/16 -j MASQUERADE"], "error")])
+def test_containers_of_a_bridge_without_any_default_route_need_not_reach_the_outside(nat: list[str], severity: str) -> None:
+    bridge = {"name": "br0", "kind": "bridge", "flags": UP, "addresses": [{"address": "172.19.0.1/16"}]}
+    links = [*SNAPSHOT["links"], bridge, {**pod(3, "172.19.0.2"), "master": "br0"}]
+    save = "\n".join(["*nat", ":POSTROUTING ACCEPT [0:0]", *nat, "COMMIT"])
+    further = {"pods": [{"namespace": "pod3", "routes": []}], "iptables": [{**SNAPSHOT["iptables"][0], "save": save}]}
+    found = paths(links=links, routes=[*SNAPSHOT["routes"], route("172.19.0.0/16", "br0")], **further)
+    assert f"{severity} the pod 172.19.0.2 to the outside" in found
+
+
+@pytest.mark.parametrize(
+    ("others", "is_restriction"),
+    [
+        ([("10.60.1.5", "198.51.100.7"), ("10.60.1.6", "198.51.100.7")], True),
+        ([("198.51.100.7", "10.60.1.5")], True),
+        ([("10.60.1.5", "10.60.1.6"), ("10.60.1.6", "10.60.1.5")], True),
+        ([("10.60.1.5", "198.51.100.7"), ("10.60.1.5", "10.60.1.6")], False),  # cut off
+        ([("", "10.60.1.5")], False),  # a probe of kubelet
+    ],
+)
+def test_a_rule_that_keeps_pods_from_some_ends_alone_may_be_meant(others: list[tuple[str, str]], is_restriction: bool) -> None:
+    packets = [Trial({"source": source, "destination": to} if source else {"destination": to}) for source, to in others]
+    suspicions = [Suspicion("", "", (), trial=trial) for trial in packets]
+    rule = ChainRule("ip", "filter", "FORWARD", "-A FORWARD -j DROP", 7)
+    assert path_checks.restricts(rule, suspicions) is is_restriction
+    # A policy is no rule, and what a CNI or kube-proxy adds has its own meaning.
+    assert not path_checks.restricts(rule._replace(handle=0), suspicions)
+    assert not path_checks.restricts(rule._replace(chain="KUBE-FORWARD"), suspicions)
+    of_service = [Suspicion("", "", (), trial=trial._replace(missed=lambda _way: None)) for trial in packets]
+    assert not path_checks.restricts(rule, of_service)
+
+
+@pytest.mark.parametrize(("link", "size"), [("cali1", 1400), ("cali1", 1500), ("cali1", 1600), ("eth0", 1600)])
+def test_a_full_packet_is_tried_where_the_other_end_of_a_link_sends_larger_ones_than_the_link_takes(link: str, size: int) -> None:
+    sizes = {link: size}
+    links: list[Any] = [
+        {**each, "mtu": 1500, "peer": {**each.get("peer", {}), "mtu": sizes.get(each["name"], 1500)}}
+        for each in SNAPSHOT["links"]
+    ]
+    look = path_checks.paths.look(Node({**SNAPSHOT, "links": links}, Context()))
+    packets = [each.trial.packet for each in look if each.trial and "length" in each.trial.packet]
+    # A client sends no larger packets than the pods take.
+    expected = [(link, size)] if link == "cali1" and size > 1500 else []
+    assert [(packet["interface"], packet["length"]) for packet in packets] == expected
 
 
 def test_a_former_address_of_a_pod_that_has_another_is_none_of_its_own() -> None:
@@ -143,6 +210,63 @@ def test_a_node_whose_default_route_says_that_it_has_none_may_be_meant_to_have_n
     assert "error the pod fd00:60::6 to the outside" in paths(routes=[*SNAPSHOT["routes"], *blackhole])
 
 
+NODE, CLIENT, POD, CLUSTER_IP = (
+    ipaddress.ip_address(each).packed for each in ("192.0.2.11", "10.60.1.6", "10.60.1.5", "10.96.0.10")
+)
+DEFAULT = parsed_route("routes", SNAPSHOT["routes"][0])[0]
+OF_SERVICES = ("ip nat PREROUTING", "ip nat KUBE-SERVICES", "ip nat POSTROUTING")
+
+
+def missed(way: Way, destination: str, **changes: Any) -> str:
+    """Return the object that keeps a packet of a pod from where it must get; empty if it gets there."""
+    for each in path_checks.paths.look(Node({**SNAPSHOT, **changes}, Context())):
+        trial = each.trial
+        if trial and trial.packet["destination"] == destination and trial.packet.get("source") == "10.60.1.5" and trial.missed:
+            miss = trial.missed(way)
+            return miss.subject if miss else ""
+    raise AssertionError(destination)
+
+
+def left(destination: bytes, port: int, **met: Any) -> Way:
+    packet = Packet(CLIENT, destination, 6, 40000, port)
+    return Way("forwarded", "eth0", None, "", None, met=Met(Frame(packet, b"", b""), Query(CLIENT, destination), **met))
+
+
+def test_a_packet_to_a_service_that_nothing_translates_names_the_last_chain_of_services_that_it_enters() -> None:
+    jumps = (OF_SERVICES[:2],)
+    assert missed(left(CLUSTER_IP, 53, chains=OF_SERVICES, jumps=jumps), "10.96.0.10") == "ip nat KUBE-SERVICES"
+    assert missed(left(CLUSTER_IP, 53, chains=OF_SERVICES[::2]), "10.96.0.10") == "ip nat PREROUTING"
+    assert missed(left(POD, 53, chains=OF_SERVICES, jumps=jumps), "10.96.0.10") == ""
+    assert missed(left(CLUSTER_IP, 53)._replace(verdict="dropped"), "10.96.0.10") == ""  # by what the trace names
+
+
+@pytest.mark.parametrize(("ports", "subject"), [([53], ""), ([8080], "10.96.0.10"), ([], ""), (None, "")])
+def test_a_service_leads_to_a_port_at_which_its_pod_listens_as_far_as_that_is_known(
+    ports: list[int] | None, subject: str
+) -> None:
+    listeners: list[Any] | None = None if ports is None else [{"address": "::", "port": port} for port in ports]
+    side = {"namespace": "pod1", "listeners": listeners}
+    assert missed(left(POD, 53), "10.96.0.10", pods=[side]) == subject
+
+
+@pytest.mark.parametrize(
+    ("rules", "subject"),
+    [
+        ([], "table 7"),
+        ([{"priority": 99, "family": "ipv4", "table": "7"}], ""),
+        ([{"priority": 99, "family": "ipv4", "table": "8"}], "ipv4 rule 99: from all lookup 8"),
+        ([{"priority": 99, "family": "ipv6", "table": "7"}], "ipv6 rule 99: from all lookup 7"),
+    ],
+)
+def test_a_packet_for_pods_behind_a_tunnel_may_not_leave_by_a_default_route(rules: list[dict[str, Any]], subject: str) -> None:
+    tunnel = {"name": "tunnel", "kind": "wireguard", "flags": [*UP, "NOARP"], "addresses": []}
+    routes = [*SNAPSHOT["routes"], {**route("10.60.3.0/24", "tunnel"), "table": "7"}]
+    way = left(ipaddress.ip_address("10.60.3.1").packed, 8080, route=DEFAULT)
+    changes = {"links": [*SNAPSHOT["links"], tunnel], "routes": routes, "rules": [*rules, *SNAPSHOT["rules"]]}
+    assert missed(way._replace(interface="tunnel"), "10.60.3.1", **changes) == ""
+    assert missed(way, "10.60.3.1", **changes) == subject
+
+
 FIREWALL = """table inet firewall {
  chain of-new {
   type filter hook input priority filter; policy accept;
@@ -167,7 +291,6 @@ FIREWALL = """table inet firewall {
         ("cali-FORWARD", [], True),
         ("WEAVE-NPC", [], False),  # of a CNI whose plugin the node does not have
         ("INPUT", ["ip filter INPUT"], True),
-        ("INPUT", [], False),  # an answer to the node's own connection
         ("FORWARD", ["ip filter FORWARD"], False),
         ("LOGDROP", ["ip filter INPUT", "ip filter LOGDROP"], True),
         ("LOGDROP", ["ip filter FORWARD", "ip filter LOGDROP"], False),
