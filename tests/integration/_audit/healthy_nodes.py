@@ -218,8 +218,11 @@ class HasIptables(Protocol):
     def iptables(self, family: str, table: str, *lines: str) -> None: ...
 
 
-def kube_proxy(node: HasIptables, pod: str, family: str = "ip", service: str = "") -> None:
-    """Add the rules of kube-proxy in its mode iptables, with a Service that has a node port, and an address if one is given."""
+def kube_proxy(node: HasIptables, pod: str, family: str = "ip", service: str = "", cluster: str = "") -> None:
+    """Add the rules of kube-proxy in its mode iptables, with a Service that has a node port, and an address if one is given.
+
+    cluster: the network of the cluster's pods, which kube-proxy may not have been told.
+    """
     target = f"[{pod}]:8080" if family == "ip6" else f"{pod}:8080"
     chains = ("KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-EXT-A", "KUBE-SVC-A", "KUBE-SEP-A")
     node.iptables(
@@ -234,6 +237,7 @@ def kube_proxy(node: HasIptables, pod: str, family: str = "ip", service: str = "
         "-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-EXT-A",
         "-A KUBE-EXT-A -j KUBE-MARK-MASQ",
         "-A KUBE-EXT-A -j KUBE-SVC-A",
+        *([f"-A KUBE-SVC-A ! -s {cluster} -d {service} -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ"] if cluster else []),
         "-A KUBE-SVC-A -j KUBE-SEP-A",
         f"-A KUBE-SEP-A -p tcp -m tcp -j DNAT --to-destination {target}",
         "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
@@ -678,6 +682,38 @@ def metallb(image: Image) -> Node:
     return node
 
 
+def restricted(image: Image) -> Node:
+    """On-premises, where rules of an administrator and of Docker keep pods from some of what they could reach.
+
+    Beside these are a route of a pod that has ended, to the link of another one, and an interface that is not used.
+    """
+    node = calico(image)
+    node.link("eth9", "", ["10.66.0.1/24"], flags=["BROADCAST"])
+    node.snapshot["routes"] = [route for route in node.snapshot["routes"] if route.get("dev") != "eth9"]
+    pods = [link for link in node.snapshot["links"] if (link["peer"] or {}).get("addresses")]
+    node.route("10.244.1.250", str(pods[0]["name"]), scope="link")
+    one, other = (link["peer"]["addresses"][0] for link in pods[:2])
+    node.link("docker0", "bridge", ["172.17.0.1/16"])
+    node.link("br-internal", "bridge", ["172.19.0.1/16"])
+    for bridge, network in (("docker0", 17), ("br-internal", 19)):
+        for number in (2, 3):
+            node.pod(f"veth{network}{number}", f"172.{network}.0.{number}", master=bridge)
+    for side in node.snapshot["pods"][-2:]:
+        side["routes"] = [route for route in side["routes"] if route["to"] != "default"]
+    node.iptables("ip", "nat", "-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE")
+    node.iptables("ip", "raw", "-A PREROUTING -p tcp -m tcp --dport 10250 ! -s 192.168.0.0/24 -j DROP")
+    node.iptables(
+        "ip",
+        "filter",
+        "-A FORWARD -i docker0 -o docker0 -j DROP",
+        "-A FORWARD ! -s 172.19.0.0/16 -o br-internal -j DROP",
+        "-A FORWARD ! -d 172.19.0.0/16 -i br-internal -j DROP",
+        "-A FORWARD -s 10.244.0.0/16 ! -d 10.0.0.0/8 -j REJECT --reject-with icmp-admin-prohibited",
+        f"-A FORWARD -s {one} -d {other} -j DROP",
+    )
+    return node
+
+
 NODES: dict[str, Callable[[Image], Node]] = {
     "EKS": eks,
     "EKS, kube-proxy in its mode nftables": eks_nftables,
@@ -697,5 +733,6 @@ NODES: dict[str, Callable[[Image], Node]] = {
     "RKE2": rke2,
     "GKE": gke,
     "bare metal with MetalLB": metallb,
+    "restricted pods and containers": restricted,
 }
 IMAGES = (KERNEL, SYSTEMD, UBUNTU, CIS, STRICT_DEFAULT)

@@ -14,6 +14,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from lab import links
 from lab.machine import Machine
@@ -84,9 +85,14 @@ class Layout(Network):
         for name, link in self.links.items():
             connect_by_routes(self, name, link, self.pods[name])
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return what the container runtime records of the pods, as a snapshot has it: the lab has no files of its own."""
+        return [{"pod": f"default/{name}", "interface": "eth0", "addresses": [*pod.values()]} for name, pod in self.pods.items()]
+
     def _services(self) -> None:
         for number, family in FAMILIES.items():
-            kube_proxy(self, self.pods["pod2"][number], family, SERVICE[number])
+            kube_proxy(self, self.pods["pod2"][number], family, SERVICE[number], PODS_OF_ALL[number])
         self._masquerade("cali-nat-outgoing")
 
     def _masquerade(self, chain: str) -> None:
@@ -220,6 +226,8 @@ class EniPolicyRouting(Layout):
         own += [f"rule add to {pod[4]} lookup main priority 512" for pod in self.pods.values()]
         own += ["rule add fwmark 0x80/0x80 lookup main priority 1024"]
         self.settings["node"] |= {"net.ipv4.conf.eth0.rp_filter": 2, "net.ipv4.conf.eth1.rp_filter": 2}
+        # The cloud checks the sources of each interface.
+        self.settings["world"] |= {"net.ipv4.conf.up0.rp_filter": 1, "net.ipv4.conf.up1.rp_filter": 1}
         self.lines["world"] += [f"addr add {GATEWAYS['eth0'][6]}/64 dev up0 nodad", f"addr add {VPC_CLIENT}/32 dev lo"]
         self.lines["world"] += [f"addr add {FAR['eth0'][4]}/32 dev lo", f"addr add {FAR['eth0'][6]}/128 dev lo nodad"]
         self.lines["world"] += [f"route add {PODS_OF_ALL[6]} via {self.own[6]}"]

@@ -4,6 +4,10 @@
 """Trials of the audit: a healthy node is broken by one change, real packets tell what is lost, and the audit has to name it. Its
 remedies are applied, and real packets tell what arrives then.
 
+A change is unknowable, and counted apart if the audit does not name it, if nothing on the node differs from a node that is meant
+to be so. That is one kind: a permanent neighbour on an uplink with a wrong MAC address. An administrator enters a router's in the
+same way, and no other object of the node has the right one.
+
 ``python3 tests/toolchain.py run python -m integration._audit.mutation_trials FIRST COUNT`` prints a table.
 """
 
@@ -16,7 +20,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
@@ -46,7 +50,7 @@ def run(argv, stdin=None, *_more):
 
 print(json.dumps(snapshot_backend.read(run, sys.argv[2:])))
 """
-FOUND, OTHER, MISSED, FALSE, QUIET = "found", "other", "missed", "false", "quiet"
+FOUND, OTHER, MISSED, UNKNOWABLE, FALSE, QUIET = "found", "other", "missed", "unknowable", "false", "quiet"
 
 
 class Trial(NamedTuple):
@@ -68,6 +72,8 @@ class Trial(NamedTuple):
             return FALSE if self.findings else QUIET
         if any(self.mutation.is_named_in(_decider(finding)) for finding in self.findings):
             return FOUND
+        if self.mutation.is_unknowable:
+            return UNKNOWABLE
         return OTHER if self.findings else MISSED
 
     def __str__(self) -> str:
@@ -92,8 +98,9 @@ def _decider(finding: Mapping[str, Any]) -> str:
     return "\n".join([finding["subject"], finding["what"], *culprits])
 
 
-def snapshot_of(machine: Machine) -> dict[str, Any]:
-    return dict(json.loads(machine.run([sys.executable, "-c", SNAPSHOT, str(CHECKOUT), *SUBSETS]).stdout))
+def snapshot_of(layout: Layout, machines: Mapping[str, Machine]) -> dict[str, Any]:
+    printed = machines["node"].run([sys.executable, "-c", SNAPSHOT, str(CHECKOUT), *SUBSETS]).stdout
+    return {**json.loads(printed), snapshot.POD_ADDRESSES: layout.records}
 
 
 def audited(read: dict[str, Any]) -> list[dict[str, Any]]:
@@ -105,14 +112,19 @@ def audited(read: dict[str, Any]) -> list[dict[str, Any]]:
 @functools.cache
 def healthy(layout: str) -> tuple[dict[str, Any], ...]:
     """Return the errors and risks of a healthy node, which are false."""
-    with network.built(LAYOUTS[layout]()) as machines:
-        return tuple(audited(snapshot_of(machines["node"])))
+    node = LAYOUTS[layout]()
+    with network.built(node) as machines, network.listening(machines):
+        return tuple(audited(snapshot_of(node, machines)))
 
 
 def lost(layout: Layout, machines: Mapping[str, Machine], listeners: Sequence[Any]) -> list[Connection]:
-    """Return the connections that are not complete. A busy machine may be slow, so one that is lost is tried again."""
+    """Return the connections that are not complete. A busy machine may be slow, so one that is lost is tried again, without what
+    machines have learnt of the sizes that other connections' paths pass.
+    """
     waiting = [*layout.connections()]
     for _attempt in range(2):
+        for machine in machines.values():
+            machine.run_from_host(["sh", "-c", "ip -4 route flush cache; ip -6 route flush cache"])
         complete = network.Exchange(machines, listeners, waiting).complete
         waiting = [connection for connection in waiting if connection not in complete]
     return waiting
@@ -136,7 +148,7 @@ def trial(seed: int) -> Trial:
             clock.stop("mutate")
             gone = lost(layout, machines, listeners)
             clock.stop("connect")
-            read = snapshot_of(machines["node"])
+            read = snapshot_of(layout, machines)
             clock.stop("snapshot")
             findings = _without(audited(read), healthy(name))
             clock.stop("audit")
@@ -144,6 +156,17 @@ def trial(seed: int) -> Trial:
             cures = [*cure_trials.tried(machines["node"], findings, read, still_lost, gone)]
             clock.stop("cure")
         return Trial(seed, name, mutation, gone, findings, cures, clock.seconds)
+
+
+def of_change(name: str, make: Callable[[mutations.Source], Iterator[mutations.Mutation]], change: str) -> Trial:
+    """Return the trial of one change of a layout."""
+    layout = LAYOUTS[name]()
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        sources = ((layout, machines, random.Random(seed)) for seed in range(99))  # each draws a machine
+        mutation = next(each for source in sources for each in make(source) if each.change == change)
+        mutation.apply(machines)
+        gone = lost(layout, machines, listeners)
+        return Trial(0, name, mutation, gone, audited(snapshot_of(layout, machines)), (), {})
 
 
 def _without(findings: Sequence[Mapping[str, Any]], false: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -179,13 +202,13 @@ def main() -> None:
 
 def table(trials: Sequence[Trial]) -> str:
     """Return the counts of verdicts by layout and by kind of mutation, and in all."""
-    verdicts = (FOUND, OTHER, MISSED, FALSE, QUIET)
+    verdicts = (FOUND, OTHER, MISSED, UNKNOWABLE, FALSE, QUIET)
     counts: dict[str, collections.Counter[str]] = {}
     for each in trials:
         for row in (each.layout, each.mutation.kind, "all"):
             counts.setdefault(row, collections.Counter())[each.verdict] += 1
     rows = [name for name in (*LAYOUTS, *sorted({each.mutation.kind for each in trials}), "all") if name in counts]
-    lines = [f"{name:30}" + "".join(f"{counts[name][verdict]:8}" for verdict in verdicts) for name in rows]
+    lines = [f"{name:30}" + "".join(f"{counts[name][verdict]:11}" for verdict in verdicts) for name in rows]
     listed = [
         f"{verdict}: seeds {' '.join(str(each.seed) for each in trials if each.verdict == verdict)}"
         for verdict in (OTHER, MISSED, FALSE)
@@ -193,7 +216,7 @@ def table(trials: Sequence[Trial]) -> str:
     for verdict in (CURED, NOT_CURED, HARMED):
         seeds = [str(each.seed) for each in trials for cure in each.cures if cure.verdict == verdict]
         listed.append(f"{verdict}: {len(seeds)} remedies, seeds {' '.join(seeds)}")
-    return "\n".join([" " * 30 + "".join(f"{verdict:>8}" for verdict in verdicts), *lines, *listed])
+    return "\n".join([" " * 30 + "".join(f"{verdict:>11}" for verdict in verdicts), *lines, *listed])
 
 
 if __name__ == "__main__":

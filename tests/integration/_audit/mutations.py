@@ -24,7 +24,10 @@ _START = r"(?<![\w.:/])(?<!from )(?<!src )"
 
 
 class Mutation(NamedTuple):
-    """A change of one object. commands: lines of the shell, run on the machine. words: all of one entry name the object."""
+    """A change of one object. commands: lines of the shell, run on the machine. words: all of one entry name the object.
+
+    is_unknowable: whether the node is the same as one that is meant to be so.
+    """
 
     kind: str
     machine: str
@@ -32,6 +35,7 @@ class Mutation(NamedTuple):
     commands: str
     words: Sequence[Sequence[str]]
     stdin: str = ""
+    is_unknowable: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.machine}: {self.change}"
@@ -131,7 +135,10 @@ def neighbours(source: Source) -> Iterator[Mutation]:
             yield Mutation("neighbour", name, f"delete {address} {link}", f"ip neigh del {address} dev {link}", words)
         if entry.get("lladdr"):
             change = f"{address} lladdr {UNUSED_MAC} dev {link}"
-            yield Mutation("neighbour", name, change, f"ip neigh replace {change} nud permanent", words)
+            # Which MAC address a machine beyond the node has is known of no entry but this one.
+            is_beyond = name == "node" and link.startswith("eth")
+            replace = f"ip neigh replace {change} nud permanent"
+            yield Mutation("neighbour", name, change, replace, words, is_unknowable=is_beyond)
     if name == "node":
         yield from _forwarding_entries(machine)
 
@@ -152,7 +159,8 @@ def addresses(source: Source) -> Iterator[Mutation]:
                 address = f"{each['local']}/{each['prefixlen']}"
                 yield Mutation(
                     "address", name, f"delete {address} dev {entry['ifname']}", f"ip addr del {address} dev {entry['ifname']}",
-                    [[each["local"]]],
+                    # An address that is gone may be named nowhere, so that a link without any is what is named.
+                    [[each["local"]], [f"no address of ipv{4 + 2 * (':' in each['local'])} on {entry['ifname']}"]],
                 )  # fmt: skip
 
 

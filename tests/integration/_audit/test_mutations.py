@@ -16,7 +16,7 @@ from hypothesis import Phase
 
 from lab import network
 
-from . import mutation_trials
+from . import mutation_trials, mutations
 from .cure_trials import CURED
 from .layouts import LAYOUTS
 from .mutation_trials import FALSE, FOUND
@@ -41,7 +41,7 @@ def test_a_healthy_node_passes_all_packets_of_its_users_and_has_no_finding(name:
     layout = LAYOUTS[name]()
     with network.built(layout) as machines, network.listening(machines) as listeners:
         assert mutation_trials.lost(layout, machines, listeners) == []
-        findings = mutation_trials.audited(mutation_trials.snapshot_of(machines["node"]))
+        findings = mutation_trials.audited(mutation_trials.snapshot_of(layout, machines))
     assert [mutation_trials.brief(finding) for finding in findings] == []
 
 
@@ -54,6 +54,29 @@ def test_a_connection_whose_full_segments_are_lost_is_made_and_not_complete() ->
     with network.built(layout) as machines, network.listening(machines) as listeners:
         exchange = network.Exchange(machines, listeners, connections)
     assert (exchange.made, exchange.complete) == ({*connections}, set())
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "change"),
+    [
+        ("VXLAN", mutations.neighbours, "delete 10.60.2.0 flannel.1"),
+        ("VXLAN", mutations.addresses, "delete 10.60.1.5/24 dev eth0"),
+        ("tunnel", mutations.rules, "delete 99: not from all fwmark 0x100000/0x100000 lookup 1"),
+        ("two uplinks", mutations.states, "eth0 down"),
+        ("Cilium's shape", mutations.settings, "net.ipv6.conf.eth0.disable_ipv6 = 1"),
+        ("bridge, kube-proxy nftables", mutations.mtus, "veth2 mtu 1280"),
+        ("veth routes", mutations.firewall_rules, "delete -A KUBE-EXT-A -j KUBE-SVC-A"),
+        (
+            "bridge, kube-proxy iptables",
+            mutations.firewall_rules,
+            "-A KUBE-SEP-A -p tcp -m tcp -j DNAT --to-destination 10.60.1.6:8080"
+            " -> -A KUBE-SEP-A -p tcp -m tcp -j DNAT --to-destination 10.60.1.6:8099",
+        ),
+    ],
+)
+def test_what_one_change_loses_names_its_object(name: str, make: Any, change: str) -> None:
+    trial = mutation_trials.of_change(name, make, change)
+    assert trial.verdict == FOUND, str(trial)
 
 
 def test_of_a_sample_of_mutations_as_many_are_found_as_before_no_more_are_false_and_each_remedy_cures() -> None:
