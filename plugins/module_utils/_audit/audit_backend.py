@@ -333,14 +333,15 @@ class _Prover:
             return None
         miss = first.trial.missed(lost) if first.trial and first.trial.missed and lost.verdict not in LOST else None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
-        evidence = (lost.culprit.text,) if lost.culprit else (miss.subject,) if miss else ()
+        text = path_checks.of_all_links(self._node, decider) or (lost.culprit and lost.culprit.text) or (miss and miss.subject)
+        evidence = (text,) if text else ()
         what = " ".join([finding.what, finding.way.reason, *([miss.what] if miss else []), *more])
         # A pod that is the endpoint of its Service may be meant not to reach itself.
         is_to_itself = (isinstance(decider, Link) and decider.trouble == NO_HAIRPIN) or _is_to_itself(finding.way)
         # Without a cloud's interfaces, a router may let answers from another interface's address pass.
         is_guess = lost is finding.way and lost.verdict not in LOST and not miss and not self._node.pods_of_enis()
         is_restriction = is_direct and path_checks.restricts(decider, paths)
-        severity = NOTE if is_to_itself or is_guess or is_restriction else finding.severity
+        severity = NOTE if is_to_itself or is_guess or is_restriction else (miss and miss.severity) or finding.severity
         return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
 
     def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:

@@ -418,14 +418,16 @@ class Node:
         return [address for name in names if name != LOOPBACK for address in self.addresses(name, family)]
 
     def remote_pods(self, family: str) -> dict[str, Route]:
-        """Return an address of each network that is like those of this node's pods, with the route to it: by a gateway, or of
-        any table by a tunnel.
+        """Return an address of each network that is like those of this node's pods and of another node, with the route to it: by
+        a gateway, or of any table by a tunnel.
         """
+        own = self.links_by_address(family)
         near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
         routes = (each for each in self.every_route() if each.family == family and each.to != "default" and not is_host(each.to))
         leading = (each for each in routes if (each.via and each.table == MAIN) or self.is_tunnel(each.dev))
         networks = ((_network(route.to), route) for route in leading if not route.plain.get("type"))
-        return {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
+        remote = ((str(net[1]), route) for net, route in networks if net and any(net[1] in other for other in near))
+        return {address: route for address, route in remote if address not in own}
 
     def is_tunnel(self, name: str) -> bool:
         """Return whether a link puts a head before each packet, or has one machine at its other end."""
@@ -477,7 +479,8 @@ class Node:
 
     def pod_ports(self, link: str) -> set[int]:
         """Return the ports at which programs of the pod at a link listen; empty if that is not known."""
-        return {int(each["port"]) for side in self.pod_sides(link) for each in side.get("listeners") or ()}
+        listed = (str(each.get("port")) for side in self.pod_sides(link) for each in entries(side, "listeners"))
+        return {int(port) for port in listed if port.isdigit()}
 
     def node_ports(self) -> t.Iterator[tuple[str, str]]:
         """Yield the protocols and ports of kube-proxy's node ports; empty for one that a rule does not name alone."""

@@ -14,19 +14,20 @@ from .._cni import cni
 from .._core import fields
 from .._snapshot.values import MAIN, Route
 from .._trace.answer import LOST, Way
-from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
 from .._trace.packet import OUTSIDE, TCP
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK
 from .finding import check
-from .node import FAMILIES, IPV6, TABLES_OF, Node, holds, is_link_local
-from .suspicion import ERROR, NOTE, Miss, Suspicion, Trial, Unobserved
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, holds, is_link_local
+from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 
 Judge = t.Callable[[Way], t.Optional[Miss]]
 KUBE_PROXY, OF_SERVICES = "kube-proxy", "KUBE-"  # its table of nft, and how the names of its chains of iptables begin
 MARKING = ("KUBE-MARK-MASQ", "mark-for-masquerade")  # its chains from which packets come back
 POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
+IP_FORWARD = "net.ipv4.ip_forward"
 DUMMY = "dummy"  # the kind of a link behind which nothing is
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
@@ -276,7 +277,8 @@ def _missed_endpoint(node: Node, family: str, address: str, way: Way) -> Miss | 
     step = next((step for step in way.steps if step.object and any(end in (step.packet or "") for end in ends)), None)
     by, port = str(step.object) if step else address, frame.packet.destination_port
     listed = ", ".join(map(str, sorted(ports)))
-    return Miss(by, f"{by} translates it to port {port} of the pod {to}, in which programs listen at {listed} alone.")
+    what = f"{by} translates it to port {port} of the pod {to}, in which programs listen at {listed} alone."
+    return Miss(by, f"{what} Rules in the pod, which no snapshot has, may translate it once more.", RISK)
 
 
 def _last_chain(node: Node, family: str, way: Way) -> str:
@@ -325,6 +327,17 @@ def is_meant(node: Node, decider: Object | None, entered: t.Collection[str]) -> 
         return isinstance(decider, VirtualServer)
     is_of_firewall = any(chain.endswith(" INPUT") for chain in entered) or not _input_chains(node).isdisjoint(entered)
     return is_of_firewall or cni.decides_about_pods(decider.chain, decider.table, lambda owner: _serves(node, owner))
+
+
+def of_all_links(node: Node, decider: Object | None) -> str:
+    """Return the setting of the node by which no link forwards, in place of that of one link; empty for another object."""
+    try:
+        if not is_forwarding(decider) or IPV6 in str(decider) or node.sysctl(IP_FORWARD):
+            return ""
+        links = (link.name for link in node.links() if link.name != LOOPBACK)
+        return "" if any(node.setting(IPV4, name, "forwarding") for name in links) else f"{IP_FORWARD} = 0"
+    except Unobserved:
+        return ""
 
 
 def restricts(decider: Object | None, paths: t.Iterable[Suspicion]) -> bool:

@@ -58,10 +58,13 @@ class Remedy(t.NamedTuple):
 
 
 class Miss(t.NamedTuple):
-    """An object that keeps a packet from where it must get, although the packet is not lost. what: a sentence."""
+    """An object that keeps a packet from where it must get, although the packet is not lost. what: a sentence. severity: that of
+    the path if it is empty.
+    """
 
     subject: str
     what: str
+    severity: str = ""
 
 
 class Trial(t.NamedTuple):

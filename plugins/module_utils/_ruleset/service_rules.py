@@ -11,6 +11,7 @@ Service.
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 
@@ -18,7 +19,7 @@ from .._core import fields
 from .._core.fields import Unfit
 from . import observed
 from .observed import Snapshot
-from .ruleset import DNAT, GOTO, JUMP, PROTOCOL, UNREAD, Chain, Table
+from .ruleset import DNAT, GOTO, JUMP, PROTOCOL, UNREAD, Chain, Rule, Table
 
 _NAME = r"(?P<name>[\w.-]+/[\w.-]+)"
 _COMMENT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))? (?:cluster IP|has no endpoints)")  # of a rule of iptables
@@ -26,7 +27,8 @@ _CHAIN = re.compile(rf"(?:service|local)-[A-Z\d]{{8}}-{_NAME}/\w+/(?P<port_name>
 _PORT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))?")  # the comment of an element for a Service without endpoints
 _REJECTING = "reject-chain"
 _MAPS = ("service-ips", "no-endpoint-services")
-_OF_SERVICES, _OF_NODE_PORTS, _OF_ONE = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-"  # the chains of iptables
+# Chains of iptables: the two from which the others are reached, and the prefixes of those of a Service.
+_OF_SERVICES, _OF_NODE_PORTS, _OF_ONE, _BEYOND = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-", "KUBE-EXT-"
 _NODE_PORTS = "service-nodeports"  # the map of nft
 # The beginnings of the chains to which the addresses of load balancers lead.
 _EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
@@ -105,7 +107,24 @@ def services(snapshot: Snapshot) -> list[Service]:
 def translated(snapshot: Snapshot, servers: t.Iterable[Snapshot]) -> list[tuple[str, str, int]]:
     """Return the addresses, protocols and ports of Services, sorted, those of load balancers as well. servers: of IPVS."""
     of_ipvs = ((str(each.get("address")), str(each.get("protocol")), int(each.get("port") or 0)) for each in servers)
-    return sorted(end for end in {*(end[:3] for end in _ends(snapshot)), *of_ipvs} if _is_end(*end))
+    lost = (_rule_end(table, rule) for table in observed.of_iptables(snapshot, "nat") for rule in _unled(table))
+    ends = (*_ends(snapshot), *itertools.chain.from_iterable(lost))
+    return sorted(end for end in {*(end[:3] for end in ends), *of_ipvs} if _is_end(*end))
+
+
+def _unled(table: Table) -> t.Iterator[Rule]:
+    """Yield the rules of chains of Services to which no rule for a cluster address leads any more, but one for a node port."""
+    of_cluster, of_ports = (
+        {rule.verdict.target for rule in _rules(table, name) if rule.verdict} for name in (_OF_SERVICES, _OF_NODE_PORTS)
+    )
+    for name in table.chains:
+        beyond = {name, f"{_BEYOND}{name.removeprefix(_OF_ONE)}"}  # of releases before 1.24, and since
+        if name.startswith(_OF_ONE) and name not in of_cluster and not beyond.isdisjoint(of_ports):
+            yield from _rules(table, name)
+
+
+def _rules(table: Table, chain: str) -> t.Sequence[Rule]:
+    return table.chains.get(chain, Chain()).rules
 
 
 def _is_end(address: str, _protocol: str, port: int) -> bool:
@@ -118,15 +137,18 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
 
 def _ends(snapshot: Snapshot) -> t.Iterator[_End]:
     for table in observed.of_iptables(snapshot):
-        chains = (chain for name, chain in table.chains.items() if name == _OF_SERVICES or name.startswith(_OF_ONE))
-        for rule in (rule for chain in chains for rule in chain.rules):
-            words = (rule.value(f"{table.family} daddr"), rule.value(PROTOCOL), rule.value("th dport"))
-            yield from _end(words, _COMMENT.fullmatch(rule.comment))
+        for rule in _rules(table, _OF_SERVICES):
+            yield from _rule_end(table, rule)
     for table in observed.of_nft(snapshot):
         for element in (element for name in _MAPS for element in table.sets.get(name, ())):
             chain = element.statement.target if element.statement else ""
             named = _CHAIN.fullmatch(chain) or (_PORT.fullmatch(element.comment) if chain == _REJECTING else None)
             yield from _end(element.key, named)
+
+
+def _rule_end(table: Table, rule: Rule) -> t.Iterator[_End]:
+    words = (rule.value(f"{table.family} daddr"), rule.value(PROTOCOL), rule.value("th dport"))
+    return _end(words, _COMMENT.fullmatch(rule.comment))
 
 
 def _end(words: t.Sequence[str], named: re.Match[str] | None) -> t.Iterator[_End]:

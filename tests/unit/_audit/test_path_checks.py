@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Suspicion, Trial, Unobserved
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.entries import parsed_route
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Met, Way
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, VirtualServer
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, Setting, VirtualServer
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
@@ -89,6 +89,15 @@ def test_what_may_be_meant_to_be_so_is_a_note() -> None:
     found = paths()
     assert "note the pod fd00:60::6 to the outside" in found
     assert "note the pod 10.60.1.5 to the node's address 203.0.113.11" in found
+
+
+def test_the_network_of_the_nodes_own_pods_is_of_no_other_node() -> None:
+    """Cilium has such a route, by the node's address among its pods."""
+    own = {"name": "cilium_host", "kind": "veth", "flags": UP, "addresses": [{"address": "10.60.1.1/32"}]}
+    found = paths(
+        links=[*SNAPSHOT["links"], own], routes=[*SNAPSHOT["routes"], route("10.60.1.0/24", "cilium_host", via="10.60.1.1")]
+    )
+    assert [path for path in found if "of another node" in path] == [path for path in paths() if "of another node" in path]
 
 
 def test_a_node_whose_interface_is_down_has_lost_its_default_routes() -> None:
@@ -304,6 +313,14 @@ def test_a_rule_of_a_policy_or_of_a_firewall_for_new_connections_is_meant_to_sto
     plugins = [{"path": "/etc/cni/net.d/10-calico.conflist", "plugins": ["calico", "kube-bridge"]}]
     node = Node({**SNAPSHOT, "cni": plugins, "nftables_text": FIREWALL}, Context())
     assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), entered) is is_meant
+
+
+@pytest.mark.parametrize(("eth0", "whole"), [(0, "net.ipv4.ip_forward = 0"), (1, "")])
+def test_what_no_link_forwards_is_by_the_setting_of_the_node(eth0: int, whole: str) -> None:
+    links = {str(link["name"]): {"forwarding": eth0 if link["name"] == "eth0" else 0} for link in SNAPSHOT["links"]}
+    node = Node({**SNAPSHOT, "settings": {"node": {"net.ipv4.ip_forward": 0}, "ipv4": links}}, Context())
+    assert path_checks.of_all_links(node, Setting("net/ipv4/conf/cali1/forwarding", 0)) == whole
+    assert path_checks.of_all_links(node, Setting("net/ipv4/conf/cali1/rp_filter", 1)) == ""
 
 
 def test_a_virtual_server_stops_packets_only_without_an_endpoint_which_is_meant() -> None:

@@ -158,6 +158,32 @@ def test_requests_from_outside_reach_pods_by_ports_of_the_node_and_by_addresses_
     assert reached == {("", "tcp", "30080", *pods), ("", "udp", "30053"), ("192.0.2.7", "tcp", "80", *pods)}
 
 
+LOST = """*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-EXT-A - [0:0]
+:KUBE-SVC-A - [0:0]
+-A KUBE-EXT-A -j KUBE-SVC-A
+-A KUBE-SVC-A ! -s 10.60.0.0/16 -d 10.96.0.12/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ
+COMMIT
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends"),
+    [
+        ("-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-EXT-A", [("10.96.0.12", "tcp", 80)]),
+        ("-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-SVC-A", [("10.96.0.12", "tcp", 80)]),
+        ("", []),  # the chains of a Service that is gone remain for a while
+    ],
+)
+def test_a_service_with_a_node_port_is_translated_although_the_rule_for_its_address_is_lost(
+    rule: str, ends: list[tuple[str, str, int]]
+) -> None:
+    save = LOST.replace("COMMIT", f"{rule}\nCOMMIT" if rule else "COMMIT")
+    assert translated({"iptables": [{"family": "ip", "table": "nat", "save": save}]}, []) == ends
+
+
 @pytest.mark.parametrize("text", ["a" * 300_000, f"10.0.0.1 . tcp . {'1' * 300_000} : goto x", '1 . t . 1 comment "' * 20_000])
 def test_a_hostile_text_takes_linear_time(text: str) -> None:
     began = time.process_time()
