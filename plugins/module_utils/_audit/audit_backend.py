@@ -24,7 +24,20 @@ from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
 from .node import ASK, FAMILIES, Node
-from .suspicion import CANNOT_TELL, NOTE, PRESENT, SEVERITIES, TWIN, Finding, Remedy, Suspicion, Trial, Unobserved, together
+from .suspicion import (
+    CANNOT_TELL,
+    COUNTER,
+    NOTE,
+    PRESENT,
+    SEVERITIES,
+    TWIN,
+    Finding,
+    Remedy,
+    Suspicion,
+    Trial,
+    Unobserved,
+    together,
+)
 from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate, Sent
 
 SECONDS = 20.0  # in which the last trial begins
@@ -76,7 +89,8 @@ def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Cha
     """Return what a trial asks of a twin, which gets a Service if the trial needs one."""
     snapshot = service.added(audit.snapshot, trial.packet["interface"], trial.pod) if trial.pod else audit.snapshot
     packet = entrance.packet({**trial.packet}, snapshot)
-    return trace_backend.Question(snapshot, packet, ASSUMED, (*changes,), is_own=audit.is_own, is_compared=False)
+    assume = {**ASSUMED, **trial.settings}
+    return trace_backend.Question(snapshot, packet, assume, (*changes,), is_own=audit.is_own, is_compared=False)
 
 
 def refuse_both(packet: object, finding: object) -> None:
@@ -99,7 +113,7 @@ def repeated(
     trial = _trial(audit, finding, run)
     first = changes_backend.read(trial.first)
     asked = question(audit, trial, (*first, *changes))._replace(
-        assume={**ASSUMED, **assume}, wants_reply=wants_reply, is_compared=True
+        assume={**ASSUMED, **trial.settings, **assume}, wants_reply=wants_reply, is_compared=True
     )
     added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
     traced = trace_backend.answer(asked, run)
@@ -110,6 +124,8 @@ def _added(trial: Trial) -> t.Iterator[str]:
     """Yield what the twin has besides the node, as sentences."""
     if trial.pod:
         yield service.sentence(trial.pod)
+    for key, value in trial.settings.items():
+        yield f"{key} is {value}, as the next boot sets it."
     for change in trial.first:
         yield f"Another finding is mended first, so that it does not hide this one: {playbook_task.flow(change)}."
 
@@ -216,7 +232,9 @@ def _unknown(check: Check, error: Invalid) -> Finding:
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
-    subject, what, evidence, remedy, _trial, severity, proof, _ask = suspicion
+    subject, what, evidence, remedy, trial, severity, proof, _ask = suspicion
+    if not trial and proof != COUNTER:  # what no packet shows is no error
+        severity = NOTE
     return check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
 
 
@@ -371,7 +389,8 @@ class _Prover:
         mended = self._mended(trial, remedy)
         if trial.is_shown_by_remedy and not (mended and mended.certain):
             return _uncertain(finding, trial, mended or answer)
-        is_cured = bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
+        # The node as it is now is that without the line of the next boot, and the packet arrives there.
+        is_cured = bool(trial.settings) or bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
         cure, tried = (remedy, ()) if is_cured else self._offered(trial)

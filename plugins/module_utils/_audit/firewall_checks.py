@@ -16,7 +16,7 @@ from .._trace.culprit import is_of_firewalld
 from .finding import check
 from .node import FAMILIES, IPV6, Node
 from .reverse_path_checks import requests, severity_of_services
-from .suspicion import COUNTER, ERROR, RISK, Remedy, Suspicion, Unobserved
+from .suspicion import COUNTER, ERROR, NOTE, Remedy, Suspicion, Unobserved
 
 _RELOADS = {"FirewallBackend": "iptables", "FlushAllOnReload": "yes"}  # with which a reload flushes the rules of others
 _STRICT = Match("fib saddr . mark . iif oif", ("missing",))  # of IPv6_rpfilter, in each of its strict modes
@@ -27,7 +27,7 @@ FEW = 128  # neighbours, the gc_thresh1 of the kernel; fewer are not looked at, 
 
 @check(
     "flush-coming",
-    RISK,
+    NOTE,
     "A service flushes all tables of nftables or iptables at its next start, stop or reload.",
     "The units nftables.service and firewalld.service, their configuration, and the tables of others.",
     "nftables_package with service masked; for firewalld its own settings.",
@@ -107,7 +107,7 @@ def _strict_chain(node: Node) -> str:
 
 @check(
     "conntrack-near-full",
-    RISK,
+    NOTE,
     "The node tracks nearly as many connections as it may, and drops the packets of further ones.",
     "The number of tracked connections and its limit.",
     "Raise net.netfilter.nf_conntrack_max.",
@@ -124,7 +124,7 @@ def _tracking(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "neighbours-near-full",
-    RISK,
+    NOTE,
     "The node has nearly as many neighbours as it may, and sends no packet to a further one.",
     "The number of neighbours of each family, and its limit.",
     "Raise gc_thresh1, gc_thresh2 and gc_thresh3.",
@@ -146,5 +146,5 @@ def _full(key: str, count: int, most: int, what: str, line: str, cause: str) -> 
     remedy = Remedy(
         operator=f"Raise {key}, in a file of /etc/sysctl.d too, and find {cause}", commands=(f"sysctl -w {key}={2 * most}",)
     )
-    severity = ERROR if count >= most else RISK
+    severity = ERROR if count >= most else NOTE
     return Suspicion(key, what, (line, f"{key} = {most}"), remedy, severity=severity, proof=COUNTER)

@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from .._probe_snat.probe_table import AZURE_SOURCE
+from .._trace.answer import Way
 from .context import SHARED
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node
-from .suspicion import ERROR, Remedy, Suspicion, Unobserved
+from .suspicion import ERROR, Miss, Remedy, Suspicion, Trial, Unobserved
 
 PORT = 10256  # of kube-proxy (healthzBindAddress)
+PROBES = {IPV4: "168.63.129.16", IPV6: AZURE_SOURCE}  # from which Azure probes
 EVERY = {IPV4: ("0.0.0.0", "::"), IPV6: ("::",)}  # all addresses of a family; a socket of IPv6 serves IPv4 too
 
 
@@ -44,7 +48,14 @@ def _closed_port(node: Node) -> t.Iterator[Suspicion]:
             f" (kubeProxyReplacementHealthzBindAddr: 0.0.0.0:{PORT})"
         )
         evidence = (f"{'inet6' if family == IPV6 else 'inet'} {address} dev {link}", *_lines(node))
-        yield Suspicion(f"{family} {PORT}", what, evidence, Remedy(operator=text))
+        packet = {"source": PROBES[family], "destination": address, "destination_port": PORT, "interface": link}
+        missed = functools.partial(_missed, f"{family} {PORT}", what)
+        yield Suspicion(f"{family} {PORT}", what, evidence, Remedy(operator=text), Trial(packet, missed=missed))
+
+
+def _missed(subject: str, what: str, _way: Way) -> Miss:
+    """Return what a probe misses that arrives at the node: a program that answers."""
+    return Miss(subject, what)
 
 
 def _probed(node: Node, family: str) -> tuple[str, str]:

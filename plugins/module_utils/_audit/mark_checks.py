@@ -16,7 +16,7 @@ from .._trace.culprit import is_filter
 from .finding import check
 from .node import FAMILIES, IPV4, MAIN, Node, setting_line
 from .reverse_path_checks import STRICT, requests, severity_of_services
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial, Unobserved
 
 TUNNEL = ("0x3", "101")  # mark and table of azure-vnet's mode transparent-tunnel
 _CILIUM = " CILIUM_"  # whose chains set the whole mark, of which its agent owns all bits then
@@ -94,7 +94,7 @@ class Write(t.NamedTuple):
 
 @check(
     "mark-clobbered",
-    RISK,
+    NOTE,
     "A rule of iptables or nft sets or restores the whole mark, and so clears bits that policy rules test.",
     "The rules of nft and of the tables mangle and nat, and the marks in policy rules.",
     "Let the rule write its own bits alone.",

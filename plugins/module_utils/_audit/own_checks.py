@@ -21,7 +21,7 @@ from .._snapshot import entries as entries_of
 from .._snapshot.values import Entry, PolicyRule, Route
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node
-from .suspicion import RISK, Remedy, Suspicion
+from .suspicion import NOTE, Remedy, Suspicion
 
 SUBSET = "policies"
 SHOWN = 3  # lines of evidence
@@ -32,7 +32,7 @@ _OF_LINK = re.compile(r"net\.(ipv4|ipv6)\.conf\.(.+)\.(\w+)")
 
 @check(
     "own-drift",
-    RISK,
+    NOTE,
     "Another program removed or changed rules, routes or settings that a module of this collection keeps on the node.",
     "The records of policy_routes and the files of this collection in /etc/sysctl.d, and what the kernel has.",
     "policy_routes again, or the value of the setting again.",

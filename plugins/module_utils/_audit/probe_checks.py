@@ -17,7 +17,7 @@ from .context import SHARED
 from .finding import check
 from .node import IPV6, Node
 from .reverse_path_checks import severity_of_services
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 SHOWN = 3  # routes in the evidence
@@ -107,7 +107,7 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "own-table-lost",
-    RISK,
+    NOTE,
     "A table of this collection is enabled at boot and is not in the kernel: its unit stopped, or the ruleset was flushed.",
     "The units of this collection, and the tables of nftables.",
     "Restart the unit.",

@@ -19,7 +19,7 @@ from . import clients, service
 from .finding import check
 from .node import IPV4, Node, setting_line
 from .service import POD_PORT
-from .suspicion import ERROR, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
 
 STRICT = 1
 SHOWN = 3  # links in a sentence
@@ -118,7 +118,7 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "rp-all-with-cilium",
-    RISK,
+    NOTE,
     "rp_filter of all wins over the 0 that Cilium writes on its links, and drops what its programs lead past the routes.",
     "rp_filter of all, on a node with Cilium.",
     "Set all to 0, and each other link by rp_filter.",
@@ -142,7 +142,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "rp-all-overrides",
-    RISK,
+    NOTE,
     "The CNI turned the filters of links off, and rp_filter of all wins.",
     "The values of all, of default and of the links.",
     "Set all to 0.",
@@ -171,7 +171,7 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "rp-secondary-with-cilium",
-    RISK,
+    NOTE,
     "A secondary interface of Cilium got the default of rp_filter at its hotplug.",
     "The interfaces in Cilium's layout, and their values.",
     "rp_filter with mode off.",
@@ -224,7 +224,11 @@ def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
         key, entry = line if line and (line[1].value or 0) == later else (_key("all"), settings[_key("all")])
         what = f"The reverse-path filter of {name} is {_mode_name(now)} now, and {entry.file} makes it strict at the next boot."
         remedy = Remedy("rp_filter", {"interfaces": [name], "mode": _mode_name(now)})
-        yield Suspicion(name, what, (_filter_line(node, name), f"{entry.file}: {key} = {entry.value}"), remedy)
+        noted = Suspicion(name, what, (_filter_line(node, name), f"{entry.file}: {key} = {entry.value}"), remedy, severity=NOTE)
+        lost = (trial for _link, _rule, trial in requests(node) if enis and name == enis.primary)
+        later_on = {f"net.ipv4.conf.{name}.rp_filter": STRICT}
+        yield from (noted._replace(trial=each._replace(settings=later_on, culprit=is_filter), severity=RISK) for each in lost)
+        yield noted
 
 
 def _key(link: str) -> str:
@@ -242,7 +246,7 @@ def _at_boot(settings: t.Mapping[str, BootSetting], link: str) -> tuple[str, Boo
 
 @check(
     "mark-without-rule",
-    RISK,
+    NOTE,
     "The CNI marks connections, and the rule that routes their replies by the mark is lost.",
     "The rules of iptables that set the mark, and the policy rules.",
     "policy_routes with the rule; network_daemons keeps it from being removed.",
@@ -277,7 +281,7 @@ def _tests(rule: PolicyRule, bits: tuple[int, int]) -> bool:
 
 @check(
     "pod-rule-missing",
-    RISK,
+    NOTE,
     "A pod with an address of a secondary interface has no rule to that interface's table.",
     "The addresses of pods, the networks of the interfaces, and the policy rules. Interfaces in one network do not tell.",
     "Restart the CNI's pod; network_daemons against the cause.",

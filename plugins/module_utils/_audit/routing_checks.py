@@ -30,7 +30,7 @@ OF_KERNEL = 255  # a version that is said to remove rules that it spares by its 
 
 @check(
     "networkd-removes-foreign",
-    RISK,
+    NOTE,
     "systemd-networkd removes rules and routes of other programs at a hotplug, a reload or an upgrade.",
     "Whether networkd manages links, its version and effective settings, and the rules and routes of other protocols.",
     "network_daemons; a newer systemd if the version has no setting against it.",
@@ -127,7 +127,7 @@ def _nowhere(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "rules-of-one-source",
-    RISK,
+    NOTE,
     "A source has rules to two tables, one of them left over from an earlier pod.",
     "The policy rules.",
     "Remove the rule that is left over.",
@@ -171,7 +171,7 @@ def _ways(node: Node, family: str, table: str) -> tuple[tuple[str, str], ...]:
 
 @check(
     "default-by-secondary",
-    RISK,
+    NOTE,
     "A network daemon gave an interface of the CNI, by which pods reply, a default route in table main.",
     "The default routes of table main, the routing tables of the interfaces, and the rules of pods.",
     "Keep the daemon off the interface, and remove the route.",
@@ -196,7 +196,7 @@ def _second_default(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "daemon-competes",
-    RISK,
+    NOTE,
     "A cloud agent, such as cloud-init's hotplug, configures interfaces of the CNI, or takes down the links of pods.",
     "Which agents are active, on a node whose pods share interfaces.",
     "network_daemons, which keeps off those that a file decides; of others, it names the command.",
@@ -216,7 +216,7 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "neighbor-moved",
-    RISK,
+    NOTE,
     "A permanent neighbour entry is left over for an address that a pod behind another link has now.",
     "The permanent neighbours, and the routes and links of pods.",
     "Remove the entry; ebtables_cleanup for what azure-vnet left.",

@@ -129,12 +129,13 @@ def _forwards(node: Node, family: str, link: str) -> bool:
 def _forwarding_at_boot(node: Node) -> t.Iterator[Suspicion]:
     settings = node.boot("settings")
     for family in FAMILIES:
-        for link in _forwarded(node, family):
+        for link, packet in _forwarded(node, family).items():
             key, entry = _forwarding_line(settings, family, link)
             if entry and entry.value == 0 and _forwards(node, family, link):
                 what = f"{entry.file} sets {key} to 0 at the next boot, and whenever sysctl --system runs."
                 text = f"Take the line out of {entry.file}"
-                yield Suspicion(key, what, (f"{entry.file}: {key} = 0",), Remedy(operator=text))
+                trial = Trial(packet, culprit=is_forwarding, settings={forwarding_key(family, link): 0})
+                yield Suspicion(key, what, (f"{entry.file}: {key} = 0",), Remedy(operator=text), trial)
 
 
 def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, BootSetting | None]:
@@ -151,7 +152,7 @@ def _forwarding_line(settings: Lines, family: str, link: str) -> tuple[str, Boot
 
 @check(
     "ra-route-expires",
-    RISK,
+    NOTE,
     "A link that forwards accepts no router advertisement with accept_ra 1, so that its default route expires.",
     "The default route of protocol ra, and accept_ra and forwarding of its link.",
     "Set accept_ra of the link to 2.",
@@ -180,7 +181,7 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "both-backends",
-    RISK,
+    NOTE,
     "iptables-legacy and iptables-nft both have rules, of which each program sees half.",
     "The tables of both backends.",
     "Flush the backend that is out of use, or reboot.",
@@ -205,7 +206,7 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 
 @check(
     "kubelet-port-taken",
-    RISK,
+    NOTE,
     "A rule of table nat takes connections to kubelet's port.",
     "The rules of table nat about ports and ranges of ports, and the addresses of the node.",
     "Another port for the pod or the Service.",

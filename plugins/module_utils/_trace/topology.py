@@ -467,7 +467,9 @@ class Topology:
 
     def is_point_to_point(self, link: str) -> bool:
         """Return whether a link asks for no MAC address, such as a tunnel."""
-        return not pod_links.POINT_TO_POINT.isdisjoint(self.links.get(link, {}).get("flags") or ())
+        entry = self.links.get(link, {})
+        is_other = entry.get("type", pod_links.ETHERNET) != pod_links.ETHERNET
+        return is_other or not pod_links.POINT_TO_POINT.isdisjoint(entry.get("flags") or ())
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """Return the link by which the answer comes in to a packet that has left by ``link``.

@@ -37,8 +37,8 @@ def test_a_trouble_is_found_and_its_remedy_ends_it(check: str) -> None:
         finding = next(finding for finding in findings if finding["subject"] == trouble.subject)
         assert (finding["id"], finding["state"], finding["proof"]) == (check, "present", trouble.proof), finding
         assert finding["evidence"] == trouble.evidence
-        # Packets are lost now only where a packet, a counter or the kernel's list of sockets shows it.
-        assert finding["severity"] != "error" or finding["proof"] in ("twin", "counter") or check == "probe-port-closed"
+        # What no packet and no counter shows is a note.
+        assert finding["severity"] == "note" or finding["proof"] in ("twin", "counter")
         assert bool(finding["packet"]) == (trouble.proof == "twin")
         if finding["packet"]:
             assert_a_trace_has_the_same_answer(node, finding, trouble)
@@ -48,16 +48,25 @@ def test_a_trouble_is_found_and_its_remedy_ends_it(check: str) -> None:
         assert (trouble._replace(edit=None) if trouble.is_in_snapshot else trouble).audit(node, check) == []
 
 
-# Whose packets leave the node, with an address by which a cloud or a policy of another node drops them.
-LOST_BEYOND = ("reply-by-other-interface", "mark-rule-late", "pod-rule-within-network", "pod-source-translated")
+# Whose packets leave the node, with an address by which a cloud or a policy of another node drops them, or arrive where no
+# program listens.
+LOST_BEYOND = (
+    "probe-port-closed",
+    "reply-by-other-interface",
+    "mark-rule-late",
+    "pod-rule-within-network",
+    "pod-source-translated",
+)
 
 
 def assert_a_trace_has_the_same_answer(node: NamespaceNode, finding: dict[str, Any], trouble: Trouble) -> None:
-    """The packet is lost as it is printed; where the audit added a Service, so is the packet of the finding."""
+    """The packet is lost as it is printed; where the audit added a Service or the settings of the next boot, so is the packet of
+    the finding.
+    """
     added = "as kube-proxy would make it"
     has_added = added in finding["what"]
     of_finding = {"finding": f"{finding['id']}:{finding['subject']}", "context": trouble.context}
-    asked = of_finding if has_added else {"packet": packet_text.options(finding["packet"])}
+    asked = of_finding if has_added or trouble.files else {"packet": packet_text.options(finding["packet"])}
     evidence = {"snapshot": trouble.snapshot(node)} if trouble.edit else {}
     traced = Steps(node, "datapath_trace", {**asked, **evidence}).run()
     of_audit = finding["trace"]

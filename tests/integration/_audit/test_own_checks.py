@@ -48,7 +48,7 @@ def test_what_another_program_removed_is_found_and_put_back(command: str, line: 
         found = findings(node)
         assert [(finding["subject"], finding["evidence"]) for finding in found] == ([("protocol 75", [line])] if line else [])
         for finding in found:
-            assert finding["severity"] == "risk"
+            assert finding["severity"] == "note"
             apply(node, finding["remedy"])
         assert findings(node) == []
 

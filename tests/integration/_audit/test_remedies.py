@@ -131,7 +131,7 @@ def test_a_competing_agent_is_disabled_by_the_units_that_the_remedy_names() -> N
     assert undo.replace("--root=/ disable", "disable --now") in finding["remedy"]["operator"]
 
 
-@pytest.mark.parametrize(("count", "severity"), [(95, "risk"), (100, "error")])
+@pytest.mark.parametrize(("count", "severity"), [(95, "note"), (100, "error")])
 def test_a_larger_limit_of_tracked_connections_ends_the_trouble(count: int, severity: str) -> None:
     """In the snapshot: the limit is one of the whole machine, which a network namespace may not set."""
 

@@ -224,6 +224,7 @@ TROUBLES = {
         "eth0",
         ["net.ipv4.conf.eth0.rp_filter = 0", "/etc/sysctl.d/60-hard.conf: net.ipv4.conf.eth0.rp_filter = 1"],
         files={"/etc/sysctl.d/60-hard.conf": "net.ipv4.conf.eth0.rp_filter = 1\n"},
+        proof="twin",
     ),
     "mark-without-rule": Trouble(
         "0x80/0x80", ["table ip mangle (nft): 0x80/0x80"], [f"iptables -t mangle -A PREROUTING {MARKS}"]
@@ -276,6 +277,7 @@ TROUBLES = {
         scene=probed_at_health_port,
         undo=["python3 /etc/health.py"],
         context={"probe_mode": "shared"},
+        proof="twin",
     ),
     "service-reply-by-default": Trouble(
         "eth1",
@@ -483,6 +485,7 @@ TROUBLES = {
         ["/etc/sysctl.d/60-hard.conf: net.ipv4.ip_forward = 0"],
         files={"/etc/sysctl.d/60-hard.conf": "net.ipv4.ip_forward = 0\n"},
         undo=["rm /etc/sysctl.d/60-hard.conf"],
+        proof="twin",
     ),
     "ra-route-expires": Trouble(
         "eth1",
