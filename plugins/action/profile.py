@@ -43,6 +43,10 @@ CHECKS = "__kubenode_checks"  # the connections that a playbook checks
 class Missing(jinja2.ChainableUndefined, jinja2.StrictUndefined):
     """A value that the result lacks. Where a report uses it without a default, that is an error, as in Ansible's templates."""
 
+    @property
+    def _undefined_message(self) -> str:
+        return f"{self._undefined_name} is missing"
+
 
 # Jinja2 itself renders the reports: Ansible's templates would take 50 to 120 ms for each node. What a node says is escaped, so
 # that it cannot pretend to be another line.
@@ -185,7 +189,8 @@ class ActionModule(NodeAction):
         try:
             text = template.render(profile=result, options=call.reported, check_mode=self._task.check_mode)
         except (AttributeError, LookupError, TypeError, ValueError, jinja2.TemplateError) as error:
-            message = f"profile: the report cannot be made of the answer of the node: {in_one_line(str(error))}"
+            reason = str(error) if isinstance(error, jinja2.UndefinedError) else "a value has another type"
+            message = f"profile: the report of the role cannot be made of the answer of the node, in which {reason}"
             return {**result, "failed": True, "msg": message}
         if not _report_callback.is_running():
             _stdout.show(self, text.rstrip(), _stdout.heading(variables))

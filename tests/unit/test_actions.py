@@ -94,9 +94,17 @@ def test_a_report_has_what_the_node_said_and_no_line_of_the_nodes_own(
     assert reported(role, answer, is_check=True)["report"] == [*lines, "rp_filter (present): would change a, b"]
 
 
-def test_an_answer_that_does_not_fit_the_report_is_an_error_that_keeps_the_change() -> None:
-    result = reported("aks_dual_stack", ANSWER)
-    assert result["failed"] and result["changed"] and "report cannot be made of the answer of the node" in str(result["msg"])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (ANSWER, "in which nftables_probe_snat is missing"),
+        ({**ANSWER, "nftables_probe_snat": {"managed_by": ""}}, "in which agentbaker is missing"),
+        ({**ANSWER, **NEEDED, "summary": 5}, "in which a value has another type"),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_report_is_an_error_that_keeps_the_change(answer: dict[str, object], reason: str) -> None:
+    result = reported("aks_dual_stack", answer)
+    assert result["failed"] and result["changed"] and str(result["msg"]).endswith(reason)
 
 
 @pytest.mark.parametrize("answer", [{**ANSWER, "failed": True}, {"unreachable": True, "changed": False}])
