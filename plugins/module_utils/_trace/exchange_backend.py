@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import typing as t
 
@@ -254,9 +255,19 @@ class Exchange:
             link = self._topology.pod_link(departed.destination)
             sentence = f"The pod at {link} has {to}, and the packet leaves by {way.interface}. It is assumed to come back."
             yield replaced(ANSWER, sentence, subject=to)
+        elif verdict.unseen_on_bridge(sent.interface, way.interface, sent, self._scene)[0] and self._is_named(to):
+            sentence = (
+                f"Rules name {to}, and do not see the packet on its bridge. A machine beyond the node is assumed to have {to}."
+            )
+            yield replaced(ANSWER, sentence, subject=to)
         elif self._topology.may_return(sent, departed, way.interface):
             sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
             yield replaced(ANSWER, sentence, subject=to)
+
+    def _is_named(self, address: str) -> bool:
+        """Return whether a rule may translate an address, such as that of a Service, because its text has it."""
+        texts = (self._drawn.ruleset_text, json.dumps(self._drawn.ruleset), *(text for _program, text in self._drawn.restores))
+        return any(address in text for text in texts)
 
     def _unseen_neighbours(self, ways: t.Iterable[Way]) -> t.Iterator[Assumption]:
         """Yield that a machine is taken to answer for an address in no network of the link to which a route leads it."""

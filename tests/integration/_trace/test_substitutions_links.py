@@ -247,6 +247,15 @@ SCENES = {
         "ip route add 10.99.0.0/16 dev vpn0",
         "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, ("link", "vpn0 no carrier"),
     ),
+    "a Service of which a bridge without an address shows no packet to rules": Scene(
+        "ip link add b1 type bridge mcast_snooping 0; ip link set b1 up; machine q u1; machine t t7\n"
+        "ip link set u1 name eth7 master b1; ip link set eth7 up; ip link set t7 master b1\n"
+        "sysctl -qw net.bridge.bridge-nf-call-iptables=0 || true\n"
+        "ip -n q addr add 192.168.9.1/24 dev eth0; ip -n t addr add 192.168.9.2/24 dev eth0\n"
+        "ip -n t route add default via 192.168.9.1\n"
+        "iptables -t nat -A PREROUTING -d 10.96.0.10 -j DNAT --to-destination 10.60.5.5",
+        "tcp 192.168.9.2:40000 > 10.96.0.10:443 in t7", "t", False, None, ("answer:10.96.0.10",),
+    ),
     "a route without a gateway to the internet": Scene(
         f"{LAN}{MASQUERADE}ip netns exec r sysctl -qw net.ipv4.conf.all.arp_ignore=1; ip route replace default dev eth1",
         OUT, "a", False, None, ("answer:198.51.100.7",),
