@@ -13,7 +13,7 @@ import typing as t
 
 from .._cni import marks
 from .._core.names import DOTTED
-from .._snapshot.values import BootSetting, PolicyRule
+from .._snapshot.values import MAIN, BootSetting, PolicyRule
 from .._trace.culprit import is_filter
 from . import clients, service
 from .finding import check
@@ -341,8 +341,12 @@ def _rule_within(node: Node) -> t.Iterator[Suspicion]:
 
 def _without_rule(node: Node, pod: str, link: str, name: str, table: str) -> Suspicion:
     what = f"The pod with {pod} has an address of {name} and no rule to its table: its packets leave by the primary interface."
-    like = next((rule for rule in node.rules(IPV4) if rule.source and rule.table == table), None)
-    command = f"ip rule add from {pod} lookup {table}" + (f" priority {like.priority}" if like else "")
+    # Behind the rules that lead to pods; without a priority, the kernel puts it before all others.
+    behind = [rule.priority + 1 for rule in node.rules(IPV4) if rule.to and rule.table == MAIN]
+    tables = node.tables_of_enis()
+    alike = [rule.priority for rule in node.rules(IPV4) if rule.source and rule.table in tables]
+    priorities = alike or behind
+    command = f"ip rule add from {pod} lookup {table}" + (f" priority {priorities[-1]}" if priorities else "")
     text = "Restart the CNI's pod of the node, or the pod; network_daemons keeps network daemons from removing its rules"
     evidence = tuple(str(rule) for rule in node.rules(IPV4) if rule.table == table)[:2]
     return Suspicion(pod, what, (f"{pod} dev {link} scope link", *evidence), Remedy(operator=text, commands=(command,)))
