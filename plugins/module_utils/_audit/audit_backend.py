@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import typing as t
 
@@ -264,6 +265,8 @@ class _Prover:
         self._end = time.monotonic() + SECONDS
         self._judgements: dict[str, trace_backend.Judgement] = {}  # several checks send the same packet
         self._fates: dict[str, Fate] = {}
+        self._harms: dict[str, str] = {}  # by changes
+        self._cured: set[str] = set()  # changes
         self._unswept: Finding | None = None
         try:
             trials = [each.trial for look in looks for each in look.suspicions if each.trial]
@@ -275,7 +278,7 @@ class _Prover:
             what = f"No twin has all packets: {error}."
             self._unswept = path_checks.paths.finding(CANNOT_TELL, "", what, ask=_again(path_checks.paths))
 
-    def _swept(self, trials: t.Sequence[Trial]) -> dict[str, Fate]:
+    def _swept(self, trials: t.Sequence[Trial], changes: t.Sequence[changes_backend.Change] = ()) -> dict[str, Fate]:
         """Return what becomes of the packets that are alone in their trials. Raises Failure, Invalid, Unobserved."""
         self._demand()
         sent: dict[str, Sent] = {}
@@ -284,8 +287,69 @@ class _Prover:
             with contextlib.suppress(Invalid):  # which the trial says, too
                 packet = entrance.placed(from_options(trial.packet), self._audit.snapshot)
                 sent[repr(trial.packet)] = packet, trial.missed or sent.get(repr(trial.packet), (packet, None))[1]
-        fates = sweep_backend.fates(self._audit.snapshot, [*sent.values()], ASSUMED, self._run, self._audit.is_own)
+        audit = self._audit
+        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], ASSUMED, self._run, audit.is_own, changes)
         return dict(zip(sent, fates))
+
+    @functools.cached_property
+    def _sample(self) -> list[Trial]:
+        """Return paths of the node that packets pass, or may pass: one between any two shapes of ends.
+
+        What is lost stands for itself, so that all paths of its ends are tried. Raises Failure, Invalid, Unobserved.
+        """
+        trials = [path.trial for path in _Look.at(path_checks.paths, self._node).suspicions if path.trial]
+        fates = ((trial, self._fates.get(repr(trial.packet))) for trial in trials)
+        apart: dict[str, Trial] = {}
+        passing = list[Trial]()
+        for trial, fate in fates:
+            if fate is None or fate.outcome == ARRIVES:
+                passing.append(trial)
+            elif fate.outcome == IS_LOST:
+                apart.setdefault(fate.decider, trial)
+        shapes: dict[str, t.Any] = {}
+        for family in FAMILIES:
+            shapes.update(path_checks.shapes(self._node, family, self._node.pods_of(family)))
+        for trial in apart.values():
+            for end in ("source", "destination"):
+                shapes.pop(str(trial.packet.get(end)), None)
+        of_shapes: dict[str, Trial] = {}
+        for trial in passing:
+            packet = {**trial.packet, "interface": bool(trial.packet.get("interface"))}
+            packet.update({end: shapes.get(str(packet.get(end)), packet.get(end)) for end in ("source", "destination")})
+            of_shapes.setdefault(repr(packet), trial)
+        return [*of_shapes.values()]
+
+    def _harm(self, changes: t.Sequence[changes_backend.Change]) -> str:
+        """Return which path that packets pass now changes end, as a sentence; empty if they end none, or if that is not known."""
+        key = repr((*changes,))
+        if key not in self._harms:
+            self._harms[key] = ""
+            with contextlib.suppress(Failure, Invalid, Unobserved):  # that one packet has a twin does not mean that all have
+                self._harms[key] = self._ended(changes)
+        return self._harms[key]
+
+    def _harmless(self, finding: Finding) -> Finding:
+        """Return a finding that no packet shows, without its remedy if that ends a path."""
+        changes: tuple[changes_backend.Change, ...] = ()
+        with contextlib.suppress(Invalid):  # a twin has no systemd, for example
+            changes = _changes(finding.remedy) if finding.remedy and self._audit.wants_remedies else ()
+        harm = self._harm(changes) if changes and time.monotonic() <= self._end else ""
+        if not harm or finding.remedy is None:
+            return finding
+        return finding._replace(remedy=None, what=f"{finding.what} {_named(finding.remedy)} is no remedy: {harm}")
+
+    def _ended(self, changes: t.Sequence[changes_backend.Change]) -> str:
+        """Raises Failure, Invalid, Unobserved."""
+        after = self._swept(self._sample, changes)
+        # By which interface a cloud sends packets to a pod, a remedy may have to tell.
+        ended = {packet for packet, fate in after.items() if fate.outcome == IS_LOST and not fate.is_beyond}
+        lost = [trial for trial in self._sample if repr(trial.packet) in ended]
+        self._fates.update(self._swept([trial for trial in lost if repr(trial.packet) not in self._fates]))
+        for trial in lost:
+            if self._fates[repr(trial.packet)].outcome == ARRIVES:
+                sent = entrance.packet({**trial.packet}, self._audit.snapshot)
+                return f"It ends the path of {sent.line}: {after[repr(trial.packet)].what}"
+        return ""
 
     def _demand(self) -> None:
         """Raise Unobserved without what a twin needs."""
@@ -297,7 +361,7 @@ class _Prover:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
         finding, trial = _by_configuration(check, suspicion), suspicion.trial
         if trial is None:
-            return finding
+            return self._harmless(finding)
         fate = self._fates.get(repr(trial.packet))
         if fate and fate.outcome == ARRIVES and _is_alone(trial):
             return None
@@ -393,7 +457,9 @@ class _Prover:
         is_cured = bool(trial.settings) or bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
         if trial.is_shown_by_remedy and not is_cured:
             return None
-        cure, tried = (remedy, ()) if is_cured else self._offered(trial)
+        harm = self._harm(_changes(remedy)) if is_cured and remedy and self._audit.wants_remedies else ""
+        cure, tried = (remedy, ()) if is_cured and not harm else self._offered(trial)
+        tried = (*([Attempt(_named(remedy), harm)] if harm and remedy else ()), *tried)
         ask = remedy.ask if remedy and not cure else ""
         added = [service.sentence(trial.pod)] if trial.pod else []
         what = " ".join([finding.what, *added, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
@@ -402,24 +468,38 @@ class _Prover:
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
-        if not remedy or not (remedy.commands or remedy.module in changes_backend.MODULES):
-            return None
-        calls = [{remedy.module: {**remedy.options}}] if remedy.module else []
-        return self._judgement(trial, changes_backend.read(calls, remedy.commands)).answer
+        changes = _changes(remedy) if remedy else ()
+        return self._judgement(trial, changes).answer if changes else None
 
     def _offered(self, trial: Trial) -> tuple[Remedy | None, t.Sequence[Attempt]]:
-        """Return the first remedy that a trace offers, and those that do not work."""
+        """Return the first remedy of a trace that ends no other path, and those that do not work.
+
+        What cured another packet is tried first.
+        """
         if time.monotonic() > self._end or not self._audit.wants_remedies:
             return None, ()
-        answer = self._judgement(trial).with_cures()
+        answer = self._judgement(trial).with_cures(self._cured, lambda cure: self._harm(cure.changes))
         offered = next(iter(answer.cures), None)
-        return Remedy(operator=offered.change, task=offered.task) if offered else None, answer.tried
+        if offered is None:
+            return None, answer.tried
+        self._cured.add(repr(offered.changes))
+        return Remedy(operator=offered.change, task=offered.task), answer.tried
 
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
         key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=(), missed=None), changes))
         if key not in self._judgements:
             self._judgements[key] = trace_backend.judge(question(self._audit, trial, changes), self._run)
         return self._judgements[key]
+
+
+def _changes(remedy: Remedy) -> tuple[changes_backend.Change, ...]:
+    """Return what a twin can do of a remedy. Raises Invalid."""
+    calls = [{remedy.module: {**remedy.options}}] if remedy.module in changes_backend.MODULES else []
+    return changes_backend.read(calls, remedy.commands)
+
+
+def _named(remedy: Remedy) -> str:
+    return "; ".join(remedy.commands) or remedy.module
 
 
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:

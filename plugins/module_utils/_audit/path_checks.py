@@ -241,15 +241,20 @@ def _uplinks(node: Node, family: str, pods: t.Mapping[str, str]) -> dict[str, st
 
 
 def _shapes(node: Node, family: str, pods: t.Mapping[str, str]) -> list[str]:
-    """Return a pod of each shape: those whose links belong to one bridge, and whose rules lead to the same tables, have one."""
+    """Return a pod of each shape."""
+    of_shape: dict[t.Any, str] = {}
+    for pod, shape in shapes(node, family, pods).items():
+        of_shape.setdefault(shape, pod)
+    return [*of_shape.values()][:MOST_SHAPES]
+
+
+def shapes(node: Node, family: str, pods: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """Return the shapes of pods: those whose links belong to one bridge, and whose rules lead to the same tables, have one."""
     tables: dict[str, list[str]] = {}
     for rule in node.rules(family):
         tables.setdefault(rule.pod, []).append(rule.table)
-    of_shape: dict[t.Any, str] = {}
-    for pod, name in pods.items():
-        link = node.link(name)
-        of_shape.setdefault((link.kind, link.master, link.mtu, *tables.get(pod, ())), pod)
-    return [*of_shape.values()][:MOST_SHAPES]
+    links = {pod: node.link(name) for pod, name in pods.items()}
+    return {pod: (link.kind, link.master, link.mtu, *tables.get(pod, ())) for pod, link in links.items()}
 
 
 def _services(node: Node, family: str) -> list[tuple[str, str, int]]:

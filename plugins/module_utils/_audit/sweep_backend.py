@@ -19,7 +19,7 @@ from .._trace import certainty, changes_backend, culprit
 from .._trace.answer import LOST, Answer, Way
 from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
-from .._trace.exchange_backend import Exchange
+from .._trace.exchange_backend import Changes, Exchange
 from .._trace.packet import Packet
 from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
@@ -37,8 +37,9 @@ Sent = tuple[Packet, t.Optional[t.Callable[[Way], t.Optional[Miss]]]]
 class Fate(t.NamedTuple):
     """What becomes of a packet and of its reply: one of ARRIVES, IS_LOST and IS_OPEN.
 
-    decider: the same text for all packets that one object stops. what, ask: of a fact that is open. is_reply: whether the answer
-    alone is lost.
+    decider: the same text for all packets that one object stops. what: why it is lost, or what is open. ask: of a fact that is
+    open. is_reply: whether the answer alone is lost. is_beyond: whether it leaves the node, and a cloud that checks sources may
+    drop it.
     """
 
     outcome: str
@@ -46,14 +47,20 @@ class Fate(t.NamedTuple):
     what: str = ""
     ask: str = ""
     is_reply: bool = False
+    is_beyond: bool = False
 
 
 def fates(
-    snapshot: Entry, sent: t.Sequence[Sent], assume: t.Mapping[str, t.Any], run: process.Runner, is_own: bool
+    snapshot: Entry,
+    sent: t.Sequence[Sent],
+    assume: t.Mapping[str, t.Any],
+    run: process.Runner,
+    is_own: bool,
+    changes: Changes = (),
 ) -> list[Fate]:
     """Return the fate of each packet. A packet with a value of an open fact on its path is open: no worlds are tried.
 
-    assume: as of a Question. is_own: whether the snapshot is of the node on which this runs. Raises DatapathError.
+    assume, changes: as of a Question. is_own: whether the snapshot is of the node on which this runs. Raises DatapathError.
     """
     packets = [packet for packet, _missed in sent]
     if not packets:
@@ -65,8 +72,8 @@ def fates(
             return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
     if is_own:
         build_backend.refuse_to_load_modules(snapshot)
-    with changes_backend.prepared((), is_own) as root:
-        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, sent, assume, run), SECONDS, root)
+    with changes_backend.prepared(changes, is_own) as root:
+        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, sent, assume, run, changes), SECONDS, root)
     return [Fate(*each) for each in result["fates"]]
 
 
@@ -76,6 +83,7 @@ def _swept(
     sent: t.Sequence[Sent],
     assume: t.Mapping[str, t.Any],
     run: process.Runner,
+    changes: Changes,
 ) -> dict[str, t.Any]:
     packets = [packet for packet, _missed in sent]
     settings, facts = worlds.divided(assume)
@@ -85,7 +93,7 @@ def _swept(
         whole, of_family = assumptions.complete(whole, settings, ends)
         assumed += of_family
     try:
-        exchange = Exchange(isolated, run, whole, packets, quiet=0.0)
+        exchange = Exchange(isolated, run, whole, packets, changes, quiet=0.0)
         fates = []
         depends_on_ends = bool(snapshot.get("open") or worlds.recent_chains(snapshot))
         opened: dict[t.Any, dict[str, worlds.Open]] = {}
@@ -123,11 +131,11 @@ def _fate(
         ]
         return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
     if lost:
-        return Fate(IS_LOST, cause(lost, family), is_reply=all(lost is not first for first in answer.every_way))
+        return Fate(IS_LOST, cause(lost, family), lost.reason, is_reply=all(lost is not first for first in answer.every_way))
     if answer.caveats:
-        return Fate(IS_LOST, repr(answer.caveats[0]))
+        return Fate(IS_LOST, repr(answer.caveats[0]), is_beyond=True)
     miss = next(filter(None, map(missed, answer.every_way)), None) if missed else None
-    return Fate(IS_LOST, repr(miss)) if miss else Fate(ARRIVES)
+    return Fate(IS_LOST, repr(miss), miss.what) if miss else Fate(ARRIVES)
 
 
 def cause(lost: Way, family: str) -> str:

@@ -19,6 +19,9 @@ from .frame import Frame
 from .lookup import Query
 from .packet import Packet
 
+if t.TYPE_CHECKING:
+    from .changes_backend import Change as Changed
+
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED, LOST = (DELIVERED, FORWARDED), (DROPPED, REJECTED)
 VERDICTS = (*ARRIVED, *LOST, UNKNOWN)
@@ -274,7 +277,7 @@ class Dependency(t.NamedTuple):
 
 class Cure(t.NamedTuple):
     """A remedy with which packet and reply arrive. task: to paste into a playbook. takes_along: what else is affected, as a
-    sentence; empty if nothing is."""
+    sentence; empty if nothing is. changes: that were made in the twin."""
 
     kind: str
     change: str
@@ -283,6 +286,10 @@ class Cure(t.NamedTuple):
     certain: bool
     verdict: str
     reply_verdict: str = ""
+    changes: tuple[Changed, ...] = ()
+
+    def plain(self) -> dict[str, t.Any]:
+        return {key: value for key, value in self._asdict().items() if key != "changes"}
 
     @property
     def verdicts(self) -> list[str]:
@@ -333,7 +340,7 @@ class Answer(t.NamedTuple):
             "branches": [branch.plain() for branch in self.branches],
             "certain": self.certain,
             "depends_on": [dependency.plain() for dependency in self.depends_on],
-            "cures": [cure._asdict() for cure in self.cures],
+            "cures": [cure.plain() for cure in self.cures],
             "tried": [attempt.plain() for attempt in self.tried],
             "unknown": [*self.unknown],
             "assumed": [assumption.sentence for assumption in self.assumed],

@@ -259,7 +259,7 @@ def _perform(line: Command, run: process.Runner) -> None:
                 with open(f"/proc/sys/{path}", "w") as file:
                     file.write(str(value))
             except OSError as error:
-                raise Failure(f"`{line.shown}` failed in the twin: {error.strerror}") from error
+                raise Failure(f"`{line.shown}` failed in the twin at /proc/sys/{path}: {error.strerror}") from error
         return
     program = process.find(line.name)
     if program is None:

@@ -89,7 +89,8 @@ def reached(drawn: Blueprint, snapshot: Entry, packets: t.Sequence[Packet], chan
 class Exchange:
     """A twin, and the packets that are sent through it.
 
-    packets: all that will be sent, of which those that come in have one mark. changes: to be made after the first packet.
+    packets: all that will be sent, of which those that come in have one mark. changes: to be made before the first packet, or
+    after it is sent once to compare.
     quiet: as of FarEnds.
     """
 
@@ -154,6 +155,7 @@ class Exchange:
             changes_backend.apply(self._changes, self._run, self._note)
             self._await_links()
             self._look()
+            self._changes = ()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
         way = next((branch.way for branch in branches if not branch.way.is_well(wants_reply)), first)

@@ -64,10 +64,14 @@ class Judgement(t.NamedTuple):
     tracer: _Tracer
     last: float
 
-    def with_cures(self) -> Answer:
-        """Return the answer with the remedies that work. Raises DatapathError."""
+    def with_cures(self, first: t.Container[str] = (), accepts: t.Callable[[Candidate], str] | None = None) -> Answer:
+        """Return the answer with the remedies that work. Raises DatapathError.
+
+        accepts: says of one that works why it is none, or nothing, and then is the only one. first: the changes to try first.
+        """
         answer = self.answer
-        cures, tried, sentences = _cures(self.tracer, answer, self.last) if answer.way.verdict != UNKNOWN else ([], [], [])
+        is_known = answer.way.verdict != UNKNOWN
+        cures, tried, sentences = _cures(self.tracer, answer, self.last, first, accepts) if is_known else ([], [], [])
         return answer._replace(cures=(*cures,), tried=(*tried,), unknown=(*answer.unknown, *sentences))
 
 
@@ -157,11 +161,17 @@ def _ends(packet: Packet) -> Ends:
     return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
-def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], list[Attempt], list[str]]:
+def _cures(
+    tracer: _Tracer,
+    result: Answer,
+    last: float,
+    first: t.Container[str],
+    accepts: t.Callable[[Candidate], str] | None,
+) -> tuple[list[Cure], list[Attempt], list[str]]:
     """Return the remedies that work, those that do not, and sentences about those that were not tried in every world.
 
     Each remedy is tried in a separate twin. An operator's command is tried only if no remedy of the collection works and nothing
-    that is unknown decides about the answer. last: when the last twin may begin.
+    that is unknown decides about the answer. last: when the last twin may begin. first, accepts: as of Judgement.with_cures.
     """
     loss = _loss(result)
     if loss is None:
@@ -172,7 +182,8 @@ def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], li
     failed: list[Attempt] = []
     untried = 0
     question = tracer.question
-    for cure in cures.candidates(question.packet, loss, question.snapshot, question.is_own):
+    candidates = cures.candidates(question.packet, loss, question.snapshot, question.is_own)
+    for cure in sorted(candidates, key=lambda cure: repr(cure.changes) not in first):
         is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not result.certain
         if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
@@ -180,10 +191,13 @@ def _cures(tracer: _Tracer, result: Answer, last: float) -> tuple[list[Cure], li
             untried += 1
             continue
         explored = cure.refusal or _outcome(tracer, cure, loss, last)
-        if isinstance(explored, str):
-            failed.append(Attempt(cure.change, explored))
-        else:
-            offers.append((cure, explored))
+        harm = accepts(cure) if accepts and not isinstance(explored, str) else ""
+        if isinstance(explored, str) or harm:
+            failed.append(Attempt(cure.change, harm or str(explored)))
+            continue
+        offers.append((cure, explored))
+        if accepts:
+            break
     sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
@@ -199,7 +213,7 @@ def _offered(cure: Candidate, after: Answer, is_certain: bool) -> Cure:
     caveats = [caveat.sentence for caveat in after.caveats]
     takes_along = " ".join(filter(None, [cure.takes_along, *caveats]))
     certain = is_certain and not caveats
-    return Cure(cure.kind, cure.change, cure.task, takes_along, certain, after.way.verdict, after.way.reply_verdict)
+    return Cure(cure.kind, cure.change, cure.task, takes_along, certain, after.way.verdict, after.way.reply_verdict, cure.changes)
 
 
 def _loss(result: Answer) -> Loss | None:

@@ -15,6 +15,7 @@ from lab.node import NamespaceNode
 from lab.steps import Steps
 
 from .._trace import random_nodes
+from .._trace.test_cures import ENIS
 from .healthy_nodes import KERNEL, PROBE_TABLE, Node
 from .troubles import ENI, MARKS, POD, STRICT, TROUBLES, dual_stack, shared_enis
 
@@ -37,6 +38,27 @@ def test_of_two_rules_of_a_pod_that_of_its_interface_stays_though_the_other_come
             node.run(shlex.split(command))
         assert [rule for rule in rules(node) if f"from {POD} " in rule] == [f"2048: from {POD} lookup {ENI.table}"]
         assert audit(node, "rules-of-one-source")["findings"] == []
+
+
+# The pod has its way out by the rule alone, and the other pod is unreachable by it. A daemon would add the route again.
+MISLED = (
+    f"ip rule add from {POD} lookup 99 priority 100",
+    f"ip route add default via {ENI.gateway} dev eth1 onlink table 99",
+    f"ip route add unreachable {ENIS[1].pod_address(0)} table 99 proto bird",
+    f"ip rule del from {POD} lookup {ENI.table} priority 2048",
+    "ip route del default",
+)
+
+
+def test_a_remedy_that_ends_another_path_of_the_node_is_not_offered() -> None:
+    with shared_enis() as node:
+        for command in MISLED:
+            node.run(shlex.split(command))
+        findings = audit(node, "path-lost")["findings"]
+    finding = next(finding for finding in findings if "unreachable" in finding["subject"])
+    assert finding["remedy"] is None
+    remedy = f"ip rule del priority 100 from {POD} lookup 99"
+    assert f"{remedy} does not help: It ends the path of tcp {POD}:40000 > 198.51.100.7:443 in veth-pod1" in finding["what"]
 
 
 def test_a_rule_to_a_table_without_a_default_route_leaves_the_packets_to_the_next_rule() -> None:
