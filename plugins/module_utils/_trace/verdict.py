@@ -210,7 +210,16 @@ def at_its_pod(reply: Way, link: str, scene: Scene) -> Way:
     decision = scene.tables.decide(reply.met.query or Query(reply.met.frame.packet.source, reply.met.frame.packet.destination))
     misleading = _added_rule(decision) or misled(reply.interface, reply.met.frame, scene)
     decider = _unless_default(misleading, reply.met.frame.packet.destination, scene)
+    reason += _sibling(decider, reply.met.frame.packet.destination, scene)
     return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=Culprit.of(decider)))
+
+
+def _sibling(decider: Object, pod: bytes, scene: Scene) -> str:
+    """Return that a pod lacks a rule by which packets for another pod pass the one that decided; empty for no such rule."""
+    before = [rule for rule in scene.tables.rules if isinstance(decider, Rule) and rule.priority < decider.priority]
+    alone = (rule for rule in before if (rule.table, rule.action, rule.dst[1]) == (MAIN, LOOKUP, 8 * len(pod)))
+    other = next((rule for rule in alone if len(rule.dst[0]) == len(pod) and rule.dst[0] != pod), None)
+    return f" Another pod has the rule {other} before it, and there is none to {fields.show(pod)}." if other else ""
 
 
 def is_away_from_pod(reply: Way, link: str, scene: Scene) -> bool:
