@@ -16,7 +16,7 @@ from .._core.fields import Unfit
 from .._routing.route import Route
 from .._snapshot import values
 from .._snapshot.assumption import Assumption
-from .._snapshot.values import Entry, Neighbour, Peer, of_texts
+from .._snapshot.values import MAIN, Entry, Neighbour, Peer, of_texts
 from .._twin import assumptions, blueprint, pod_links, reachable
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint
 from .._twin.substitutions import NEIGHBOR, replaced
@@ -155,6 +155,7 @@ class Topology:
                 self.known_macs[place] = blueprint.mac_bytes(neighbour["mac"])
         self._full = {size for size in (4, 16) if _has_full_table(snapshot, size)}
         self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
+        self._usual = pod_links.uplinks({"routes": [each.plain for each in values.routes(snapshot) if each.table == MAIN]})
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {
             str(route["dev"]) for route in values.entries(snapshot, "routes") if self._is_by_near_gateway(route)
@@ -219,11 +220,11 @@ class Topology:
 
     def lost_uplink(self, is_ipv6: bool) -> str:
         """Return the link that may have had the default route of a family that has none: one with addresses that is down, and
-        otherwise one with a default route of the other family and without an address; empty if there is none, or are several.
+        otherwise one with that of the other family in table main and without an address; empty if there is none, or are several.
         """
         cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or pod_links.has_interface_name(name))}
         down = [name for name in cards if name not in self.up and self.links[name].get("addresses")]
-        bare = [name for name in self._uplinks if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
+        bare = [name for name in self._usual if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
         return (down or bare)[0] if len(down or bare) == 1 else ""
 
     def has_address(self, link: str, is_ipv6: bool) -> bool:
