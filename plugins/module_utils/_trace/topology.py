@@ -138,6 +138,7 @@ class Topology:
 
     def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
+        self._is_partial = "open" in snapshot  # of outputs, which may lack addresses
         self.links = {str(link["name"]): link for link in values.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
         self._without_carrier = {
@@ -228,9 +229,9 @@ class Topology:
         return (down or bare)[0] if len(down or bare) == 1 else ""
 
     def has_address(self, link: str, is_ipv6: bool) -> bool:
-        """Return whether a link has an address of a family, besides link-local ones of IPv6 and one that is assumed."""
+        """Return whether a link has an address of a family, besides link-local ones of IPv6 and assumed ones, or may have."""
         own = (address for address, name in self._addresses.items() if name == link and address not in _ASSUMED)
-        return any((len(address) == 16) == is_ipv6 and not _is_link_local(address) for address in own)
+        return self._is_partial or any((len(address) == 16) == is_ipv6 and not _is_link_local(address) for address in own)
 
     def _reaches(self, link: str, mac: str) -> bool:
         """Return whether a tunnel may have an end to which it sends frames for a MAC address. Any other link has."""

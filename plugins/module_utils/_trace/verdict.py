@@ -293,7 +293,8 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
         explained = explained or _linklocal_source(departed, way, scene) or _returning(sent, departed, way, scene)
     elif way.met.frame:
         explained = explained or _source_of_pod(way.met.frame.packet, way, scene)
-    bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and reply.verdict in LOST and not explained else None
+    is_misled = reply.verdict in LOST and reply.culprit is not None and isinstance(reply.culprit.object, (Rule, Route))
+    bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and is_misled and not explained else None
     if bare:
         return reply._replace(
             reason=f"{reply.reason} The packet left with an address of another link: {bare}.", culprit=Culprit.of(bare)
