@@ -91,6 +91,11 @@ def test_what_may_be_meant_to_be_so_is_a_note() -> None:
     assert "note the pod 10.60.1.5 to the node's address 203.0.113.11" in found
 
 
+def test_a_network_of_pods_that_is_led_to_the_link_of_a_pod_is_of_another_node() -> None:
+    found = paths(routes=[*SNAPSHOT["routes"], {**route("10.60.3.0/24", "cali2"), "table": "7"}])
+    assert any("the pod 10.60.3.1 of another node" in path for path in found)
+
+
 def test_the_network_of_the_nodes_own_pods_is_of_no_other_node() -> None:
     """Cilium has such a route, by the node's address among its pods."""
     own = {"name": "cilium_host", "kind": "veth", "flags": UP, "addresses": [{"address": "10.60.1.1/32"}]}
