@@ -48,6 +48,7 @@ ASSUMED: dict[str, t.Any] = {
     substitutions.POD: worlds.SHOWN
 }  # an audit is about the node, whatever the pods have that no output shows
 FEWEST = 3  # packets for which a twin of all is worth its while
+MOST_NOTES = 4  # whose remedies are tried for one lost path
 MOST_ASKS = 3  # commands, of which each path may need its own
 MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than that they do
 
@@ -83,7 +84,9 @@ def findings(audit: Audit, node: Node, run: process.Runner) -> list[Finding]:
     looks = [_Look.at(check, node) for check in audit.checks]
     prover = _Prover(audit, node, run, looks) if audit.does_prove else None
     every = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
-    return every + [finding for look in looks if look.check is path_checks.paths for finding in _of_paths(look, prover, every)]
+    of_paths = [each for look in looks if look.check is path_checks.paths for each in _of_paths(look, prover, every)]
+    shown = {(finding.id, finding.subject) for finding in of_paths}  # notes among them, of which a path shows what they lose
+    return [finding for finding in every if (finding.id, finding.subject) not in shown] + of_paths
 
 
 def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> trace_backend.Question:
@@ -424,6 +427,11 @@ class _Prover:
         is_guess = lost is finding.way and lost.verdict not in LOST and not miss and not self._node.pods_of_enis()
         is_restriction = is_direct and path_checks.restricts(decider, paths)
         severity = NOTE if is_to_itself or is_guess or is_restriction else (miss and miss.severity) or finding.severity
+        notes = [other for other in others if other.severity == NOTE and not other.packet and other.remedy]
+        noted = next((other for other in notes[:MOST_NOTES] if severity != NOTE and self._is_mended(first, other)), None)
+        if noted:  # the check's name and remedy are better than those of the path
+            shown = finding._replace(id=noted.id, source=noted.source, evidence=noted.evidence, remedy=noted.remedy)
+            return shown._replace(subject=noted.subject, what=f"{noted.what} {what}", severity=severity)
         return finding._replace(subject=(*evidence, finding.packet)[0], evidence=evidence, what=what, severity=severity)
 
     def _is_explained(self, way: Way, path: Suspicion, others: t.Sequence[Finding]) -> bool:
@@ -434,12 +442,17 @@ class _Prover:
         for other in (other for other in others if other.severity != NOTE or path.severity == NOTE):
             if other.way and other.way.decider and other.way.decider == way.decider:
                 return True
-            mended = None
-            with contextlib.suppress(Failure, Invalid):  # a remedy for another trouble need not be possible beside this one
-                mended = self._mended(path.trial, other.remedy) if path.trial else None
-            if mended and mended.certain and not _failing(mended, Trial({}, missed=path.trial and path.trial.missed)):
+            if self._is_mended(path, other):
                 return True
         return False
+
+    def _is_mended(self, path: Suspicion, other: Finding) -> bool:
+        """Return whether a packet arrives with the remedy of another finding."""
+        mended = None
+        with contextlib.suppress(Failure, Invalid):  # a remedy for another trouble need not be possible beside this one
+            mended = self._mended(path.trial, other.remedy) if path.trial else None
+        is_well = mended and mended.certain and not _failing(mended, Trial({}, missed=path.trial and path.trial.missed))
+        return bool(is_well)
 
     def _proved(self, finding: Finding, trial: Trial, remedy: Remedy | None) -> Finding | None:
         """Raises Failure, Invalid, Unobserved."""
