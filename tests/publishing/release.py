@@ -105,11 +105,11 @@ def collection(sources: Path, folder: Path, moment: int) -> None:
 
 
 def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | None:
-    """Return the content of a file, or of the file that a link names; None for a folder. Raises NotInstalled."""
+    """Return the content of a file; None for a folder. Raises NotInstalled."""
     if member.isdir():
         return None
     reader = packed.extractfile(member)
-    if reader is None:
+    if not member.isfile() or reader is None:
         raise NotInstalled(f"{member.name} of the collection is neither a file nor a folder")
     return reader.read()
 

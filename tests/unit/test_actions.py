@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 import types
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("yaml")  # comes with ansible-core, which the oldest Python does not have
+yaml = pytest.importorskip("yaml")  # comes with ansible-core, which the oldest Python does not have
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = "ansible_collections.kubenode.datapath.plugins.module_utils._parts"
+ROUTED = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
 MODULES = [
     path.stem
     for path in sorted((ROOT / "plugins/modules").glob("*.py"))
@@ -24,11 +26,22 @@ MODULES = [
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_checkpoint_is_confirmed_by_an_action(module: str) -> None:
-    assert "Checkpoint" in (text := (ROOT / f"plugins/action/{module}.py").read_text()) or "_checkpoint.execute" in text
+    action = ROUTED.get(module, {}).get("action_plugin", f"kubenode.datapath.{module}").rpartition(".")[2]
+    assert "Checkpoint" in (text := (ROOT / f"plugins/action/{action}.py").read_text()) or "_checkpoint.execute" in text
 
 
 def test_the_modules_are_all() -> None:
-    assert {"azure_vnet_bridge", "nftables_connmark", "policy_routes", "rp_filter"} < {*MODULES}
+    confirmed = {name for name, entry in ROUTED.items() if entry["action_plugin"].endswith((".rp_filter", ".policy_routes"))}
+    assert confirmed < {*MODULES}
+    assert {"policy_routes", "rp_filter"} < {*MODULES}
+
+
+def test_what_the_action_of_several_modules_imports_is_imported_before_ansible_forks() -> None:
+    imported = importlib.import_module("ansible_collections.kubenode.datapath.plugins.action").__all__
+    for action in {entry["action_plugin"].rpartition(".")[2] for entry in ROUTED.values()}:
+        text = (ROOT / f"plugins/action/{action}.py").read_text()
+        names = " ".join(re.findall(r"^from ansible_collections.*plugin_utils(.*)", text, re.MULTILINE))
+        assert {*re.findall(r"\b_\w+", names)} <= {*imported}, action
 
 
 @pytest.mark.parametrize(("kind", "key"), [("AnsibleActionFail", "failed"), ("AnsibleConnectionFailure", "unreachable")])
@@ -55,7 +68,7 @@ def test_the_answer_of_a_failed_profile_may_lack_what_another_one_has(node: dict
 
 ANSWER = {"node": {"reason": "A running node."}, "plan": [], "summary": ["rp_filter (present): changed a, b"], "changed": True}
 CHANGES = {"kept": 2, "satisfied_by": [{"owner": "cilium", "object": "x"}] * 21, "added": ["a\nb"], "removed": []}
-ROUTED = {
+OF_ROUTING = {
     "network_daemons": {"daemons": [{"name": "systemd-networkd", "verdict": "keeps_foreign", "reason": "It is told to."}]},
     "rp_filter": {"interfaces": {"eth0": {"before": {"effective": 1}, "after": {"effective": 2}}}},
     "policy_routes": {"rules": CHANGES},
@@ -83,7 +96,7 @@ def reported(role: str, answer: dict[str, object], is_check: bool = False) -> di
         ("aks_dual_stack", {**ANSWER, **NEEDED}, ["A running node.", r"Need of the table: possible. a\nb"]),
         ("eni_policy_routing", ANSWER, ["A running node."]),
         ("symmetric_routing", ANSWER, ["A running node."]),
-        *((role, {**ANSWER, **ROUTED}, ROUTING) for role in ("eni_policy_routing", "symmetric_routing")),
+        *((role, {**ANSWER, **OF_ROUTING}, ROUTING) for role in ("eni_policy_routing", "symmetric_routing")),
         ("symmetric_routing", {**ANSWER, "node": {"reason": "A\x1b[2J"}}, [r"A\x1b[2J"]),
     ],
 )

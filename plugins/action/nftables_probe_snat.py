@@ -1,1 +1,0 @@
-cni_info.py
