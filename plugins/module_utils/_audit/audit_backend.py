@@ -395,7 +395,8 @@ class _Prover:
         named = {cause for other in others if other.severity != NOTE and other.way for cause in _causes(other.way)}
         unnamed = [decider for decider in of_decider if decider not in named][:MOST_LOSSES]
         lost = (self._lost_path(check, of_decider[decider], others, decider in direct) for decider in unnamed)
-        yield from {finding.subject: finding for finding in lost if finding}.values()
+        findings = sorted(filter(None, lost), key=lambda finding: -SEVERITIES.index(finding.severity))
+        yield from {finding.subject: finding for finding in findings}.values()  # of one object, the worst is the last
         if is_open:
             asks = "; ".join([*dict.fromkeys(fate.ask for fate in is_open if fate.ask)][:MOST_ASKS]) or _again(check)
             first = next((fate.what for fate in is_open if fate.what), "They were not tried.")

@@ -404,7 +404,8 @@ class Exchange:
         reply = verdict.by_its_uplink(reply, observation.sent.interface, self._scene)
         reply = verdict.unreturned(reply, observation.sent, way, self._scene)
         reply = verdict.astray(reply, observation.sent.interface, self._scene)
-        return verdict.at_its_pod(reply, observation.sent.interface, self._scene)
+        reply = verdict.at_its_pod(reply, observation.sent.interface, self._scene)
+        return verdict.by_bare_link(reply, way, self._scene)
 
     def _frame_ends(self, packet: Packet, learned: t.Mapping[bytes, bytes] = {}) -> tuple[bytes, bytes] | Way:
         """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send.

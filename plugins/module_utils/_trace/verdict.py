@@ -293,15 +293,19 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
         explained = explained or _linklocal_source(departed, way, scene) or _returning(sent, departed, way, scene)
     elif way.met.frame:
         explained = explained or _source_of_pod(way.met.frame.packet, way, scene)
-    is_misled = reply.verdict in LOST and reply.culprit is not None and isinstance(reply.culprit.object, (Rule, Route))
-    bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and is_misled and not explained else None
-    if bare:
-        return reply._replace(
-            reason=f"{reply.reason} The packet left with an address of another link: {bare}.", culprit=Culprit.of(bare)
-        )
     if explained is None:
         return reply
     return with_step(reply._replace(verdict=DROPPED, reason=explained[0], culprit=Culprit.of(explained[1])))
+
+
+def by_bare_link(reply: Way, way: Way, scene: Scene) -> Way:
+    """Return the reply, whose loss by a rule or a route follows from the link of the packet if that has no address of its own."""
+    is_misled = reply.verdict in LOST and reply.culprit is not None and isinstance(reply.culprit.object, (Rule, Route))
+    bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and is_misled else None
+    if bare is None:
+        return reply
+    reason = f"{reply.reason} The packet left with an address of another link: {bare}."
+    return reply._replace(reason=reason, culprit=Culprit.of(bare))
 
 
 def _own_source(sent: Packet, scene: Scene) -> Explanation | None:
@@ -632,16 +636,17 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     for solicitation in observation.solicitations:
         if solicitation.request.target not in answered:
             neighbor = Neighbor(solicitation.link, fields.show(solicitation.request.target))
-            if scene.topology.pod_sides.has(neighbor.link, solicitation.request.target) is False:
-                return _lacking(neighbor, scene)
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
             decision = scene.tables.decide(near_query)
+            is_astray = decision.route and leads_astray(decision.route, solicitation.request.target, neighbor.link, scene)
+            if not is_astray and scene.topology.pod_sides.has(neighbor.link, solicitation.request.target) is False:
+                return _lacking(neighbor, scene)
             leading = _added_rule(decision) or decision.route
             if near and leading and neighbor.link not in (near, scene.topology.bridge(near)):
                 return f"{leading} leads to {neighbor.link}, and the pod with {neighbor.address} is behind {near}.", leading
-            if decision.route and leads_astray(decision.route, solicitation.request.target, neighbor.link, scene):
+            if decision.route and is_astray:
                 reason = f"{neighbor.address} is in no network of {neighbor.link}, and does not answer there: {decision.route}."
                 return reason, decision.route
             return f"{neighbor.address} does not answer on {neighbor.link}, so that its MAC address is not known.", neighbor
