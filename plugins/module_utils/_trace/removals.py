@@ -256,12 +256,24 @@ def _of_link(link: Link, snapshot: Entry) -> t.Iterator[Removal]:
     elif link.trouble == DOWN:
         up, takes_along = f"ip link set dev {link.name} up", f"All packets pass {link.name} again."
         yield Removal("Set the link up", up, takes_along, group=link.name)
-        # The kernel removes the routes by a link that goes down.
-        entries = (each for each in values.links(snapshot) if each.name == link.name)
-        pods = ((address, each) for each in entries for address in _pod_addresses(each, snapshot))
-        routes = (*(_route_to(*pod) for pod in pods if not ipaddress.ip_address(pod[0]).is_link_local),)
+        # With a link that goes down, the kernel removes its routes, and its addresses of IPv6.
+        down = next((each for each in values.links(snapshot) if each.name == link.name), values.Link())
+        pods = (pod for pod in _pod_addresses(down, snapshot) if not ipaddress.ip_address(pod).is_link_local)
+        routes = (*_gateways(down, snapshot), *(_route_to(pod, down) for pod in pods))
         if routes:
             yield Removal("Set the link up, and lead packets to its pod", up, takes_along, further=routes, group=link.name)
+
+
+def _gateways(link: values.Link, snapshot: Entry) -> t.Iterator[str]:
+    """Yield commands that add the link-local addresses by which a pod sends, but for that which the kernel makes (RFC 4291)."""
+    made = blueprint.mac_bytes(link.mac) if blueprint.is_mac(link.mac) else b""
+    own = fields.show(b"\xfe\x80" + bytes(6) + bytes([made[0] ^ 2]) + made[1:3] + b"\xff\xfe" + made[3:]) if made else ""
+    namespace = link.peer.namespace
+    sides = (side for side in values.entries(snapshot, "pods") if namespace and side.get("namespace") == namespace)
+    gateways = {route.via for side in sides for route in values.routes(side) if route.to == "default"}
+    for gateway in sorted(gateways):
+        if gateway.startswith("fe80:") and gateway != own:
+            yield f"ip -6 addr add {gateway}/64 dev {link.name} nodad"
 
 
 def _of_forwarding(setting: Setting, loss: Loss, snapshot: Entry) -> t.Iterator[Removal]:
