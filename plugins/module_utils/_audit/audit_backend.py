@@ -331,16 +331,6 @@ class _Prover:
                 self._harms[key] = self._ended(changes)
         return self._harms[key]
 
-    def _harmless(self, finding: Finding) -> Finding:
-        """Return a finding that no packet shows, without its remedy if that ends a path."""
-        changes: tuple[changes_backend.Change, ...] = ()
-        with contextlib.suppress(Invalid):  # a twin has no systemd, for example
-            changes = _changes(finding.remedy) if finding.remedy and self._audit.wants_remedies else ()
-        harm = self._harm(changes) if changes and time.monotonic() <= self._end else ""
-        if not harm or finding.remedy is None:
-            return finding
-        return finding._replace(remedy=None, what=f"{finding.what} {_named(finding.remedy)} is no remedy: {harm}")
-
     def _ended(self, changes: t.Sequence[changes_backend.Change]) -> str:
         """Raises Failure, Invalid, Unobserved."""
         after = self._swept(self._sample, changes)
@@ -350,8 +340,10 @@ class _Prover:
         self._fates.update(self._swept([trial for trial in lost if repr(trial.packet) not in self._fates]))
         for trial in lost:
             if self._fates[repr(trial.packet)].outcome == ARRIVES:
-                sent = entrance.packet({**trial.packet}, self._audit.snapshot)
-                return f"It ends the path of {sent.line}: {after[repr(trial.packet)].what}"
+                way = self._judgement(trial, (*changes,)).answer.way  # a twin of many packets does not wait for each
+                if any(each.verdict in LOST for each in way.both):
+                    sent = entrance.packet({**trial.packet}, self._audit.snapshot)
+                    return f"It ends the path of {sent.line}: {way.reason}"
         return ""
 
     def _demand(self) -> None:
@@ -364,7 +356,7 @@ class _Prover:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
         finding, trial = _by_configuration(check, suspicion), suspicion.trial
         if trial is None:
-            return self._harmless(finding)
+            return finding
         fate = self._fates.get(repr(trial.packet))
         if fate and fate.outcome == ARRIVES and _is_alone(trial):
             return None

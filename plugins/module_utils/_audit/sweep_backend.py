@@ -37,9 +37,8 @@ Sent = tuple[Packet, t.Optional[t.Callable[[Way], t.Optional[Miss]]]]
 class Fate(t.NamedTuple):
     """What becomes of a packet and of its reply: one of ARRIVES, IS_LOST and IS_OPEN.
 
-    decider: the same text for all packets that one object stops. what: why it is lost, or what is open. ask: of a fact that is
-    open. is_reply: whether the answer alone is lost. is_beyond: whether it leaves the node, and a cloud that checks sources may
-    drop it.
+    decider: the same text for all packets that one object stops. what, ask: of a fact that is open. is_reply: whether the answer
+    alone is lost. is_beyond: whether it leaves the node, and a cloud that checks sources may drop it.
     """
 
     outcome: str
@@ -131,11 +130,11 @@ def _fate(
         ]
         return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
     if lost:
-        return Fate(IS_LOST, cause(lost, family), lost.reason, is_reply=all(lost is not first for first in answer.every_way))
+        return Fate(IS_LOST, cause(lost, family), is_reply=all(lost is not first for first in answer.every_way))
     if answer.caveats:
         return Fate(IS_LOST, repr(answer.caveats[0]), is_beyond=True)
     miss = next(filter(None, map(missed, answer.every_way)), None) if missed else None
-    return Fate(IS_LOST, repr(miss), miss.what) if miss else Fate(ARRIVES)
+    return Fate(IS_LOST, repr(miss)) if miss else Fate(ARRIVES)
 
 
 def cause(lost: Way, family: str) -> str:
