@@ -15,6 +15,7 @@ from .._core import fields
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter import restore_text
 from .._netfilter.rule_words import IPTABLES
+from .._routing import rt_names
 from .._routing.route import Route
 from .._routing.rule import Rule
 from .._ruleset import iptables_save, observed
@@ -220,7 +221,8 @@ def _of_route(route: Route, snapshot: Entry) -> t.Iterator[Removal]:
 
 
 def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int]) -> t.Iterator[Removal]:
-    if rule.opaque or rule.l3mdev or rule.table in kept_tables:
+    # By rules to table main, a CNI leads the packets for its pods past the rules of their interfaces.
+    if rule.opaque or rule.l3mdev or rule.table in (*kept_tables, rt_names.MAIN):
         return
     places = {(fields.FAMILIES[each.family], each.priority, each.protocol) for each in values.rules(snapshot)}
     protocols = {protocol for *place, protocol in places if place == [rule.family, rule.priority]}
