@@ -677,7 +677,8 @@ def _lacking(neighbor: Neighbor, scene: Scene) -> Explanation:
 
 def leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
     """Return whether a route without a gateway leads more than one address to a link in whose networks the target is not."""
-    is_direct = link in route.links and not any(hop.via for hop in route.hops)
+    near = {link, scene.topology.bridge(link)}
+    is_direct = not near.isdisjoint(route.links) and not any(hop.via for hop in route.hops)
     return is_direct and route.dst[1] < 8 * len(target) and not scene.topology.is_of_network(target, link)
 
 
