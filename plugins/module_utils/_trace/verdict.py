@@ -299,8 +299,8 @@ def unreturned(reply: Way, sent: Packet, way: Way, scene: Scene) -> Way:
 
 
 def by_bare_link(reply: Way, way: Way, scene: Scene) -> Way:
-    """Return the reply, whose loss by a rule or a route follows from the link of the packet if that has no address of its own."""
-    is_misled = reply.verdict in LOST and reply.culprit is not None and isinstance(reply.culprit.object, (Rule, Route))
+    """Return the reply, whose loss by a rule, a route or nothing follows from the packet's link if that has no address."""
+    is_misled = reply.verdict in LOST and (reply.culprit is None or isinstance(reply.culprit.object, (Rule, Route)))
     bare = _bare(way.met.frame.packet, way, scene) if way.met.frame and is_misled else None
     if bare is None:
         return reply
