@@ -58,6 +58,8 @@ class OddNode(Network):
                 metric = f" metric {100 * number}" if number else ""
                 self.lines["node"] += [f"route add default via {gateway[4]} dev {link}{metric}"]
                 self.lines["node"] += [f"route add default via {gateway[6]} dev {link} metric {1024 + number}"]
+        # A router asks for a MAC address from its own address on the link, and not from that of a far machine, which it has here.
+        self.settings["world"]["net.ipv4.conf.all.arp_announce"] = 2
         if self.second is NEAR2:  # so that each link answers for its own address
             self.settings["node"] |= {"net.ipv4.conf.all.arp_ignore": 1, "net.ipv4.conf.all.arp_announce": 2}
             self.broken.append("two uplinks of one network")
