@@ -22,12 +22,12 @@ from lab.namespace import FORWARDING_NETWORK, Namespace
 
 PORT = 8080
 FREEBIND = {4: (socket.IPPROTO_IP, 15, 1), 6: (socket.IPPROTO_IPV6, 78, 1)}  # include/uapi/linux/in.h, in6.h
-# Options that forbid to divide a packet, whatever is known of its path (IP_PMTUDISC_PROBE; include/uapi/linux/in.h, in6.h).
-WHOLE = {4: [(socket.IPPROTO_IP, 10, 3)], 6: [(socket.IPPROTO_IPV6, 23, 3), (socket.IPPROTO_IPV6, 62, 1)]}
+# Options that forbid to divide a packet, as ping's -M do (IP_PMTUDISC_DO; include/uapi/linux/in.h, in6.h).
+WHOLE = {4: [(socket.IPPROTO_IP, 10, 2)], 6: [(socket.IPPROTO_IPV6, 23, 2), (socket.IPPROTO_IPV6, 62, 1)]}
 ECHO = {4: (8, 0), 6: (128, 129)}  # types of a request and of its answer
 PATIENCE = 0.25  # seconds for a connection: a lost packet is sent again after one
-# What a kernel has learned: neighbours, and the sizes of paths.
-FORGET = "for number in 4 6; do echo 1 > /proc/sys/net/ipv$number/route/flush; done; exec ip neigh flush all"
+# What a kernel has learned: neighbours, and the sizes of paths. No flush removes those of IPv6, so they expire at once.
+FORGET = "echo 0 > /proc/sys/net/ipv6/route/mtu_expires; ip -4 route flush cache; exec ip neigh flush all"
 
 
 class Connection(NamedTuple):
