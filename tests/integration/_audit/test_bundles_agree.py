@@ -72,13 +72,19 @@ def present(result: Result) -> list[Result]:
 
 
 def contradictions(of_node: Result, of_bundle: Result) -> Iterator[str]:
-    """Yield what a bundle says against its node. To say that it cannot tell contradicts nothing."""
+    """Yield what a bundle says against its node. To say that it cannot tell contradicts nothing, nor does a note about what a
+    packet shows on the node alone.
+    """
+    noted = [(each["id"], each["subject"]) for each in present(of_bundle) if each["severity"] == "note"]
+    shown = [(each["id"], each["subject"]) for each in present(of_node) if each["packet"]]
+    weaker = {*noted} & {*shown}
     unclear = {finding["id"] for finding in of_bundle["findings"]} - {finding["id"] for finding in present(of_bundle)}
     for finding in present(of_bundle):
-        if finding not in present(of_node):
+        if finding not in present(of_node) and (finding["id"], finding["subject"]) not in weaker:
             yield f"{finding['id']} {finding['subject']} is present in the bundle alone, or differs"
     for finding in present(of_node):
-        if finding not in present(of_bundle) and finding["id"] not in unclear:
+        is_weaker = (finding["id"], finding["subject"]) in weaker
+        if finding not in present(of_bundle) and finding["id"] not in unclear and not is_weaker:
             yield f"{finding['id']} {finding['subject']} is present on the node alone, or differs"
     yield from (f"{check} passes in the bundle alone" for check in {*of_bundle["passed"]} - {*of_node["passed"]})
 
