@@ -26,9 +26,11 @@ from .snapshot import Notes
 LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the interfaces
 
 
-def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+def pods(_run: process.Runner, note: Notes, with_listeners: bool = True) -> list[dict[str, t.Any]]:
     """Return what each network namespace with an end of a veth of the node has itself: its addresses, as its table local has
     them, its rules, its other routes, its neighbours and its listening sockets.
+
+    with_listeners: a trace needs none of these, and they take as long as the rest.
     """
     interfaces = interfaces_backend.read().interfaces
     openers = interfaces_backend.openers()
@@ -37,7 +39,8 @@ def pods(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
         inside = [interface for interface in interfaces if interface.namespace == namespace]
         try:
             with openers[namespace]() as entered:  # of which each request takes a copy: to enter is slower
-                sides.append({"namespace": namespace, **_side(inside, entered.dup), **_listeners(namespace)})
+                sides.append({"namespace": namespace, **_side(inside, entered.dup)})
+                sides[-1].update(_listeners(namespace) if with_listeners else {})
         except (KeyError, OSError, Failure) as error:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The routes of this network namespace could not be read: {error}.")

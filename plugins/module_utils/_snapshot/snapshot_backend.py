@@ -152,7 +152,7 @@ def programs(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
 
 Reader = t.Callable[..., t.Any]  # takes a runner, Notes, and options of its own
 
-NFTABLES, SETTINGS = "nftables", "settings"
+NFTABLES, SETTINGS, PODS, LISTENERS = "nftables", "settings", "pods", "listeners"
 ATTEMPTS = 2  # to read rulesets again of which the kernel has something else
 READERS: dict[str, Reader] = {
     "links": links,
@@ -168,7 +168,7 @@ READERS: dict[str, Reader] = {
     "filters": filters,
     "ipvs": netfilter_backend.ipvs,
     "recent": netfilter_backend.recent,
-    "pods": pods_backend.pods,
+    PODS: pods_backend.pods,
     snapshot.POD_ADDRESSES: pods_backend.addresses,
 }
 
@@ -215,7 +215,9 @@ def _read(
             unread.append(Unread(subset, what, reason))
 
         printed = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
-        options: dict[str, dict[str, t.Any]] = {NFTABLES: {"excluded": printed}, SETTINGS: {"further": further}}
+        options: dict[str, dict[str, t.Any]] = {
+            NFTABLES: {"excluded": printed}, SETTINGS: {"further": further}, PODS: {"with_listeners": LISTENERS in subsets}
+        }  # fmt: skip
         try:
             values[subset] = _reader(subset)(run, note, **options.get(subset, {}))
         except Failure as failure:
