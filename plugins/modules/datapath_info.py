@@ -308,7 +308,8 @@ snapshot:
           are theirs, in the form of RV(snapshot.rules), RV(snapshot.routes) without table local, and RV(snapshot.neighbors).
           From rtnetlink.
         - C(namespace) is a name as in RV(snapshot.links[].peer). C(addresses) are those that its table local has, C(bridged) its
-          links that are ports of a bridge. C(listeners) are its listening TCP sockets, if a process in it is known.
+          links that are ports of a bridge. C(listeners) are its listening TCP sockets, if a process in it is known and the subset
+          C(listeners) is gathered, too.
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict
