@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 import typing as t
+from types import MappingProxyType
 
 from .._core import fields
 from .._platform import kernel, process
@@ -407,7 +408,7 @@ class Exchange:
         reply = verdict.at_its_pod(reply, observation.sent.interface, self._scene)
         return verdict.by_bare_link(reply, way, self._scene)
 
-    def _frame_ends(self, packet: Packet, learned: t.Mapping[bytes, bytes] = {}) -> tuple[bytes, bytes] | Way:
+    def _frame_ends(self, packet: Packet, learned: t.Mapping[bytes, bytes] = MappingProxyType({})) -> tuple[bytes, bytes] | Way:
         """Return the ends of the frame by which a packet comes in; the way of a packet that its pod does not send.
 
         learned: MAC addresses of the node that its own requests show, by the addresses that ask.

@@ -245,7 +245,7 @@ SCENES = {
     "a packet by a tunnel that no program holds": Scene(
         "ip tuntap add vpn0 mode tun; ip addr add 100.99.1.2/32 dev vpn0; ip link set vpn0 up\n"
         "ip route add 10.99.0.0/16 dev vpn0",
-        "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, ("link", "vpn0 no carrier"),
+        "tcp 10.60.5.4:40000 > 10.99.1.1:80 in v1", "a", False, ("link", "vpn0 has no carrier"),
     ),
     "a Service of which a bridge without an address shows no packet to rules": Scene(
         "ip link add b1 type bridge mcast_snooping 0; ip link set b1 up; machine q u1; machine t t7\n"
