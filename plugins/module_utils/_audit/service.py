@@ -12,12 +12,12 @@ from __future__ import annotations
 import typing as t
 
 from .._ruleset.service_rules import Entrance
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Entry
+from .._twin import worlds
 from .suspicion import Trial
 
 PORT = 32765  # kube-proxy's default range of node ports ends at 32767
 POD_PORT = 8080
-_CHAINS = "".join(f":{name} ACCEPT [0:0]\n" for name in ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"))
 
 
 def request(packet: t.Mapping[str, t.Any], pod: str, served: t.Mapping[str, Entrance]) -> Trial:
@@ -36,14 +36,6 @@ def sentence(pod: str) -> str:
 def added(snapshot: Entry, link: str, pod: str) -> dict[str, t.Any]:
     """Return the snapshot with a Service. link: by which requests come in. pod: the address of its endpoint."""
     is_ipv6 = ":" in pod
-    place = "ip6" if is_ipv6 else "ip", "nat"
     target = f"[{pod}]:{POD_PORT}" if is_ipv6 else f"{pod}:{POD_PORT}"
-    rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {target}\n"
-    tables = [dict(entry) for entry in entries(snapshot, "iptables")]
-    table = next((entry for entry in tables if (entry.get("family"), entry.get("table")) == place), None)
-    if table is None:
-        table = {"family": place[0], "backend": "nft", "table": "nat", "save": f"*nat\n{_CHAINS}COMMIT\n"}
-        tables.append(table)
-    head, dash, rules = str(table["save"]).partition("\n-A ")
-    table["save"] = f"{head}\n{rule}-A {rules}" if dash else head.replace("COMMIT", f"{rule}COMMIT")
-    return {**snapshot, "iptables": tables}
+    rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {target}"
+    return worlds.with_translations(snapshot, "ip6" if is_ipv6 else "ip", [rule])
