@@ -16,7 +16,7 @@ from .._cni import cni
 from .._routing import policy
 from .._ruleset import observed, service_rules
 from .._ruleset.ruleset import PROTOCOL, Chain, Table
-from .._ruleset.service_rules import Entrance
+from .._ruleset.service_rules import NODE_PORTS, NODE_PORTS_CHAIN, Entrance
 from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
@@ -63,8 +63,7 @@ ASK = {
 }
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 TCP = "tcp"
-# Of kube-proxy: its map and its set of nft, its chain of iptables.
-NODE_PORTS, NODE_PORT_ADDRESSES, NODE_PORTS_CHAIN = "service-nodeports", "nodeport-ips", "KUBE-NODEPORTS"
+NODE_PORT_ADDRESSES = "nodeport-ips"  # of kube-proxy, its set of nft
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it

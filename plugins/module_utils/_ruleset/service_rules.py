@@ -28,8 +28,8 @@ _PORT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))?")  # the comment of an 
 _REJECTING = "reject-chain"
 _MAPS = ("service-ips", "no-endpoint-services")
 # Chains of iptables: the two from which the others are reached, and the prefixes of those of a Service.
-_OF_SERVICES, _OF_NODE_PORTS, _OF_ONE, _BEYOND = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-", "KUBE-EXT-"
-_NODE_PORTS = "service-nodeports"  # the map of nft
+_OF_SERVICES, NODE_PORTS_CHAIN, _OF_ONE, _BEYOND = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-", "KUBE-EXT-"
+NODE_PORTS = "service-nodeports"  # the map of nft
 # The beginnings of the chains to which the addresses of load balancers lead.
 _EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
 
@@ -67,9 +67,9 @@ class Entrance(t.NamedTuple):
 
 def entrances(table: Table) -> t.Iterator[Entrance]:
     """Yield the ports of the node first, then those of load balancers."""
-    for rule in table.chains.get(_OF_NODE_PORTS, Chain()).rules:
+    for rule in table.chains.get(NODE_PORTS_CHAIN, Chain()).rules:
         yield Entrance("", rule.value(PROTOCOL), rule.value("th dport"), rule.verdict.target if rule.verdict else "")
-    for element in table.sets.get(_NODE_PORTS, ()):
+    for element in table.sets.get(NODE_PORTS, ()):
         yield Entrance("", element.key[0], element.key[-1], element.statement.target if element.statement else "")
     for rule in table.chains.get(_OF_SERVICES, Chain()).rules:
         if rule.verdict and rule.verdict.target.startswith(_EXTERNAL):
@@ -115,7 +115,7 @@ def translated(snapshot: Snapshot, servers: t.Iterable[Snapshot]) -> list[tuple[
 def _unled(table: Table) -> t.Iterator[Rule]:
     """Yield the rules of chains of Services to which no rule for a cluster address leads any more, but one for a node port."""
     of_cluster, of_ports = (
-        {rule.verdict.target for rule in _rules(table, name) if rule.verdict} for name in (_OF_SERVICES, _OF_NODE_PORTS)
+        {rule.verdict.target for rule in _rules(table, name) if rule.verdict} for name in (_OF_SERVICES, NODE_PORTS_CHAIN)
     )
     for name in table.chains:
         beyond = {name, f"{_BEYOND}{name.removeprefix(_OF_ONE)}"}  # of releases before 1.24, and since
