@@ -296,7 +296,7 @@ class _Prover:
 
     @functools.cached_property
     def _sample(self) -> list[Trial]:
-        """Return paths of the node that packets pass, or may pass: one between any two shapes of ends.
+        """Return paths of the node that packets pass, or may pass: its operators' ones, and one between any two shapes of ends.
 
         What is lost stands for itself, so that all paths of its ends are tried. Raises Failure, Invalid, Unobserved.
         """
@@ -320,7 +320,7 @@ class _Prover:
             packet = {**trial.packet, "interface": bool(trial.packet.get("interface"))}
             packet.update({end: shapes.get(str(packet.get(end)), packet.get(end)) for end in ("source", "destination")})
             of_shapes.setdefault(repr(packet), trial)
-        return [*of_shapes.values()]
+        return [*path_checks.of_operators(self._node), *of_shapes.values()]
 
     def _harm(self, changes: t.Sequence[changes_backend.Change]) -> str:
         """Return which path that packets pass now changes end, as a sentence; empty if they end none, or if that is not known."""

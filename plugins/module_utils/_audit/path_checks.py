@@ -25,7 +25,7 @@ from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 Judge = t.Callable[[Way], t.Optional[Miss]]
 KUBE_PROXY, OF_SERVICES = "kube-proxy", "KUBE-"  # its table of nft, and how the names of its chains of iptables begin
 MARKING = ("KUBE-MARK-MASQ", "mark-for-masquerade")  # its chains from which packets come back
-POD_PORT, KUBELET, HTTPS, DNS = 8080, 10250, 443, 53
+POD_PORT, KUBELET, HTTPS, DNS, SSH = 8080, 10250, 443, 53, 22
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
 IP_FORWARD = "net.ipv4.ip_forward"
 DUMMY = "dummy"  # the kind of a link behind which nothing is
@@ -62,6 +62,18 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
+
+
+def of_operators(node: Node) -> t.Iterator[Trial]:
+    """Yield packets from the outside to each address of an uplink, and from the node to the outside. An operator who has another
+    way may do without one of them, but no remedy may end it.
+    """
+    for family in FAMILIES:
+        for uplink in sorted(node.every_uplink()):
+            for own in node.addresses(uplink, family):
+                yield Trial(_of(OUTSIDE[family], uplink, own, SSH))
+        if node.own_addresses(family):
+            yield Trial({"destination": OUTSIDE[family], "destination_port": HTTPS})
 
 
 def _of_each(node: Node, family: str, pods: t.Mapping[str, str], internal: t.Container[str]) -> t.Iterator[Suspicion]:

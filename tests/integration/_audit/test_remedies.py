@@ -61,6 +61,30 @@ def test_a_remedy_that_ends_another_path_of_the_node_is_not_offered() -> None:
     assert f"{remedy} does not help: It ends the path of tcp {POD}:40000 > 198.51.100.7:443 in veth-pod1" in finding["what"]
 
 
+# Pods are cut off from the node's address by the rule that alone leads its answers to the outside.
+APART = (
+    f"ip route add {POD} dev veth-pod1",
+    "sysctl net.ipv4.conf.veth-pod1.proxy_arp=1",
+    "ip route add 169.254.0.0/16 dev eth0",
+    "ip addr add 203.0.113.50/24 dev eth0",
+    "ip route add default via 203.0.113.1 dev eth0 table 101",
+    "ip rule add from 203.0.113.50 lookup 101 priority 601",
+    "ip route del default",
+)
+
+
+def test_a_remedy_that_cuts_off_an_operator_is_not_offered() -> None:
+    with dual_stack() as node:
+        (pod,) = node.pods
+        pod.ip([f"address add {POD}/32 dev eth0", "route add 169.254.1.1 dev eth0", "route add default via 169.254.1.1"])
+        for command in APART:
+            node.run(shlex.split(command), check=False)
+        findings = audit(node, "path-lost")["findings"]
+    finding = next(finding for finding in findings if "601" in finding["subject"])
+    assert finding["remedy"] is None
+    assert "It ends the path of tcp 198.51.100.7:40000 > 203.0.113.50:22 in eth0" in finding["what"]
+
+
 def test_a_rule_to_a_table_without_a_default_route_leaves_the_packets_to_the_next_rule() -> None:
     with shared_enis() as node:
         node.run(["ip", "route", "add", "192.0.2.0/24", "dev", "eth1", "table", "77"])
