@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._core import fields
@@ -15,11 +16,11 @@ from .._snapshot import values
 from .._snapshot.assumption import Assumption
 from .._snapshot.open_facts import ADDRESSES, NFT, ROUTES, RULES, OpenFact
 from .._snapshot.values import Entry
-from .._trace import certainty, changes_backend, culprit
+from .._trace import certainty, changes_backend, culprit, exchange_backend
 from .._trace.answer import LOST, Answer, Way
 from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
-from .._trace.exchange_backend import Changes, Exchange
+from .._trace.exchange_backend import Changes
 from .._trace.packet import Packet
 from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
@@ -71,28 +72,31 @@ def fates(
             return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
     if is_own:
         build_backend.refuse_to_load_modules(snapshot)
-    with changes_backend.prepared(changes, is_own) as root:
-        result = isolation_backend.run(lambda isolated: _swept(isolated, snapshot, sent, assume, run, changes), SECONDS, root)
-    return [Fate(*each) for each in result["fates"]]
-
-
-def _swept(
-    isolated: Isolated,
-    snapshot: Entry,
-    sent: t.Sequence[Sent],
-    assume: t.Mapping[str, t.Any],
-    run: process.Runner,
-    changes: Changes,
-) -> dict[str, t.Any]:
-    packets = [packet for packet, _missed in sent]
-    settings, facts = worlds.divided(assume)
+    settings, accepted = worlds.divided(assume)
     whole: worlds.Snapshot = dict(snapshot)
     assumed: list[Assumption] = []
     for ends in {end.family: end for end in map(_ends, packets)}.values():  # what a snapshot lacks, it lacks of a family
         whole, of_family = assumptions.complete(whole, settings, ends)
         assumed += of_family
+    with changes_backend.prepared(changes, is_own) as root:
+        swept = functools.partial(
+            _swept, run, exchange_backend.plan(whole, packets, changes), snapshot, sent, assumed, accepted.keys()
+        )
+        result = isolation_backend.run(swept, SECONDS, root)
+    return [Fate(*each) for each in result["fates"]]
+
+
+def _swept(
+    run: process.Runner,
+    planned: exchange_backend.Plan,
+    snapshot: Entry,
+    sent: t.Sequence[Sent],
+    assumed: t.Sequence[Assumption],
+    accepted: t.Collection[str],
+    isolated: Isolated,
+) -> dict[str, t.Any]:
     try:
-        exchange = Exchange(isolated, run, whole, packets, changes, quiet=0.0)
+        exchange = exchange_backend.Exchange(isolated, run, planned, quiet=0.0)
         fates = []
         depends_on_ends = bool(snapshot.get("open") or worlds.recent_chains(snapshot))
         opened: dict[t.Any, dict[str, worlds.Open]] = {}
@@ -103,7 +107,7 @@ def _swept(
             if place not in opened:
                 opened[place] = worlds.open_for(snapshot, _ends(packet), {packet.source_port, packet.destination_port})
             whole_answer = answer._replace(assumed=(*assumed, *answer.assumed))
-            fates.append(_fate(whole_answer, opened[place], _ends(packet).family, facts.keys(), missed))
+            fates.append(_fate(whole_answer, opened[place], _ends(packet).family, accepted, missed))
         return {"fates": fates}
     finally:
         build_backend.remove_links(isolated, len(values.entries(snapshot, "links")))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import memo
 from .._core.fields import Unfit
 from . import rule_words
 from .rule_words import IPTABLES, Language
@@ -25,6 +26,7 @@ class Restored(t.NamedTuple):
     refused: list[tuple[str, str]]
 
 
+@memo.of_part
 def read(saved: str, language: Language = IPTABLES) -> Restored:
     """Read the tables of an output of iptables-save. Lines that are not permitted are left out."""
     lines: list[str] = []

@@ -86,7 +86,8 @@ def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
     return next(named, Table(family, name, IPTABLES, backend))
 
 
-def tables(family: str, text: str, backend: str = NFT, first: str = "") -> list[Table]:
+@functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
+def tables(family: str, text: str, backend: str = NFT, first: str = "") -> t.Sequence[Table]:
     """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
     current = _Lines(family, first)
     listing = {first: current}

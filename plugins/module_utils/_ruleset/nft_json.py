@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import memo
 from .ruleset import (
     CONNECTION_MARK,
     GOTO,
@@ -44,8 +45,9 @@ _PORTS = ("sport", "dport")
 _WORDS = {True: "exists", False: "missing"}
 
 
-def tables(objects: t.Iterable[Entry]) -> list[Table]:
-    """Return the tables of a listing, in its order."""
+@memo.of_part
+def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
+    """Return the tables of a listing, in its order. What is no object is left out."""
     places: dict[Place, None] = {}
     rules: dict[Place, dict[str, list[Entry]]] = {}
     bases: dict[Place, dict[str, Chain]] = {}
@@ -70,13 +72,15 @@ def _chains(bases: t.Mapping[str, Chain], rules: t.Mapping[str, list[Entry]]) ->
 
 
 def _bodies(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, t.Any]]:
-    return ((kind, body) for entry in objects for kind, body in entry.items() if isinstance(body, dict))
+    listing = (entry for entry in objects if isinstance(entry, dict))
+    return ((kind, body) for entry in listing for kind, body in entry.items() if isinstance(body, dict))
 
 
 def _place(kind: str, body: Entry) -> Place:
     return str(body.get("family")), str(body.get("name" if kind == "table" else "table"))
 
 
+@memo.of_part
 def is_complete(objects: t.Iterable[Entry]) -> bool:
     """Return whether no object adds elements to a set that stands elsewhere in the listing."""
     return not any("element" in entry for entry in objects)

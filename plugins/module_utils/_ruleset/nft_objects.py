@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import memo
 from . import ruleset
 
 Entry = t.Mapping[str, t.Any]
@@ -17,6 +18,7 @@ _DECIDE_NOTHING = ("comment", "LOG", "NFLOG")  # extensions of iptables
 _FILLING = frozenset(("set", "map"))  # statements by which packets fill a set
 
 
+@memo.of_part
 def elements(objects: t.Iterable[Entry]) -> int:
     """Return the number of elements of all sets, with those of the anonymous sets in rules."""
     bodies = [body for entry in objects for body in entry.values() if isinstance(body, dict)]
@@ -33,6 +35,7 @@ def _anonymous(value: object) -> int:
     return _length(value.get("set")) + sum(map(_anonymous, value.values())) if isinstance(value, dict) else 0
 
 
+@memo.of_part
 def have_packets_fill_sets(objects: t.Iterable[Entry]) -> bool:
     return any(_FILLING & {*statement} for entry in objects for statement in _statements(entry) if isinstance(statement, dict))
 

@@ -18,8 +18,7 @@ Snapshot = t.Mapping[str, t.Any]
 def of_nft(snapshot: Snapshot) -> list[Table]:
     """Return the tables that nft lists: of a running node as JSON, of a report as text."""
     objects, text = snapshot.get("nftables"), snapshot.get("nftables_text")
-    listed = (entry for entry in objects if isinstance(entry, dict)) if isinstance(objects, list) else ()
-    return [*nft_json.tables(listed), *nft_text.tables(str(text or ""))]
+    return [*nft_json.tables(objects if isinstance(objects, list) else []), *nft_text.tables(str(text or ""))]
 
 
 def of_iptables(snapshot: Snapshot, *names: str) -> list[Table]:

@@ -26,7 +26,7 @@ def entries(snapshot: Entry, subset: str) -> list[Entry]:
     value = snapshot.get(subset)
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+    if not isinstance(value, list) or not all(issubclass(kind, dict) for kind in {*map(type, value)}):
         raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
     return value
 

@@ -87,27 +87,40 @@ def reached(drawn: Blueprint, snapshot: Entry, packets: t.Sequence[Packet], chan
     return reduction.reduced(drawn, reachable.Flow(frozenset(addresses - {b""}), names, frozenset(ports) if has_ports else None))
 
 
-class Exchange:
-    """A twin, and the packets that are sent through it.
+class Plan(t.NamedTuple):
+    """What an exchange needs, worked out before it has an isolated process: what several share is worked out once.
 
     packets: all that will be sent, of which those that come in have one mark. changes: to be made before the first packet, or
-    after it is sent once to compare.
-    quiet: as of FarEnds.
+    after it is sent once to compare. drawn: the part of the node that they can reach.
     """
+
+    snapshot: Entry
+    packets: t.Sequence[Packet]
+    changes: Changes
+    drawn: Blueprint
+
+
+def plan(snapshot: Entry, packets: t.Sequence[Packet], changes: Changes = ()) -> Plan:
+    """Raises Invalid for what is no snapshot, and for what is larger than a bound."""
+    drawn = reached(blueprint.draw(snapshot), snapshot, packets, changes)
+    changes_backend.check_sizes(changes, drawn.sizes)
+    return Plan(snapshot, packets, changes, drawn)
+
+
+class Exchange:
+    """A twin, and the packets that are sent through it. quiet: as of FarEnds."""
 
     def __init__(
         self,
         isolated: Isolated,
         run: process.Runner,
-        snapshot: Entry,
-        packets: t.Sequence[Packet],
-        changes: Changes = (),
+        planned: Plan,
         quiet: float = QUIET,
     ) -> None:
-        self._run, self._snapshot, self._changes = run, snapshot, changes
+        self._run = run
+        self._snapshot, packets, self._changes, self._drawn = planned
+        snapshot = self._snapshot
         self._assumed: list[Assumption] = []
-        self._drawn = reached(blueprint.draw(snapshot), snapshot, packets, changes)
-        changes_backend.check_sizes(changes, self._drawn.sizes)
         mark = next((packet.mark for packet in packets if packet.interface), 0)
         self._twin = build_backend.build(self._drawn, isolated, run, mark)
         self._topology = Topology(snapshot, self._drawn, self._assumed)

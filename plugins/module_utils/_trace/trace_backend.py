@@ -20,9 +20,8 @@ from .._snapshot.evidence import Evidence
 from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, likelihood
+from . import certainty, changes_backend, exchange_backend, likelihood
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
-from .exchange_backend import Exchange
 from .packet import Packet
 from .removals import Loss
 
@@ -270,13 +269,14 @@ def _has_route(way: Way) -> bool:
 def _in_a_twin(question: Question, run: process.Runner) -> Answer:
     with changes_backend.prepared(question.changes, question.is_own) as root:
         seconds = max(1.0, question.end - time.monotonic())
-        result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, run), seconds, root)
+        planned = exchange_backend.plan(question.snapshot, [question.packet], question.changes)
+        result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, planned, run), seconds, root)
     return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
 
 
-def _exchanged(isolated: Isolated, question: Question, run: process.Runner) -> dict[str, t.Any]:
+def _exchanged(isolated: Isolated, question: Question, planned: exchange_backend.Plan, run: process.Runner) -> dict[str, t.Any]:
     try:
-        exchange = Exchange(isolated, run, question.snapshot, [question.packet], question.changes)
+        exchange = exchange_backend.Exchange(isolated, run, planned)
         answer = exchange.answer(question.packet, question.wants_reply, question.is_compared)
         return {"answer": codec.encode(answer, VOCABULARY)}
     finally:

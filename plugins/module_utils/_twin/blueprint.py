@@ -83,7 +83,7 @@ class Blueprint(t.NamedTuple):
     commands: list[str]
     routes: list[tuple[route.Route, str]]
     restores: list[tuple[str, str]]
-    ruleset: list[Entry]
+    ruleset: t.Sequence[Entry]
     ruleset_text: str
     servers: dict[str, list[str]]
     sizes: bounds.Sets
@@ -434,7 +434,7 @@ def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t
                 place = Concern(assumption.TABLE, f"{family} {table.table}")
                 notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
             if table.table not in texts or table.backend == "nft":
-                saved = stateful_matches.resolved(table.save, snapshot.get("recorded") or ())
+                saved = stateful_matches.resolved(table.save, (*(snapshot.get("recorded") or ()),))
                 texts[table.table] = foreign_tables.tables(saved, family, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())

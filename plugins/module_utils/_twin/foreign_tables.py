@@ -15,6 +15,7 @@ import fnmatch
 import re
 import typing as t
 
+from .._core import memo
 from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
@@ -85,27 +86,40 @@ def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[Assumption]) ->
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> list[Entry]:
+def objects(
+    listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]
+) -> t.Sequence[Entry]:
     """Return nft's JSON objects that a twin can have, in the order of loading. Raises Invalid if the sets are too large.
 
     reserved: names of tables whose objects are left out.
     """
-    kept = []
+    kept, allocated, of_objects = _loadable(listed, reserved)
+    for size in allocated:
+        sizes.nft("snapshot.nftables", size)
+    notes += (note for note in of_objects if note is not _UNTRACED)
+    _note_untraced(_UNTRACED in of_objects, notes)
+    return kept
+
+
+@memo.of_part
+def _loadable(
+    listed: t.Iterable[Entry], reserved: t.Container[str]
+) -> tuple[t.Sequence[Entry], t.Sequence[int], t.Sequence[Assumption]]:
+    """Return the objects that a twin can have, in the order of loading, the sizes of their sets, and what of them it lacks."""
+    kept, allocated, notes = list[Entry](), list[int](), list[Assumption]()
     for entry in listed:
         if _is_loadable(entry, reserved, notes):
-            for kind in entry.keys() & nft_listing.SETS:
-                sizes.nft("snapshot.nftables", _allocated(entry[kind]))
+            allocated += (_allocated(entry[kind]) for kind in entry.keys() & nft_listing.SETS)
             kept += _without_tracing(entry, notes) if "rule" in entry else [_without_owner(entry)]
-    return sorted(kept, key=_load_order)
+    return sorted(kept, key=_load_order), allocated, notes
 
 
-def of_links(objects: t.Iterable[Entry], links: t.Collection[str], notes: list[Assumption]) -> list[Entry]:
+def of_links(objects: t.Sequence[Entry], links: t.Collection[str], notes: list[Assumption]) -> t.Sequence[Entry]:
     """Return nft's JSON objects with those of the devices of chains that a twin has. links: the names of its links.
 
     A chain without any is left out with its rules: it gets no packet, unless its devices were not read.
     """
     left_out, remaining = set[tuple[t.Any, ...]](), list[Entry]()
-    objects = [*objects]
     if not any("chain" in entry and entry["chain"].get("hook") in OF_LINKS for entry in objects):  # nearly all nodes
         return objects
     for entry in objects:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core import fields
+from .._core import fields, memo
 from .._core.errors import Invalid
 from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range, Unfit
 from .._snapshot import evidence
@@ -57,15 +57,20 @@ def check(snapshot: Entry) -> None:
     """Raise Invalid for the first part that does not have the form that datapath_info returns, and for another format."""
     of_this_format("snapshot", snapshot)
     for subset in LISTS:
-        for number, entry in enumerate(entries(snapshot, subset)):
-            _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
-            _check_numbers(f"snapshot.{subset}[{number}]", entry, {} if subset == "nftables" else NUMBERS)
+        _check_subset(entries(snapshot, subset), subset)
     settings = _dictionary("snapshot.settings", snapshot.get("settings"))
     _numbers("snapshot.settings.node", settings.get("node"), SETTING)
     for family in ("ipv4", "ipv6"):
         for link, values in _dictionary(f"snapshot.settings.{family}", settings.get(family)).items():
             _numbers(f"snapshot.settings.{family}.{link}", values, SETTING)
     _check_programs(snapshot)
+
+
+@memo.of_part
+def _check_subset(listed: t.Sequence[Entry], subset: str) -> None:
+    for number, entry in enumerate(listed):
+        _check_entry(f"snapshot.{subset}[{number}]", subset, entry)
+        _check_numbers(f"snapshot.{subset}[{number}]", entry, {} if subset == "nftables" else NUMBERS)
 
 
 def _check_programs(snapshot: Entry) -> None:

@@ -12,6 +12,7 @@ on the one before.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
@@ -23,7 +24,8 @@ NFACCT, RECENT, DEFAULT = "nfacct", "recent", "DEFAULT"  # the last is the name 
 _STATEFUL = re.compile(rf" (?:{NFACCT}|{RECENT}) ")
 
 
-def resolved(saved: str, recorded: t.Container[str] = ()) -> str:
+@functools.lru_cache(maxsize=16)  # the tables of both families
+def resolved(saved: str, recorded: tuple[str, ...] = ()) -> str:
     """Return an output of iptables-save without these matches, and without rules that do not match because of one.
 
     recorded: the names under which the packet has a record.
@@ -32,6 +34,9 @@ def resolved(saved: str, recorded: t.Container[str] = ()) -> str:
         return saved
     remaining = []
     for line in saved.splitlines():
+        if not _STATEFUL.search(line):
+            remaining.append(line)
+            continue
         words, counting = _without(_words(line), NFACCT)
         words, matches = _without(words, RECENT)
         if all(_is_true(match, recorded) for match in matches):
@@ -39,10 +44,12 @@ def resolved(saved: str, recorded: t.Container[str] = ()) -> str:
     return "\n".join([*remaining, ""])
 
 
-def recent_by_chain(saved: str) -> dict[str, list[str]]:
+@functools.lru_cache(maxsize=16)  # the tables of both families; each packet of a twin asks for all
+def recent_by_chain(saved: str) -> t.Mapping[str, t.Sequence[str]]:
     """Return the names of the records that decide whether a rule matches, by chain."""
     names: dict[str, list[str]] = {}
-    for line in saved.splitlines() if f" {RECENT} " in saved else ():
+    named = f" {RECENT} "
+    for line in (line for line in saved.splitlines() if named in line):
         words, matches = _without(_words(line), RECENT)
         for match in matches:
             if "--set" not in match:
@@ -53,7 +60,7 @@ def recent_by_chain(saved: str) -> dict[str, list[str]]:
 def _words(line: str) -> list[str]:
     """Return the words of a rule with such a match; none for another line, and for one that is named when it is read."""
     try:
-        words = rule_words.split(line) if _STATEFUL.search(line) else []
+        words = rule_words.split(line)
     except Unfit:
         return []
     return words if "-A" in words[:2] else []  # counters may come first

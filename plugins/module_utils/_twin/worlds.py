@@ -270,7 +270,7 @@ def _with_hairpin(snapshot: Snapshot, port: str) -> Snapshot:
     return {**snapshot, "links": links}
 
 
-def recent_chains(snapshot: Entry) -> dict[str, list[str]]:
+def recent_chains(snapshot: Entry) -> dict[str, t.Sequence[str]]:
     """Return the names of the records that rules of iptables match, by family, table and chain."""
     return {
         f"{table.get('family')} {table.get('table')} {chain}": names

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What follows from a part of a snapshot is worked out once, for however many twins. No part is changed after it was read."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+MOST = 32  # parts, each with its values: those of one node, and of a few worlds that differ from it
+LARGE = 64  # entries or characters; fewer are soon worked out again
+_Function = t.TypeVar("_Function", bound=t.Callable[..., t.Any])
+
+
+def of_part(function: _Function) -> _Function:
+    """Remember what a function returns for its first argument, a list or a text that is told from others by its identity.
+
+    An iterator, which can be read once, and a small part are not remembered. The value must not be changed.
+    """
+    remembered: list[tuple[t.Any, tuple[t.Any, ...], t.Any]] = []
+
+    @functools.wraps(function)
+    def remembering(part: t.Any, *others: t.Any) -> t.Any:
+        if not isinstance(part, (list, str)) or len(part) < LARGE:
+            return function(part, *others)
+        for known, of_known, value in remembered:
+            if known is part and of_known == others:
+                return value
+        value = function(part, *others)
+        remembered.insert(0, (part, others, value))
+        del remembered[MOST:]
+        return value
+
+    return t.cast("_Function", remembering)
