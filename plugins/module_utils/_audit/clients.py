@@ -18,7 +18,7 @@ from .._routing import rt_names
 from .._trace.lookup import Query, Tables
 from .._trace.packet import OUTSIDE
 from .._twin import blueprint
-from .node import IPV4, IPV6, Node
+from .node import IPV4, IPV6, Node, is_link_local
 from .suspicion import Unobserved
 
 # In no network of a node. The second of a family matters where a rule is about the first (RFC 5737, RFC 9637).
@@ -67,6 +67,7 @@ class _Network:
         self._pods = [fields.address(pod)[1] for pod in pods] or [b"", *one_each.values()]
         self._ends = {pod: next(iter(self.way_to(pod)), "") if pod else "" for pod in self._pods}
         self._marks = sorted({0, *(rule.fwmark for rule in self._rules)})
+        self._with_end = {link.name for link in node.links() if not all(map(is_link_local, link.peer.addresses))}
         self._outer = {link, *([node.enis.primary, *node.enis.secondary] if node.enis else ())}
 
     def candidates(self) -> t.Iterator[bytes]:
@@ -88,9 +89,15 @@ class _Network:
         return route.links if route else frozenset()
 
     def is_behind(self, client: bytes) -> bool:
-        """Return whether a client is beyond routers, or in the network of the link or of an interface that pods share."""
+        """Return whether a client is beyond routers, or in the network of the link or of an interface that pods share.
+
+        Where the addresses of the other end are known, that end is alone in the network.
+        """
         route = self._tables.decide(Query(b"", client)).route
-        return not route or not route.dst[1] or not self._outer.isdisjoint(route.links)
+        if not route or not route.dst[1]:
+            return True
+        is_no_end = route.is_connected and self._with_end.issuperset(route.links)
+        return not self._outer.isdisjoint(route.links) and not is_no_end
 
     def replies_to(self, client: bytes) -> tuple[frozenset[str], ...]:
         """Return the links by which the answers of pods leave, with each mark that a rule tests."""

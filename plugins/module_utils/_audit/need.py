@@ -10,8 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni
+from . import catalogue
 from .node import Node
-from .suspicion import PRESENT, Finding, Unobserved
+from .suspicion import NOTE, PRESENT, Finding, Unobserved
 
 # By profile, the checks whose findings it mends.
 MENDED = {
@@ -40,7 +41,9 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
     checks: the ids of those that the audit made.
     """
     for name, mended in MENDED.items():
-        present = [finding for finding in findings if finding.state == PRESENT and finding.id in mended]
+        present = [
+            finding for finding in findings if finding.state == PRESENT and finding.id in mended and not _is_lowered(finding)
+        ]
         reasons = tuple(finding.what for finding in present)
         questions = dict.fromkeys(finding.ask for finding in present if finding.ask)
         if questions:
@@ -62,6 +65,11 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
         return Need("", {}, _healthy(node))
     except Unobserved as lack:
         return Need("", {}, (f"That cannot be told: {lack.what} The output of this would tell: {lack.ask}.",))
+
+
+def _is_lowered(finding: Finding) -> bool:
+    """Return whether a finding is a note of a check of errors or risks: it may be meant."""
+    return finding.severity == NOTE and any(each.id == finding.id and each.severity != NOTE for each in catalogue.CHECKS)
 
 
 def _healthy(node: Node) -> tuple[str, ...]:

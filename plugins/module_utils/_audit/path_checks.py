@@ -16,8 +16,8 @@ from .._snapshot.values import MAIN, Route
 from .._trace.answer import LOST, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
 from .._trace.packet import OUTSIDE, TCP
-from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK
+from . import purpose
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, holds, is_link_local
 from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
@@ -172,8 +172,7 @@ def _too_large(node: Node, link: str, largest: int) -> int:
 
 def _lost_uplinks(node: Node) -> list[str]:
     """Return the interfaces with addresses, if all are down and no other link leads out. The kernel removes their routes."""
-    links = (link for link in node.links() if link.name != LOOPBACK and not link.master)
-    cards = [link for link in links if link.addresses and (not link.kind or pod_links.has_interface_name(link.name))]
+    cards = [link for link in purpose.cards(node) if link.addresses and not link.master]
     down = [link.name for link in cards if "UP" not in link.flags]
     return [] if node.every_uplink() or len(down) < len(cards) else down
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the tunnels of a node are for: pods of other nodes, or another network, with the evidence."""
+"""What the links of a node are for: networks around it, pods of other nodes, or another network, with the evidence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import ipaddress
 import typing as t
 
 from .._snapshot.values import Link, Route
-from .._twin.pod_links import Network
+from .._twin.blueprint import LOOPBACK
+from .._twin.pod_links import Network, has_interface_name
 from .node import IPV6, Node
 
+CARDS = ("", "bond", "team", "vlan")  # kinds of links
 TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI may reach the pods of other nodes
 # The beginnings of the names that flannel, Calico, Cilium, Antrea and kube-router give to tunnels.
 NAMES = ("flannel", "vxlan.calico", "vxlan-v6.calico", "cilium_", "antrea-", "tun-")
@@ -27,6 +29,11 @@ class PodNetwork(t.NamedTuple):
     network: Network
     route: str = ""
     reason: str = ""
+
+
+def cards(node: Node) -> list[Link]:
+    """Return the links of networks around the node: network interfaces, and bonds and VLANs of these."""
+    return [link for link in node.all_links() if link.name != LOOPBACK and (link.kind in CARDS or has_interface_name(link.name))]
 
 
 def pod_networks(node: Node, family: str) -> list[PodNetwork]:

@@ -17,9 +17,9 @@ import typing as t
 from .._ruleset.ruleset import DNAT, PROTOCOL
 from .._snapshot import proc_net
 from .._twin.pod_links import Network
-from . import clients
+from . import clients, purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
+from .node import FAMILIES, IPV4, IPV6, MAIN, TABLES_OF, TCP, Node
 from .reverse_path_checks import STRICT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
@@ -35,52 +35,71 @@ ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
     "service-reply-by-default",
     RISK,
     "Requests to the address of a Service come in by a second interface, and the replies leave by the default route.",
-    "The addresses of Services, the networks of interfaces, and a request to such an address through the twin.",
+    "The addresses of Services and node ports, the networks of interfaces, and a request to such an address through the twin.",
     "nftables_connmark with a mark for the interface, and policy_routes with a table for it.",
     "https://github.com/metallb/metallb/issues/533",
     "A MetalLB or kube-vip address answers on one network only",
 )
 def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
-    """Yield interfaces with the address of a Service in their network whose replies leave by another one, each once."""
-    covered = set[str]()
-    uplinks, networks = functools.cache(node.uplinks), functools.cache(_networks)  # a node may have thousands of Services
-    for address, protocol, port in node.services():
+    """Yield interfaces by which requests to a Service come in, and whose replies leave by another one."""
+    uplinks = functools.cache(node.uplinks)  # a node may have thousands of Services
+    first: dict[tuple[t.Any, ...], _Entrance] = {}
+    for entrance in _entrances(node):
+        first.setdefault((entrance.link, entrance.is_meant, ":" in entrance.address), entrance)
+    for entrance in first.values():
+        link, address, protocol, port, is_meant = entrance
         family = IPV6 if ":" in address else IPV4
-        uplink, link = next(iter(uplinks(family)), ""), _entrance(networks(node), address)
-        if not uplink or link in ("", uplink, *covered) or _is_of_cluster(node, address):
+        uplink = next(iter(uplinks(family)), "")
+        if uplink in ("", link):
             continue
-        covered.add(link)
+        served = f"{address}, the address of a Service," if is_meant else f"the node port {port} of {address}"
         what = (
-            f"Requests to {address}, the address of a Service, come in by {link}, in whose network it is, and the replies leave"
-            f" by {uplink}, the way of the default route."
+            f"Requests to {served} come in by {link}, in whose network it is, and the replies leave by {uplink}, the way of the"
+            " default route."
         )
         packet = {"destination": address, "protocol": protocol, "destination_port": port, "interface": link}
         is_strict = family == IPV4 and node.filter_mode(link) == STRICT
         defaults = tuple(str(route) for route in node.routes(family) if route.to == "default")
         evidence = (f"{protocol} {address}:{port}", *defaults)
         for client in clients.of(node, family, link):
-            severity = ERROR if is_strict and client.is_observed else RISK
+            severity = ERROR if is_strict and client.is_observed else RISK if is_meant else NOTE
             lost = f"{what} One from {client.address} is lost."
             yield Suspicion(
                 link, lost, evidence, Remedy(ask=GATEWAY.format(link=link)), Trial({"source": client.address, **packet}), severity
             )
 
 
-def _networks(node: Node) -> list[tuple[Network, str]]:
-    """Return the networks of links behind which there is something, each with the name of the link."""
-    links = (link.name for link in node.all_links() if link.kind not in ENDLESS)
-    return [(network, name) for name in links for network in node.networks(name)]
+class _Entrance(t.NamedTuple):
+    """An interface by which requests to a Service come in. is_meant: whether nothing else than clients can be meant there."""
+
+    link: str
+    address: str
+    protocol: str
+    port: int
+    is_meant: bool
 
 
-def _entrance(networks: t.Iterable[tuple[Network, str]], address: str) -> str:
-    """Return the interface in whose network an address is; empty if it is in those of several, or in none."""
-    number = ipaddress.ip_address(address)
-    names = {name for network, name in networks if number in network}
-    return names.pop() if len(names) == 1 else ""
-
-
-def _is_of_cluster(node: Node, address: str) -> bool:
-    return any(ipaddress.ip_address(address) in network for network in node.context.service_ranges)
+def _entrances(node: Node) -> t.Iterator[_Entrance]:
+    """Yield the interfaces in whose networks addresses of Services are, and those at which kube-proxy serves node ports."""
+    networks = [
+        (network, link.name) for link in node.all_links() if link.kind not in ENDLESS for network in node.networks(link.name)
+    ]
+    for address, protocol, port in node.services():
+        number = ipaddress.ip_address(address)
+        names = {name for network, name in networks if number in network}
+        if not any(number in network for network in node.context.service_ranges):
+            # In the networks of several, which one answers for the address may be the one that is meant to.
+            yield from (_Entrance(name, address, protocol, port, len(names) == 1) for name in sorted(names))
+    of_pods = node.pods_of_enis()  # to which a cloud sends what is for pods
+    with_network = {name for _network, name in networks} - {*of_pods}
+    cards = [link.name for link in purpose.cards(node) if link.name in with_network and "UP" in link.flags]
+    for family in FAMILIES:
+        for port in node.ports_of(family)[:1] if cards else ():
+            own = [(card, address) for card in cards for address in node.addresses(card, family)[:1]]
+            # kube-proxy serves them at all addresses, also of networks for storage and management, which may have own tables.
+            apart = {rule.source.partition("/")[0] for rule in node.rules(family) if rule.table != MAIN}
+            served = (each for each in own if each[1] not in apart and node.serves_node_ports(family, each[1]))
+            yield from (_Entrance(*each, TCP, port, is_meant=False) for each in served)
 
 
 @check(

@@ -15,6 +15,7 @@ import yaml
 from lab.eni import CLIENT
 from lab.node import NamespaceNode
 from lab.steps import Steps
+from lab.uplinks import V4, UplinkLab
 
 from .._trace import test_cures as scenes
 from .troubles import ENI, OF_SERVICE, OFF, SERVICE, STRICT, WITHOUT_RULE
@@ -88,3 +89,34 @@ def test_a_load_balancer_gets_no_answer_from_a_node_that_has_its_address() -> No
         for command in finding["remedy"]["commands"]:
             node.run(shlex.split(command))
         assert arrives() and local() == []
+
+
+def test_node_ports_answer_by_the_default_route_at_an_interface_without_one() -> None:
+    """kube-proxy serves them at all addresses, so that only the operator knows whether clients use this one: a note."""
+    with UplinkLab("checks") as lab:
+        node: NamespaceNode = lab.node("node1")
+        node.family = V4.service
+        node.service(scenes.NODE_PORT, [V4.pod(0)])
+        assert lab.fetch(V4.node(0), scenes.NODE_PORT) is not None and lab.fetch(V4.node(1), scenes.NODE_PORT) is None
+        (finding,) = audit(node)
+        assert (finding["subject"], finding["severity"], finding["proof"]) == ("eth1", "note", "twin")
+        assert finding["packet"] == f"tcp 198.51.100.7:40000 > {V4.node(1)}:{scenes.NODE_PORT} in eth1"
+        assert finding["remedy"] is None and "networkctl status eth1" in finding["ask"]
+        assert Steps(node, "datapath_audit").run()["profile"]["name"] is None
+        node.ip([f"route add default via {V4.gateway(1)} dev eth1 metric 200"])
+        (finding,) = audit(node)
+        (task,) = yaml.safe_load(finding["remedy"]["task"])
+        assert scenes.apply(node, task) and lab.fetch(V4.node(1), scenes.NODE_PORT) is not None
+        assert audit(node) == []
+
+
+def test_an_address_in_the_networks_of_two_interfaces_may_come_in_by_either() -> None:
+    with UplinkLab("checks") as lab:
+        node: NamespaceNode = lab.node("node1")
+        node.family, served = V4.service, "10.9.2.80"
+        node.service(scenes.NODE_PORT, [V4.pod(0)], load_balancer_ip=served)
+        severities = []
+        for command in ("link show", "address add 10.9.2.9/24 dev eth0"):
+            node.ip([command])
+            severities += [each["severity"] for each in audit(node) if served in each["evidence"][0]]
+        assert severities == ["risk", "note"]
