@@ -356,7 +356,7 @@ class _Prover:
         """Return the finding, with the packet that is lost and a remedy with which it arrives; None if nothing is lost."""
         finding, trial = _by_configuration(check, suspicion), suspicion.trial
         if trial is None:
-            return finding
+            return self._harmless(finding)
         fate = self._fates.get(repr(trial.packet))
         if fate and fate.outcome == ARRIVES and _is_alone(trial):
             return None
@@ -367,6 +367,15 @@ class _Prover:
             return self._proved(finding, trial, suspicion.remedy)
         except Failure as failure:  # of this twin; those of other checks need not meet what it met
             return _not_tried(finding, f"because its twin failed: {failure}", _again(check))
+
+    def _harmless(self, finding: Finding) -> Finding:
+        """Return a finding that no packet shows, without its remedy if that ends the path of one."""
+        remedy = finding.remedy if self._audit.wants_remedies and time.monotonic() < self._end else None
+        harm = ""
+        with contextlib.suppress(Invalid):  # of a remedy that is no change of a twin
+            harm = self._harm(_changes(remedy)) if remedy else ""
+        what = f"{finding.what} {_named(remedy)} does not help: {harm}" if remedy and harm else finding.what
+        return finding._replace(remedy=None if harm else finding.remedy, what=what)
 
     def lost_paths(self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding]) -> t.Iterator[Finding]:
         """Yield a finding for each object that stops packets and that no other finding names, and one for what is open."""

@@ -48,9 +48,12 @@ def protocol(number: int) -> str:
     return PROTOCOLS.get(number, str(number))
 
 
+_NUMBERS = {protocol(number): number for number in range(256)}
+
+
 def protocol_number(name: object) -> int:
     """Return the number of a protocol that protocol() named; that of "unspec" for any other value."""
-    return next((number for number in range(256) if protocol(number) == name), 0)
+    return _NUMBERS.get(str(name), 0)
 
 
 def protocols(numbers: t.Iterable[int]) -> str:

@@ -347,6 +347,7 @@ def _rule(number: int, entry: Entry, notes: list[Assumption]) -> tuple[str, str]
         words.append(f"lookup {shown['table']}")
     if "suppress_prefixlength" in shown:
         words.append(f"suppress_prefixlength {shown['suppress_prefixlength']}")
+    words.append(_protocol(str(entry.get("protocol") or "")).strip())
     return shown["family"], " ".join(filter(None, words))
 
 
@@ -415,10 +416,18 @@ def _neighbours(snapshot: Entry) -> t.Iterator[str]:
 def route_line(parsed: route.Route, protocol: str) -> str:
     """Return a line for ``ip -batch``."""
     words, hop, hops = str(parsed).partition(" route ")[2].partition(" nexthop ")
-    known = protocol in rt_names.PROTOCOLS.values() or protocol.isdigit()
-    # ip(8) takes only next hops behind a next hop, and reads no further line of a batch with a wrong word.
-    words += f" protocol {protocol}" if known and protocol else ""
-    return f"{'-6' if parsed.family == IPV6 else '-4'} route append {words}{hop}{hops}"
+    # ip(8) takes only next hops behind a next hop.
+    return f"{'-6' if parsed.family == IPV6 else '-4'} route append {words}{_protocol(protocol)}{hop}{hops}"
+
+
+def _protocol(name: str) -> str:
+    """Return the words for the protocol of a route or a rule; none for one that ip(8) need not know.
+
+    As a number: after a number, ip(8) takes that for the name in the next line of a batch, if it has read that name before
+    (iproute2, lib/rt_names.c, rtnl_rtprot_a2n).
+    """
+    number = rt_names.protocol_number(name)
+    return f" protocol {number}" if number else ""
 
 
 def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:

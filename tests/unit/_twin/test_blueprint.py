@@ -42,12 +42,12 @@ def test_links_without_an_index_or_a_mac_get_ones() -> None:
 def test_rules_that_the_snapshot_lacks_are_removed() -> None:
     rules = [
         {"priority": 0, "family": "ipv4", "table": "255"},
-        {"priority": 9, "family": "ipv4", "from": "10.0.0.1", "table": "100"},
+        {"priority": 9, "family": "ipv4", "from": "10.0.0.1", "table": "100", "protocol": "bird"},
     ]
     assert draw(rules=rules).commands == [
         "-4 rule del priority 32766",
         "-4 rule del priority 32767",
-        "-4 rule add priority 9 from 10.0.0.1 lookup 100",
+        "-4 rule add priority 9 from 10.0.0.1 lookup 100 protocol 12",
     ]
     assert draw(rules=None).commands == []
 
@@ -87,7 +87,7 @@ def test_what_the_kernel_adds_is_left_to_it() -> None:
     other = {"table": "254", "to": "10.1.0.0/16", "dev": "eth0", "protocol": "bird"}
     drawn = draw(routes=[own, other])
     assert [blueprint.route_line(*one) for one in drawn.routes] == [
-        "-4 route append 10.1.0.0/16 dev eth0 table main scope link protocol bird"
+        "-4 route append 10.1.0.0/16 dev eth0 table main scope link protocol 12"
     ]
 
 
@@ -97,7 +97,7 @@ def test_the_protocol_of_a_route_stands_before_its_next_hops() -> None:
     links = [{"name": f"eth{number}", "index": number + 2, "flags": ["UP"]} for number in range(2)]
     several = {"table": "254", "family": "ipv4", "to": "172.16.0.0/16", "nexthops": hops, "protocol": "static"}
     (line,) = (blueprint.route_line(*each) for each in blueprint.draw({"links": links, "routes": [several]}).routes)
-    assert line.endswith(" protocol static nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.1.1 dev eth1")
+    assert line.endswith(" protocol 4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.1.1 dev eth1")
 
 
 @pytest.mark.parametrize(
