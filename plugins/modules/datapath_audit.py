@@ -112,6 +112,13 @@ findings:
     what:
       description: What is wrong, or what was not observed, in a sentence.
       type: str
+    unless:
+      description:
+        - Sentences about what is open, where the snapshot is incomplete and the finding holds in all that was tried of it. The
+          output of C(ask) would make it certain. Empty for a certain finding.
+      type: list
+      elements: str
+      version_added: 1.1.0
     evidence:
       description: Lines as their tools print them.
       type: list

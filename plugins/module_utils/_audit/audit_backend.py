@@ -15,10 +15,12 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure, Invalid
 from .._platform import process
+from .._routing.route import Route
+from .._routing.rule import Rule
 from .._snapshot.values import Entry
 from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
-from .._trace.culprit import NO_HAIRPIN, Link, Object
+from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
 from .._trace.packet import from_options
 from .._twin import snapshot_form, substitutions, worlds
 from . import catalogue, need, path_checks, service, sweep_backend
@@ -50,6 +52,7 @@ ASSUMED: dict[str, t.Any] = {
 FEWEST = 3  # packets for which a twin of all is worth its while
 MOST_NOTES = 4  # whose remedies are tried for one lost path
 MOST_ASKS = 3  # commands, of which each path may need its own
+STOPPING = (ChainRule, Link, Route, Rule, Setting, VirtualServer)  # what stops packets by being there
 MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than that they do
 
 
@@ -460,16 +463,18 @@ class _Prover:
         """Raises Failure, Invalid, Unobserved."""
         self._demand()
         answer = self._judgement(trial, changes_backend.read(trial.first)).answer
-        if answer.way.verdict == UNKNOWN or not (answer.certain or answer.branches):
-            return _uncertain(finding, trial, answer)
         way = _failing(answer, trial)
+        is_certain = answer.certain or bool(answer.branches)
+        if answer.way.verdict == UNKNOWN or not (is_certain or (way and _is_stopped(way))):
+            return _uncertain(finding, trial, answer)
         if way is None:
             return None
         mended = self._mended(trial, remedy)
         if trial.is_shown_by_remedy and not (mended and mended.certain):
             return _uncertain(finding, trial, mended or answer)
+        is_mended = mended and (mended.certain or not is_certain) and not _failing(mended, trial._replace(culprit=None))
         # The node as it is now is that without the line of the next boot, and the packet arrives there.
-        is_cured = bool(trial.settings) or bool(mended and mended.certain and not _failing(mended, trial._replace(culprit=None)))
+        is_cured = bool(trial.settings) or bool(is_mended)
         if trial.is_shown_by_remedy and not is_cured:
             return None
         harm = self._harm(_changes(remedy)) if is_cured and remedy and self._audit.wants_remedies else ""
@@ -479,7 +484,8 @@ class _Prover:
         added = [service.sentence(trial.pod)] if trial.pod else []
         what = " ".join([finding.what, *added, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
-        return finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
+        finding = finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
+        return finding if is_certain else finding._replace(unless=_open_facts(answer), ask=ask or _asks(answer))
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -517,12 +523,23 @@ def _named(remedy: Remedy) -> str:
     return "; ".join(remedy.commands) or remedy.module
 
 
+def _is_stopped(way: Way) -> bool:
+    """Return whether an object that the node has stops a packet or its reply, and not the lack of one, which may be elsewhere."""
+    return way.decider is not None and isinstance(way.decider.object, STOPPING)
+
+
+def _open_facts(answer: Answer) -> tuple[str, ...]:
+    return (*dict.fromkeys(entry.what for entry in answer.depends_on),)
+
+
+def _asks(answer: Answer) -> str:
+    return "; ".join(dict.fromkeys(entry.ask for entry in answer.depends_on if entry.ask))
+
+
 def _uncertain(finding: Finding, trial: Trial, answer: Answer) -> Finding:
-    asks = dict.fromkeys(entry.ask for entry in answer.depends_on if entry.ask)
-    sentences = [entry.what for entry in answer.depends_on] or [answer.way.reason]
-    what = f"{finding.what} That is not certain: {sentences[0]}"
+    what = f"{finding.what} That is not certain: {(*_open_facts(answer), answer.way.reason)[0]}"
     # Of a program on the path, which a twin lacks, only a real packet tells.
-    ask = "; ".join(asks) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
+    ask = _asks(answer) or f"tcpdump -ni {trial.packet.get('interface') or 'any'}"
     return finding._replace(state=CANNOT_TELL, what=what, proof="", remedy=None, ask=ask)
 
 

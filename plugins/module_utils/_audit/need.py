@@ -45,7 +45,7 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
             finding for finding in findings if finding.state == PRESENT and finding.id in mended and not _is_lowered(finding)
         ]
         reasons = tuple(finding.what for finding in present)
-        questions = dict.fromkeys(finding.ask for finding in present if finding.ask)
+        questions = dict.fromkeys(finding.ask for finding in present if finding.ask and not finding.unless)
         if questions:
             return Need(name, {}, (*reasons, f"The variables are open. The output of this would tell: {'; '.join(questions)}."))
         if reasons:

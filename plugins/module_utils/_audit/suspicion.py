@@ -128,7 +128,8 @@ def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
 class Finding(t.NamedTuple):
     """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
 
-    id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it.
+    id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it. unless: of one that
+    holds in all worlds that were tried, sentences about what is open besides, in which nobody can say all that is possible.
     """
 
     id: str
@@ -144,6 +145,7 @@ class Finding(t.NamedTuple):
     ask: str = ""
     source: str = ""
     trial: Trial | None = None
+    unless: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -153,4 +155,5 @@ class Finding(t.NamedTuple):
         values = self._asdict()
         way, _trial = values.pop("way"), values.pop("trial")
         remedy = self.remedy.plain() if self.remedy else None
-        return {**values, "evidence": [*self.evidence], "trace": way.both_alone() if way else None, "remedy": remedy}
+        values.update(evidence=[*self.evidence], unless=[*self.unless])
+        return {**values, "trace": way.both_alone() if way else None, "remedy": remedy}

@@ -210,6 +210,7 @@ def _alike(group: Group) -> t.Collection[tuple[Finding, list[str]]]:
 def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, pictures: Pictures | None) -> Markup:
     """Return a finding of nodes. has_sentence: whether it says what is wrong. pictures: None leaves out picture and remedy."""
     parts = [element("p", finding.what) if has_sentence else ""]
+    parts += [element("p", f"Unless: {' '.join(finding.unless)} Ask for: {finding.ask}")] if finding.unless else []
     parts.append(filled("pre", "\n".join(finding.evidence)))
     parts += [element("p", "Packet: ", element("code", finding.packet))] if finding.packet else []
     if finding.way and pictures:

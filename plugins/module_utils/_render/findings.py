@@ -44,7 +44,7 @@ FINDING = {
     **dict.fromkeys(("id", "subject", "what", "packet", "ask", "source"), LINE),
     "state": form.word(PRESENT, CANNOT_TELL),
     "severity": form.word(*SEVERITIES),
-    "evidence": LINES,
+    **dict.fromkeys(("evidence", "unless"), LINES),
     "proof": form.word(TWIN, COUNTER, CONFIGURATION, "")._replace(default=""),
     "trace": form.perhaps(form.record(trace_result.WAY)),
     "remedy": form.perhaps(form.either("module", _MODULE, _OPERATOR)),
@@ -185,7 +185,8 @@ def grouped(entries: t.Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 
 
 def _finding(data: Data) -> Finding:
-    values = {**data, "evidence": (*data["evidence"],), "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
+    listed = {name: (*data[name],) for name in ("evidence", "unless")}
+    values = {**data, **listed, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
     trace = values.pop("trace")
     return Finding(**values, way=trace_result.way(trace) if trace else None)
 

@@ -183,6 +183,7 @@ def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
 
 def _details(finding: Finding) -> t.Iterator[str]:
     yield finding.what
+    yield from _labelled("Unless", [*finding.unless, *[f"ask for: {finding.ask}"] * bool(finding.unless)])
     yield from _labelled("Evidence", finding.evidence)
     yield from _labelled("Packet", [finding.packet] * bool(finding.packet))
     remedy = finding.remedy
