@@ -166,7 +166,8 @@ passed:
 profile:
   description:
     - The profile that mends what was found. C(name) is null if none is needed, or if that cannot be told.
-    - C(variables) are those of its role, ready to paste. C(reasons) are sentences.
+    - C(variables) are those of its role, ready to paste. C(reasons) are sentences. C(open) is true
+      if a check that could not tell may show that the node needs one, although C(name) is null.
   returned: success
   type: dict
   sample: {name: aks_dual_stack, variables: {aks_dual_stack_interface: eth0}, reasons: [The probe is not translated.]}

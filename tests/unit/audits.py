@@ -27,7 +27,7 @@ TRACE: Result = {
     ],
     "reply": None,
 }
-NO_PROFILE: Result = {"name": None, "variables": {}, "reasons": ["No check found what a profile mends."]}
+NO_PROFILE: Result = {"name": None, "variables": {}, "reasons": ["No check found what a profile mends."], "open": False}
 PROFILE: Result = {
     "name": "eni_policy_routing",
     "variables": {

@@ -24,15 +24,18 @@ MENDED = {
 
 
 class Need(t.NamedTuple):
-    """name: of a profile, empty for none. variables: of its role. reasons: sentences."""
+    """name: of a profile, empty for none. variables: of its role. reasons: sentences. is_open: whether the node may need one,
+    although it has no name.
+    """
 
     name: str
     variables: t.Mapping[str, t.Any]
     reasons: tuple[str, ...]
+    is_open: bool = False
 
     def plain(self) -> dict[str, t.Any]:
         variables = {f"{self.name}_{name}": value for name, value in self.variables.items()}
-        return {"name": self.name or None, "variables": variables, "reasons": [*self.reasons]}
+        return {"name": self.name or None, "variables": variables, "reasons": [*self.reasons], "open": self.is_open}
 
 
 def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> Need:
@@ -57,14 +60,18 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
                 return Need(name, variables, reasons)
     left_out = sorted({*sum(MENDED.values(), ())} - {*checks})
     if left_out:
-        return Need("", {}, (f"That cannot be told without these checks, which the audit left out: {', '.join(left_out)}.",))
+        return _open(f"That cannot be told without these checks, which the audit left out: {', '.join(left_out)}.")
     open_checks = sorted({finding.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
     if open_checks:
-        return Need("", {}, (f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.",))
+        return _open(f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.")
     try:
         return Need("", {}, _healthy(node))
     except Unobserved as lack:
-        return Need("", {}, (f"That cannot be told: {lack.what} The output of this would tell: {lack.ask}.",))
+        return _open(f"That cannot be told: {lack.what} The output of this would tell: {lack.ask}.")
+
+
+def _open(reason: str) -> Need:
+    return Need("", {}, (reason,), is_open=True)
 
 
 def _is_lowered(finding: Finding) -> bool:

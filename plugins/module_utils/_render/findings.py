@@ -53,18 +53,19 @@ RESULT = form.record(
     {
         "findings": form.many(form.record(FINDING)),
         "passed": LINES,
-        "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES}),
+        "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES, "open": form.FLAG}),
         "ignored": LINES,
     }
 )
 
 
 class Profile(t.NamedTuple):
-    """variables: of its role, as YAML."""
+    """variables: of its role, as YAML. is_open: whether the node may need one, although it has no name."""
 
     name: str
     variables: list[str]
     reasons: list[str]
+    is_open: bool
 
 
 class Findings(t.NamedTuple):
@@ -81,11 +82,19 @@ class Findings(t.NamedTuple):
         return [finding for finding in self.present if finding.severity in LOSSES]
 
     @property
+    def suspected(self) -> list[Finding]:
+        """Those that cannot be told, of which the node shows more than what it lacks."""
+        return [finding for finding in self.unclear if finding.evidence]
+
+    @property
     def counts(self) -> str:
         """How many findings there are of each severity, and what became of the other checks."""
         numbers = {name: sum(finding.severity == name for finding in self.present) for name in SEVERITIES}
-        words = [counted(number, name) for name, number in numbers.items() if number] or ["no findings"]
-        unclear = len({finding.id for finding in self.unclear})
+        suspected = len({finding.id for finding in self.suspected})
+        words = [counted(number, name) for name, number in numbers.items() if number]
+        words += [f"{suspected} suspected"] * bool(suspected)
+        words = words or ["no findings"]
+        unclear = len({finding.id for finding in self.unclear} - {finding.id for finding in self.suspected})
         words += [_cannot_tell(unclear)] * bool(unclear)
         return ", ".join([*words, f"{counted(len(self.passed), 'check')} passed"])
 
@@ -197,7 +206,7 @@ def _remedy(data: Data) -> Remedy:
 
 
 def _profile(data: Data) -> Profile:
-    return Profile(data["name"] or "", _yaml(data["variables"]), data["reasons"])
+    return Profile(data["name"] or "", _yaml(data["variables"]), data["reasons"], data["open"])
 
 
 def _yaml(variables: Data) -> list[str]:

@@ -176,8 +176,9 @@ def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
         yield ""
         yield f"{paint(finding.severity, SEVERITIES[finding.severity])} {paint(finding.title, BOLD)}"
         yield from (f"  {line}" for line in _details(finding))
-    questions = Section("Cannot tell", [_question(finding) for finding in audit.unclear])
-    yield from _sections([questions, Section("Not understood", [[line] for line in audit.ignored])], paint)
+    suspected = Section("Suspected", [_question(finding) for finding in audit.suspected])
+    questions = Section("Cannot tell", [_question(finding) for finding in audit.unclear if not finding.evidence])
+    yield from _sections([suspected, questions, Section("Not understood", [[line] for line in audit.ignored])], paint)
     yield from _profile(audit.profile, paint)
 
 
@@ -193,12 +194,13 @@ def _details(finding: Finding) -> t.Iterator[str]:
 
 
 def _question(finding: Finding) -> list[str]:
-    return [f"{finding.title}: {finding.what}", *[f"  ask for: {finding.ask}"] * bool(finding.ask)]
+    evidence = [f"  {line}" for line in finding.evidence]
+    return [f"{finding.title}: {finding.what}", *evidence, *[f"  ask for: {finding.ask}"] * bool(finding.ask)]
 
 
 def _profile(profile: Profile, paint: Paint) -> t.Iterator[str]:
     """Yield the profile. Its variables are not indented, so that they are YAML."""
     yield ""
-    yield f"{paint('Profile', BOLD)}: {profile.name or 'none'}"
+    yield f"{paint('Profile', BOLD)}: {profile.name or ('cannot tell' if profile.is_open else 'none')}"
     yield from (f"# {reason}" for reason in profile.reasons)
     yield from profile.variables
