@@ -147,6 +147,7 @@ ROWS = (
     *(Row(AKS, rf"collect/{program}\.txt", f"{program} -t filter -nvL") for program in _PROGRAMS),
     Row(AKS, r"collect/nftables\.json", "nft -jn list ruleset"),
     Row(AKS, r"collect/sysctl\.txt", "sysctl -a"),
+    Row(AKS, r"collect/proc/net/ip(?P<family>6?)_tables_names", "cat /proc/net/ip{family}_tables_names"),
     Row(AKS, r"collect/conntrack\.txt", "conntrack -L", most=EVIDENCE),
     Row(AKS, r"collect/ip_netns_commands\.txt", "ip netns exec", split=_of_namespaces),
     Row(SOS, rf"{_NETWORKING}/ip_-d_address", "ip -d address", is_decisive=True),
@@ -165,6 +166,8 @@ ROWS = (
         Row(SOS, rf"{_FIREWALL}/{program}_-vnxL", f"{program} -t filter -vnxL", unless=(f"{program} -t filter -nvL",))
         for program in _PROGRAMS
     ),
+    Row(SOS, r"proc/net/ip(?P<family>6?)_tables_names", "cat /proc/net/ip{family}_tables_names"),
+    Row(SOS, r"proc/modules", "cat /proc/modules"),
     Row(SOS, r"sos_commands/ipvs/ipvsadm_-Ln", "ipvsadm -Ln"),
     Row(SOS, r"sos_commands/kernel/sysctl_-a", "sysctl -a"),
     Row(SOS, r"sos_commands/host/hostname", HOSTNAME),

@@ -16,7 +16,7 @@ from .._routing.route import TYPES
 RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get", "link", "neighbor", "nexthop"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
-IPAMD, BPF = "ipamd", "bpf"
+IPAMD, BPF, LEGACY_TABLES, MODULES = "ipamd", "bpf", "tables of iptables-legacy", "modules"
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
 Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
@@ -81,7 +81,7 @@ _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
-    r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+"
+    r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
@@ -97,7 +97,7 @@ _COMMAND = re.compile(
 _TOOLS = (
     r"kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat|grep"
     r"|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit|calicoctl"
-    r"|cilium|lsmod|modprobe|ip|bpftool"
+    r"|cilium|modprobe|ip|bpftool"
 )
 _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
@@ -258,6 +258,8 @@ def _named(name: str) -> Part:
     space = _NAMESPACE.match(words)
     if space:
         return _named(words[space.end() :])._replace(is_pod=True, namespace=space[1])
+    if words.startswith(("cat /proc/", "lsmod")):
+        return _of_command(_BEHIND.sub("", words, 1), False)._replace(is_cut=_is_filtered(words))
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
     match = re.match(
@@ -338,6 +340,11 @@ def _of_command(command: str, is_pod: bool) -> Part:
         link, direction = re.search(r"\bdev\s+(\S+)", command), re.search(r"\b(?:ingress|egress)\b", command)
         return Part(BPF, (), "", link[1] if link else "", is_pod, direction[0] if direction else "")
     simple = {"bpftool": BPF, "ipset": IPSET, "ipvsadm": IPVS, "route": ROUTE_N, "ifconfig": IFCONFIG}
+    names = re.search(r"/proc/net/ip(6?)_tables_names$", command.strip())
+    if names:
+        return Part(LEGACY_TABLES, (), "ipv6" if names[1] else "ipv4", "", is_pod)
+    if command.endswith(("/proc/modules", "lsmod")):
+        return Part(MODULES, (), "", "", is_pod)
     if program in ("sysctl", "cat"):
         key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
         return Part(SYSCTL, (), family, key[1] if key else "", is_pod)

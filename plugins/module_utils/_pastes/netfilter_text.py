@@ -268,3 +268,21 @@ def _is_no_number(rest: str) -> bool:
     """Return whether nothing, a word or two numbers follow the key of a setting, as in an error of sysctl."""
     words = rest[1:].split()
     return rest[:1] in ("=", ":") and (len(words) in (0, 2) or (len(words) == 1 and bool(re.search("[a-z]", words[0]))))
+
+
+_TABLE_NAME = re.compile(r"\s*(?:filter|nat|mangle|raw|security)?\s*|.*: No such file or directory")
+_MODULE = re.compile(r"\s*|Module\s+Size\s+Used by|\w+ +\d+ +-?\d+(?: .*)?")  # of lsmod, or of /proc/modules
+
+
+def check_legacy_tables(part: Part, ignore: Ignore) -> None:
+    """Ignore what is no name of a table of iptables-legacy, of which the kernel names one on each line."""
+    for line in part.lines:
+        if not _TABLE_NAME.fullmatch(line):
+            ignore("is no name of a table", line)
+
+
+def check_modules(part: Part, ignore: Ignore) -> None:
+    """Ignore what is no line about a module of the kernel."""
+    for line in part.lines:
+        if not _MODULE.fullmatch(line):
+            ignore("is no module", line)

@@ -18,6 +18,7 @@ from .iptables_tables import BUILT_IN, Tables, unconnected
 
 Entry = dict[str, t.Any]
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
+NFT_MODULE = "nf_tables"
 BRIDGED = ("filter", "nat")  # tables of ebtables
 ALL_TABLES = "all"  # as ip route names them
 
@@ -49,6 +50,25 @@ class Shown:
     def has_legacy_tables(self, family: str) -> bool:
         """Return whether iptables-save says that iptables-legacy has tables, which it does not print."""
         return any(iptables_text.LEGACY.match(line) for part in self.of(commands.IPTABLES, family=family) for line in part.lines)
+
+    def has_no_legacy_tables(self, family: str) -> bool:
+        """Return whether the kernel says that iptables-legacy has no tables: none is named, there is no such file, or the module
+        of none is loaded where nf_tables is a module.
+        """
+        modules = self._modules()
+        if NFT_MODULE in modules and not any(name.startswith(f"{FAMILIES[family]}table_") for name in modules):
+            return True
+        parts = [part for part in self.of(commands.LEGACY_TABLES, family=family) if part.is_whole]
+        return bool(parts) and not any(line.strip() in BUILT_IN for part in parts for line in part.lines)
+
+    def has_no_nft(self) -> bool:
+        """Return whether the kernel has no rules of nft: its module is not loaded, and those of iptables are modules."""
+        modules = self._modules()
+        return "ip_tables" in modules and NFT_MODULE not in modules
+
+    def _modules(self) -> set[str]:
+        parts = [part for part in self.of(commands.MODULES) if part.is_whole]
+        return {line.split()[0] for part in parts for line in part.lines if line.strip()}
 
     def has_table(self, family: str, name: str) -> bool:
         """Return whether all routes of a table are shown, which may be none."""
@@ -127,7 +147,7 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
     of_nft = [name for name in lacking if shown.lacks_table_of_nft(family, name)]
     yield from (open_facts.table(family, name) for name in lacking if name not in of_nft)
     is_of_legacy = shown.has_all_tables(long_family, is_legacy=True)
-    if of_nft and not is_of_legacy:
+    if of_nft and not (is_of_legacy or shown.has_no_legacy_tables(long_family)):
         yield open_facts.legacy(family)  # whose tables nft does not print
     for name in BUILT_IN:
         table = tables.get((family, name))
@@ -180,6 +200,6 @@ def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
 
 def _of_nft(shown: Shown) -> t.Iterator[OpenFact]:
     """Yield the fact about rules of nftables. It has no values if the ruleset was listed and a rule of it was not understood."""
-    if not shown.is_whole(commands.NFT, commands.NFT_JSON):
+    if not (shown.is_whole(commands.NFT, commands.NFT_JSON) or shown.has_no_nft()):
         is_listed = any(part.has_all_lines for part in shown.of(commands.NFT, commands.NFT_JSON))
         yield OpenFact(open_facts.NFT_OPEN, is_cut=is_listed)

@@ -166,6 +166,8 @@ class _Reader:
             commands.NEXTHOP: lambda: self._nexthops.update(ip_text.nexthops(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.BPF: lambda: self._bpf_parts.append(part),
+            commands.LEGACY_TABLES: lambda: netfilter_text.check_legacy_tables(part, self._ignore),
+            commands.MODULES: lambda: netfilter_text.check_modules(part, self._ignore),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }

@@ -69,9 +69,19 @@ def audit(node: NamespaceNode, **options: Any) -> Result:
 
 
 def present(result: Result) -> list[Result]:
-    """Return the findings, those of a bundle without what is open there."""
+    """Return the findings, those of a bundle without what is open there. A collector that lists a table of iptables makes it, so
+    that a packet has one step more.
+    """
     found = (finding for finding in result["findings"] if finding["state"] == "present")
-    return [{**finding, "unless": [], "ask": "" if finding["unless"] else finding["ask"]} for finding in found]
+    return [
+        {
+            **finding,
+            "unless": [],
+            "ask": "" if finding["unless"] else finding["ask"],
+            "trace": finding["trace"] and finding["trace"]["culprit"],
+        }
+        for finding in found
+    ]
 
 
 def contradictions(of_node: Result, of_bundle: Result) -> Iterator[str]:

@@ -104,6 +104,7 @@ SOS = {
     **{f"node1/sos_commands/networking/{command.replace(' ', '_')}": command for command in SOS_COMMANDS},
     **{f"node1/sos_commands/firewall_tables/{command.replace(' ', '_')}": command for command in SOS_TABLES},
     "node1/sos_commands/kernel/sysctl_-a": "sysctl -a",
+    "node1/proc/modules": "echo nf_tables 311296 3 nft_compat, Live 0x0000000000000000",  # as a distribution's kernel loads it
     "node1/etc/sysctl.d/50-later.conf": "cat /etc/sysctl.d/50-later.conf",
     **{
         f"{SOS_NAMESPACES}/{pod}/ip_netns_exec_{pod}_{command.replace(' ', '_')}": f"ip netns exec {pod} {command}"
@@ -178,7 +179,7 @@ BUNDLES = {
         line="default/client-0 -> default/web:80",
     ),
     "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"}), f"client -> {SERVICE}:80"),
-    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset({"legacy"}), line="client -> default/web"),
+    "sos": Bundle(SOS, "sosreport-node1-2026-11-26-abcdefg.tar.xz", frozenset(), line="client -> default/web"),
     "Rancher": Bundle(RANCHER, "node1-2026-11-26_12_00_00.tar.gz"),
     "Cilium": Bundle(CILIUM, "cilium-bugtool-20261126-120000.000+0000-UTC-1.tar.gz", frozenset({"nft"})),
     "Retina": Bundle(RETINA, "retina-capture-node1-20261126120000UTC.tar.gz", frozenset({"nft"})),
