@@ -20,7 +20,7 @@ from .._ruleset.service_rules import NODE_PORTS, NODE_PORTS_CHAIN, Entrance
 from .._snapshot import open_facts, tunnels, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
-from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries
+from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host
 from .._trace import uplinks
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
@@ -135,7 +135,7 @@ class Node:
         """Return the links that put a head before each packet. An output without kinds may hide one, unless names tell."""
         links = self.all_links()
         for link in links if "open" in self.snapshot else ():
-            if not (link.kind or link.name == LOOPBACK or pod_links.has_interface_name(link.name)):
+            if not (link.kind or link.name == LOOPBACK or has_interface_name(link.name)):
                 raise Unobserved(f"The kind of {link.name} is open.", "ip -d link")
         return [link for link in links if link.kind in tunnels.HEADS]
 
@@ -212,8 +212,10 @@ class Node:
 
     def count(self, kind: str, name: str) -> int | None:
         """Return what the kernel counted; None if it does not count it."""
-        value = (self.demand("counters").get(kind) or {}).get(name)
-        return None if value is None else int(value)
+        of_kind = self.demand("counters").get(kind)
+        if of_kind is None:
+            raise Unobserved(f"What the kernel counted of {kind} was not read.", ASK["counters"])
+        return None if of_kind.get(name) is None else int(of_kind[name])
 
     def plugins(self) -> set[str]:
         """Return the plugins in the configurations of CNIs."""
@@ -363,7 +365,7 @@ class Node:
         """Return whether table main has a network on a link that may be a bridge of pods, to which no routes lead."""
         routes = (route for family in FAMILIES for route in self.routes(family) if route.dev and not route.via)
         networks = (route for route in routes if not is_host(route.to) and not is_link_local(route.address))
-        return any(not pod_links.has_interface_name(route.dev) for route in networks)
+        return any(not has_interface_name(route.dev) for route in networks)
 
     @functools.cached_property
     def enis(self) -> Uplinks | None:
@@ -530,12 +532,6 @@ def _has_link_of_cilium(links: t.Iterable[Link]) -> bool:
 def _metric(route: Route) -> int:
     """Return the metric of a route. One of IPv6 without any has 1024 (include/uapi/linux/ipv6_route.h, IP6_RT_PRIO_USER)."""
     return int(route.metric or (1024 if route.family == IPV6 else 0))
-
-
-def is_host(prefix: str) -> bool:
-    """Return whether a prefix is that of one address."""
-    network = _network(prefix)
-    return network is not None and network.num_addresses == 1
 
 
 def _network(prefix: str) -> Network | None:

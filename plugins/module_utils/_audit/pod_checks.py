@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .._snapshot.values import Link
@@ -14,7 +15,7 @@ from .._trace.culprit import is_neighbor
 from .._trace.packet import OUTSIDE
 from .finding import check
 from .node import IPV4, IPV6, Node
-from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial, Unobserved
 
 
 @check(
@@ -43,7 +44,9 @@ def _gateway_mac(node: Node) -> t.Iterator[Suspicion]:
         )
         lines = (f"{former.address} dev {link.peer.name} lladdr {former.mac} PERMANENT", f"{name}: link/ether {mac}")
         remedy = Remedy(operator=text, commands=(f"ip link set dev {name} address {former.mac}",))
-        count = node.count("otherhost", name) or 0
+        count = 0
+        with contextlib.suppress(Unobserved):  # which the neighbour shows without it
+            count = node.count("otherhost", name) or 0
         counted = (f"{name}: rx_otherhost_dropped {count}",) if count else ()
         packet = {"source": pod, "destination": OUTSIDE[family], "destination_port": 443, "interface": name}
         trial = Trial(packet, culprit=is_neighbor) if pod else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._snapshot.values import Link, Route
+from .._snapshot.values import Link, Route, has_interface_name
 from .._twin.blueprint import LOOPBACK
-from .._twin.pod_links import Network, has_interface_name
+from .._twin.pod_links import Network
 from .node import IPV6, Node
 
 CARDS = ("", "bond", "team", "vlan")  # kinds of links

@@ -270,6 +270,7 @@ def _named(name: str) -> Part:
     command = words.removeprefix("sudo ")
     if match[1] in ("ip", "route", "ifconfig", "tc", "bpftool"):  # whose words stand behind dashes in the name of a file
         command = f"{match[1]} " + re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[match.end(1) :])
+        command = _BARE_OPTIONS.sub(lambda bare: re.sub(r"(\w+)", r"-\1", bare[0]), command)
     part = _of_command(command, is_pod)
     table = next((name for name in name_words if name in _TABLES), "")
     if part.kind == IPTABLES and table and not part.table:
@@ -279,6 +280,8 @@ def _named(name: str) -> Part:
     return part._replace(is_cut=is_cut)
 
 
+# Options of ip whose dashes a name has in place of blanks, before the object: "ip-d-link".
+_BARE_OPTIONS = re.compile(r"(?<=^ip )\s*(?:(?:br|brief|d|details|j|o|p|s)\s+)+(?=\S)")
 _TABLES = ("filter", "nat", "mangle", "raw", "security")
 _FILTERS = {"awk", "cut", "egrep", "fgrep", "grep", "head", "sed", "tail"}
 # Words in the name of a file that say nothing about the command's arguments.

@@ -11,6 +11,8 @@ import typing as t
 
 from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
+from .._snapshot.settings import ALL, DEFAULT
+from .._snapshot.values import has_interface_name, is_host
 from . import commands, iptables_text
 from .commands import Part
 from .ip_text import TableNames, local_addresses
@@ -19,6 +21,8 @@ from .iptables_tables import BUILT_IN, Tables, unconnected
 Entry = dict[str, t.Any]
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
 NFT_MODULE = "nf_tables"
+LOOPBACK, LOCAL = "lo", ("local", "255")  # a link, and the table of the node's own addresses
+ON_EACH_LINK = ("fe80::/", "ff00::/")  # destinations of routes of the kernel
 BRIDGED = ("filter", "nat")  # tables of ebtables
 ALL_TABLES = "all"  # as ip route names them
 
@@ -89,6 +93,10 @@ class Shown:
         routes = [part for part in self.of(commands.ROUTE, family=family) if part.table in (ALL_TABLES, "local", "255")]
         shown = (part for part in links if part.shows_addresses)
         return any(part.is_whole for part in (*shown, *(part for part in routes if local_addresses(part))))
+
+    def has_all_settings(self) -> bool:
+        """Return whether the settings of all links are shown, as ``sysctl -a`` prints them."""
+        return any(part.is_whole and not part.table for part in self.of(commands.SYSCTL))
 
     def lacks_table_of_nft(self, family: str, name: str) -> bool:
         """Return whether the ruleset of nft shows that iptables has no such table.
@@ -186,7 +194,8 @@ def _of_routing(shown: Shown, subsets: Entry, names: TableNames, family: str, is
 def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
     links = subsets.get("links") or ()
     whole = [part for part in shown.of(commands.LINK, commands.IFCONFIG) if part.is_whole]
-    if any(map(shown.has_addresses, FAMILIES)) and not any(part.shows_ports for part in whole):
+    is_shown = any(part.shows_ports for part in whole) or (shown.has_all_settings() and not _may_be_bridges(subsets))
+    if any(map(shown.has_addresses, FAMILIES)) and not is_shown:
         bridges = [str(link["name"]) for link in links if link["kind"] == "bridge"]
         yield from map(open_facts.bridge_ports, bridges or [""])
     has_ruleset = shown.is_whole(commands.NFT, commands.NFT_JSON)  # with the tables of ebtables that no output of it shows
@@ -196,6 +205,17 @@ def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
         yield from (open_facts.table("bridge", name) for name in BRIDGED if not (name in known or has_ruleset))
     if not shown.is_whole(commands.IPVS) and any(link["name"].startswith("kube-ipvs") for link in links):
         yield open_facts.IPVS_OPEN
+
+
+def _may_be_bridges(subsets: Entry) -> set[str]:
+    """Return the links with settings that may be bridges: no interfaces by their names, and no links of pods by their routes."""
+    to_pods, to_networks = set[str](), set[str]()
+    for route in subsets.get("routes") or ():
+        to = str(route.get("to"))
+        if str(route.get("table")) not in LOCAL and not to.startswith(ON_EACH_LINK):
+            (to_pods if is_host(to) and not route.get("via") else to_networks).add(str(route.get("dev")))
+    named = {*((subsets.get("settings") or {}).get("ipv4") or ())} - {ALL, DEFAULT, LOOPBACK}
+    return {name for name in named if not (has_interface_name(name) or name in to_pods - to_networks)}
 
 
 def _of_nft(shown: Shown) -> t.Iterator[OpenFact]:

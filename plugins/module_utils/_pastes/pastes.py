@@ -220,6 +220,16 @@ class _Reader:
     def _add_links(self, part: Part) -> None:
         ip_text.merge_links(self._subsets.setdefault("links", []), ip_text.links(part, self._ignore))
 
+    def _none_of(self, kind: str) -> list[t.Any] | None:
+        """Return an empty subset if a whole output shows that the node has nothing of it; otherwise None."""
+        return [] if self._shown.is_whole(kind) else None
+
+    def _connections(self) -> Entry | None:
+        """Return how many connections the kernel tracks and may track, which are among its settings."""
+        of_node = (self._settings or {}).get("node") or {}
+        counts = {name: of_node.get(f"net.netfilter.nf_conntrack_{name}") for name in ("count", "max")}
+        return None if None in counts.values() else {"packets": {}, "connections": counts}
+
     def _add_settings(self, added: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
         self._settings["node"].update(added["node"])
@@ -296,7 +306,8 @@ class _Reader:
             **self._subsets,
             "settings": self._settings,
             "iptables": iptables or None,
-            "ipsets": [*({"name": name, "save": text} for name, text in self._sets.items()), *lacking] or None,
+            "ipsets": [*({"name": name, "save": text} for name, text in self._sets.items()), *lacking]
+            or self._none_of(commands.IPSET),
             "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or None,
             "nftables": self._ruleset,
         }
@@ -314,6 +325,7 @@ class _Reader:
         subsets["links"] = links.links
         attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
         subsets["boot"] = output_names.boot_subset(self._boot_files)
+        subsets["counters"] = self._connections()
         programs = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached]
         names = [str(link["name"]) for link in links.links]
         subsets["bpf"] = [*programs, *(each for part in self._bpf_parts for each in bpf_text.programs(part, names))] or None

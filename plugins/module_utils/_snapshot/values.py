@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 from .._core.errors import Invalid
@@ -29,6 +30,23 @@ def entries(snapshot: Entry, subset: str) -> list[Entry]:
     if not isinstance(value, list) or not all(issubclass(kind, dict) for kind in {*map(type, value)}):
         raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
     return value
+
+
+# As the kernel and udev name network interfaces (systemd.net-naming-scheme(7)). The node's end of a pod's veth has no such name.
+_INTERFACE_NAME = re.compile(r"eth\d+|en[opsx]\w+")
+
+
+def has_interface_name(link: str) -> bool:
+    """Return whether a link has the name of a network interface, which no bridge of pods has."""
+    return bool(_INTERFACE_NAME.fullmatch(link))
+
+
+def is_host(prefix: str) -> bool:
+    """Return whether a prefix is that of one address."""
+    try:
+        return ipaddress.ip_network(prefix, strict=False).num_addresses == 1
+    except ValueError:
+        return False
 
 
 def of_texts(kind: t.Callable[..., Value], entry: Entry) -> Value:

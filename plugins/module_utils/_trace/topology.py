@@ -223,7 +223,7 @@ class Topology:
         """Return the link that may have had the default route of a family that has none: one with addresses that is down, and
         otherwise one with that of the other family in table main and without an address; empty if there is none, or are several.
         """
-        cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or pod_links.has_interface_name(name))}
+        cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or values.has_interface_name(name))}
         down = [name for name in cards if name not in self.up and self.links[name].get("addresses")]
         bare = [name for name in self._usual if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
         return (down or bare)[0] if len(down or bare) == 1 else ""

@@ -8,16 +8,13 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import typing as t
 
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Entry, entries, has_interface_name
 
 TAP, VETH, ETHERNET = "tun", "veth", 1  # kinds; a type of hardware (include/uapi/linux/if_arp.h)
 POINT_TO_POINT = frozenset(["POINTOPOINT", "NOARP"])  # flags of a link that asks for no MAC address, such as a tunnel
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
-# As the kernel and udev name network interfaces (systemd.net-naming-scheme(7)). The node's end of a pod's veth has no such name.
-_INTERFACE_NAME = re.compile(r"eth\d+|en[opsx]\w+")
 
 
 def uplinks(snapshot: Entry) -> set[str]:
@@ -62,11 +59,6 @@ def pod_links(snapshot: Entry) -> set[str]:
     outside = uplinks(snapshot)
     ends = (link for link in entries(snapshot, "links") if is_machine(link) and not networks(link))
     return {name for link in ends if (name := str(link["name"])) not in outside and not has_interface_name(name)}
-
-
-def has_interface_name(link: str) -> bool:
-    """Return whether a link has the name of a network interface, which no bridge of pods has."""
-    return bool(_INTERFACE_NAME.fullmatch(link))
 
 
 def by_namespace(snapshot: Entry) -> dict[str, list[Entry]]:

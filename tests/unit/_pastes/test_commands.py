@@ -306,3 +306,11 @@ def test_a_program_at_xdp_is_in_the_snapshot() -> None:
 def test_a_pod_is_the_nodes_by_its_own_name(pod: str, is_node: bool) -> None:
     command = f"kubectl exec -n cilium-test -c main {pod} -- ip rule"
     assert ("rules" not in facts(replaced("ip rule") | in_text(command, RULES))) == is_node
+
+
+@pytest.mark.parametrize(
+    "name", ["ip-d-link.txt", "ip_-d_link", "ip-d-l", "ip_d_addr.log", "ip-d-a.txt", "ip-s-d-link", "ip-br-a", "ip-o-addr"]
+)
+def test_an_option_in_a_name_needs_no_dash(name: str) -> None:
+    (part, *_rest) = commands.parts(name, "")
+    assert (part.kind, part.is_cut) == (commands.LINK, False)

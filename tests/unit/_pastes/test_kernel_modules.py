@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's modules, and its names of tables, tell which rules a node does not have."""
+"""The kernel's modules, its names of tables and its settings tell what a node does not have."""
 
 from __future__ import annotations
 
@@ -43,3 +43,32 @@ def test_rules_of_iptables_legacy_are_open_unless_the_kernel_has_none(output: st
 )
 def test_a_kernel_without_the_module_has_no_rules_of_nft(modules: str, is_open: bool) -> None:
     assert ("nft" in open_kinds(SAVED + "root@n:~# lsmod\n" + HEAD + modules)) is is_open
+
+
+SETTINGS = "root@n:~# sysctl -a\n" + "".join(
+    f"net.ipv4.conf.{link}.forwarding = 1\n" for link in ("all", "default", "lo", "eth0", "pod7")
+)
+ROUTES = """root@n:~# ip route show table all
+default via 10.0.0.1 dev eth0
+10.0.1.7 dev pod7 scope link
+local 10.0.0.4 dev eth0 table local proto kernel scope host src 10.0.0.4
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_open"),
+    [
+        (ROUTES, True),
+        (SETTINGS + ROUTES, False),
+        (SETTINGS.replace("pod7", "b0") + ROUTES, True),
+        (SETTINGS + ROUTES + "10.9.0.0/16 dev pod7 scope link\n", True),
+        (SETTINGS.replace("sysctl -a", "sysctl -a | grep forw") + ROUTES, True),
+    ],
+)
+def test_no_link_is_a_bridge_where_routes_lead_to_pods_by_each(text: str, is_open: bool) -> None:
+    assert ("bridge-ports" in open_kinds(text)) is is_open
+
+
+def test_the_settings_have_the_numbers_of_tracked_connections() -> None:
+    counts = "root@n:~# sysctl -a\nnet.netfilter.nf_conntrack_count = 100\nnet.netfilter.nf_conntrack_max = 200\n"
+    assert pastes.read({"text": counts}).snapshot["counters"]["connections"] == {"count": 100, "max": 200}
