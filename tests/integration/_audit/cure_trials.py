@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, sweep_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import COLLECTION
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import from_options
 from lab.collection import CHECKOUT
@@ -108,6 +109,10 @@ def _words(remedy: Mapping[str, Any]) -> Iterator[list[str] | dict[str, Any]]:
     for task in yaml.safe_load(remedy["task"]) or () if not remedy["commands"] else ():
         if "ansible.builtin.command" in task:
             yield task["ansible.builtin.command"]["argv"]
+            continue
+        module = next((name for name in task if name.startswith(COLLECTION)), "")
+        if module:
+            yield {module.removeprefix(COLLECTION): task[module]}
             continue
         role = task["ansible.builtin.include_role"]["name"].rpartition(".")[2]
         variables = {name.removeprefix(f"{role}_"): value for name, value in task.get("vars", {}).items()}
