@@ -12,7 +12,7 @@ import typing as t
 
 from .._cni import cni
 from .._core import fields
-from .._snapshot.values import MAIN, Route
+from .._snapshot.values import MAIN, Route, is_host
 from .._trace.answer import LOST, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
 from .._trace.packet import OUTSIDE, TCP
@@ -59,6 +59,7 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
             yield from _to_others(node, family, pod, pods[pod])
         if pods:
             yield from _to_node_ports(node, family)
+        yield from _to_lost_addresses(node, family, pods)
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
@@ -206,10 +207,37 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
         yield _path(f"the pod {pod}", there, _of(pod, link, address, POD_PORT), missed=missed)
 
 
+def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
+    """Yield paths to addresses that the node had: a rule leads their answers to a gateway that its link does not reach any more.
+
+    The kernel takes no route by such a gateway, unless it is to be taken as on the link.
+    """
+    own = node.links_by_address(family)
+    for rule in (rule for rule in node.rules(family) if is_host(rule.source) and not rule.plain.get("not")):
+        address = rule.pod
+        defaults = [route for route in node.routes(family, rule.table) if (route.to, bool(route.via)) == ("default", True)]
+        if address in own or address in pods or not defaults:
+            continue
+        (gateway, link), is_given = (defaults[0].via, defaults[0].dev), defaults[0].plain.get("onlink")
+        near = (route.to for route in node.every_route() if route.dev == link and not route.via)
+        if is_given or is_link_local(gateway) or any(holds(network, gateway) for network in near):
+            continue
+        missed = functools.partial(_missed_address, address, link, str(rule))
+        yield _path("the outside", f"the address {address}", _of(OUTSIDE[family], link, address, SSH), missed=missed)
+
+
+def _missed_address(address: str, link: str, rule: str, _way: Way) -> Miss:
+    return Miss(f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.")
+
+
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
     ports = node.ports_of(family)[:MOST_NODE_PORTS]
     most = max((node.largest(link) for link in node.pods_of(family).values()), default=0)
-    for uplink in (name for name in node.uplinks(family) if node.link(name).kind != DUMMY):
+    marked = {rule.table for rule in node.rules(family) if rule.fwmark and not rule.plain.get("not")}
+    tables = (route for table in marked - {MAIN} for route in node.routes(family, table) if route.to == "default")
+    # By a mark, somebody leads the answers of pods to a further interface.
+    further = {route.dev for route in tables}.intersection(card.name for card in purpose.cards(node))
+    for uplink in (name for name in dict.fromkeys([*node.uplinks(family), *sorted(further)]) if node.link(name).kind != DUMMY):
         # By that of its MTU a pod tells a client how large a packet it takes.
         size = _too_large(node, uplink, min(most, node.link(uplink).peer.mtu))
         for own in node.addresses(uplink, family)[:1]:
