@@ -420,7 +420,8 @@ class Node:
 
     def remote_pods(self, family: str) -> dict[str, Route]:
         """Return an address of each network that is like those of this node's pods and of another node, with the route to it: by
-        a gateway, or of any table by a tunnel or, wrongly, to the link of a pod.
+        a gateway, or of any table by a tunnel or, wrongly, to the link of a pod. First are those without one, which a CNI made a
+        neighbour of a tunnel.
         """
         own, to_pods = self.links_by_address(family), {*self.pods.values()}
         near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
@@ -429,8 +430,22 @@ class Node:
             each for each in routes if (each.via and each.table == MAIN) or each.dev in to_pods or self.is_tunnel(each.dev)
         )
         networks = ((_network(route.to), route) for route in leading if not route.plain.get("type"))
-        remote = ((str(net[1]), route) for net, route in networks if net and any(net[1] in other for other in near))
-        return {address: route for address, route in remote if address not in own}
+        remote = {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
+        led = [network for route in remote.values() if (network := _network(route.to))]
+        ends = (entry for entry in self._known_neighbors() if entry.state == "PERMANENT" and self.is_tunnel(entry.dev))
+        hosts = ((ipaddress.ip_address(entry.address) + 1, entry.dev) for entry in ends)
+        lost = {
+            str(host): Route.of({"family": family, "to": str(host), "dev": dev, "table": MAIN})
+            for host, dev in hosts
+            if any(host in other for other in near) and not any(host in network for network in led)
+        }
+        return {address: route for address, route in {**lost, **remote}.items() if address not in own}
+
+    def _known_neighbors(self) -> list[values.Neighbour]:
+        """Return the neighbours, as far as they are known."""
+        with contextlib.suppress(Unobserved):
+            return self.neighbors()
+        return []
 
     def is_tunnel(self, name: str) -> bool:
         """Return whether a link puts a head before each packet, or has one machine at its other end."""

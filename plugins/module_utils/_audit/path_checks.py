@@ -213,14 +213,14 @@ def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Ite
     The kernel takes no route by such a gateway, unless it is to be taken as on the link.
     """
     own = node.links_by_address(family)
-    for rule in (rule for rule in node.rules(family) if is_host(rule.source) and not rule.plain.get("not")):
+    for rule in (rule for rule in node.rules(family) if is_host(rule.source) and not rule.is_inverted):
         address = rule.pod
         defaults = [route for route in node.routes(family, rule.table) if (route.to, bool(route.via)) == ("default", True)]
         if address in own or address in pods or not defaults:
             continue
-        (gateway, link), is_given = (defaults[0].via, defaults[0].dev), defaults[0].plain.get("onlink")
+        gateway, link = defaults[0].via, defaults[0].dev
         near = (route.to for route in node.every_route() if route.dev == link and not route.via)
-        if is_given or is_link_local(gateway) or any(holds(network, gateway) for network in near):
+        if defaults[0].is_onlink or is_link_local(gateway) or any(holds(network, gateway) for network in near):
             continue
         missed = functools.partial(_missed_address, address, link, str(rule))
         yield _path("the outside", f"the address {address}", _of(OUTSIDE[family], link, address, SSH), missed=missed)
@@ -233,7 +233,7 @@ def _missed_address(address: str, link: str, rule: str, _way: Way) -> Miss:
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
     ports = node.ports_of(family)[:MOST_NODE_PORTS]
     most = max((node.largest(link) for link in node.pods_of(family).values()), default=0)
-    marked = {rule.table for rule in node.rules(family) if rule.fwmark and not rule.plain.get("not")}
+    marked = {rule.table for rule in node.rules(family) if rule.fwmark and not rule.is_inverted}
     tables = (route for table in marked - {MAIN} for route in node.routes(family, table) if route.to == "default")
     # By a mark, somebody leads the answers of pods to a further interface.
     further = {route.dev for route in tables}.intersection(card.name for card in purpose.cards(node))

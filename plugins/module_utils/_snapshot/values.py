@@ -142,6 +142,11 @@ class PolicyRule(t.NamedTuple):
         return texts._replace(priority=int(plain["priority"]), has_further=has_further, plain=plain)
 
     @property
+    def is_inverted(self) -> bool:
+        """Return whether it selects what does not fit."""
+        return bool(self.plain.get("not"))
+
+    @property
     def pod(self) -> str:
         """Return the source address of a rule of a pod."""
         return self.source.partition("/")[0]
@@ -174,6 +179,11 @@ class Route(t.NamedTuple):
     def mtu(self) -> int:
         """Return the size of the largest packets that it leads; 0 if its link decides."""
         return int(self.plain.get("mtu") or 0)
+
+    @property
+    def is_onlink(self) -> bool:
+        """Return whether its gateway is taken to be on the link, whatever networks the link has."""
+        return bool(self.plain.get("onlink"))
 
     @property
     def is_unreachable(self) -> bool:

@@ -134,14 +134,18 @@ class Address(t.NamedTuple):
 
 
 class NoRoute(t.NamedTuple):
-    """A route that is missing. place: where it is missing, if not on the node."""
+    """A route that is missing. place: where it is missing, if not on the node. network: that is behind a link of the node by the
+    link's own address, and to which no route leads, as ``ip route`` takes it: ``10.60.1.0/24 dev cni0``.
+    """
 
     destination: str
     source: str = ""
     place: str = ""
+    network: str = ""
 
     def __str__(self) -> str:
-        return f"no route {f'from {self.source} ' if self.source else ''}to {self.destination}{self.place}"
+        none = f", as none leads to {self.network}" if self.network else ""
+        return f"no route {f'from {self.source} ' if self.source else ''}to {self.destination}{self.place}{none}"
 
 
 class Programs(t.NamedTuple):

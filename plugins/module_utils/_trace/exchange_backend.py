@@ -54,7 +54,7 @@ from .._twin.substitutions import (
 )
 from . import changes_backend, frame, lookup, path, sizes, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, Answer, Branch, Culprit, Way
-from .culprit import ChainRule, NoRoute
+from .culprit import ChainRule
 from .far_ends_backend import QUIET, FarEnds
 from .kernel_events import DROPS, Event, Observation, of_packet
 from .lookup import Tables
@@ -503,7 +503,7 @@ class Exchange:
         alike = verdict.judge(self._far_ends.send(back._replace(is_reply=False)), self._scene)
         if alike.verdict in LOST:
             return alike._replace(reason=f"The node's answer to {shown} did not leave. {alike.reason}")
-        return verdict.lost(f"The node's answer to {shown} did not leave.", NoRoute(shown))
+        return verdict.lost(f"The node's answer to {shown} did not leave.", verdict.no_route(back.destination, self._scene))
 
     def _with_objects(self, sent: Packet, way: Way) -> Way:
         """Return the way with what the packet met besides its steps."""

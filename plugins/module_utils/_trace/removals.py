@@ -104,7 +104,7 @@ def of_loss(loss: Loss, snapshot: Entry, kept_tables: t.Collection[int] = ()) ->
     elif isinstance(decider, Link):
         yield from _of_link(decider, snapshot)
     elif isinstance(decider, NoRoute) and not decider.place:
-        yield from _of_missing_route(decider.destination, snapshot)
+        yield from _of_missing_route(decider, snapshot)
     elif isinstance(decider, Setting) and is_forwarding(decider):
         yield from _of_forwarding(decider, loss, snapshot)
     elif isinstance(decider, Setting) and decider.key in setting_model.BRIDGED.values():
@@ -235,10 +235,14 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
     yield Removal("Remove the policy rule that misleads the packet", command, takes_along, group=group)
 
 
-def _of_missing_route(address: str, snapshot: Entry) -> t.Iterator[Removal]:
-    """Lead packets for a pod by its link, which the other end of the link shows."""
+def _of_missing_route(missing: NoRoute, snapshot: Entry) -> t.Iterator[Removal]:
+    """Lead packets for a network by its link, and those for a pod by the link whose other end has its address."""
+    address = missing.destination
+    if missing.network:
+        command = f"{'ip -6' if ':' in address else 'ip'} route add {missing.network}"
+        yield Removal("Lead packets to the network", command, f"Packets to {missing.network.replace(' dev', ' leave by')}.")
     for link in values.links(snapshot):
-        if address in _pod_addresses(link, snapshot):
+        if address in _pod_addresses(link, snapshot) and not link.master:
             yield Removal("Lead packets to the pod", _route_to(address, link), f"Packets to {address} leave by {link.name}.")
 
 

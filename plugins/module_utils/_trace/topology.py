@@ -299,6 +299,14 @@ class Topology:
         ends = (self._peer_mac(name) for name in self.links)
         return mac in (*self._macs.values(), *ends, *self.known_macs.values())
 
+    def network_of(self, address: bytes) -> str:
+        """Return the network of a link's own address that has an address, with the link; empty for none."""
+        host = ipaddress.ip_address(address)
+        every = ((network, name) for name, networks in self._networks.items() for network in networks)
+        return next(
+            (f"{network} dev {name}" for network, name in every if host.version == network.version and host in network), ""
+        )
+
     def neighbour(self, link: str, address: bytes) -> bytes | None:
         """Return the MAC address that answers on a link for an address; None if none does."""
         has = self.pod_sides.has(link, address)

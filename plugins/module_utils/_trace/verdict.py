@@ -240,7 +240,13 @@ def is_by_design(packet: Packet, link: str, scene: Scene) -> bool:
 def _unless_default(decider: Object, destination: bytes, scene: Scene) -> Object:
     """Return what leads a packet for a pod out of the node: where that is a default route, a route to the pod is missing."""
     is_default = isinstance(decider, Route) and not decider.dst[1] and scene.topology.pod_link(destination)
-    return NoRoute(fields.show(destination)) if is_default else decider
+    return no_route(destination, scene) if is_default else decider
+
+
+def no_route(destination: bytes, scene: Scene, source: bytes = b"") -> NoRoute:
+    """Return the lack of a route to an address, or of that to the network of a link that has the address."""
+    shown, sender = fields.show(destination), fields.show(source) if source else ""
+    return NoRoute(shown, sender, network=scene.topology.network_of(destination))
 
 
 def behind_broken_link(way: Way, sent: Packet, scene: Scene) -> Way:
@@ -797,8 +803,10 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explan
         if without:
             return f"There is no route to {shown}. {without[0]}", without[1]
         where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
-        missing = NoRoute(shown, fields.show(query.source) if query.source else "")
-        return f"There is {missing} in {where}.", missing
+        missing = no_route(query.destination, scene, query.source)
+        has_default = any(not route.dst[1] and route.hops for route in scene.tables.of_table(packet.family, MAIN))
+        default = "" if has_default or missing.network else " Table main has no default route."
+        return f"There is {missing} in {where}.{default}", missing
     if any(name.endswith("HdrErrors") for name in moved):
         return "The packet's time to live ends at the node.", Address(shown, EXPIRED)
     if any(name.endswith("AddrErrors") for name in moved):

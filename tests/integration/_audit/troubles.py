@@ -466,6 +466,7 @@ TROUBLES = {
         "net.netfilter.nf_conntrack_max",
         ["net.netfilter.nf_conntrack_count = 95", "net.netfilter.nf_conntrack_max = 100"],
         edit=with_many_connections,
+        reported={"sysctl -a": "net.netfilter.nf_conntrack_count = 95\nnet.netfilter.nf_conntrack_max = 100\n"},
         is_in_snapshot=True,
         proof="counter",
     ),
