@@ -113,6 +113,9 @@ options:
       - A folder or archive on the controller with outputs of commands, a file with one output, a dictionary of such outputs, or
         a text that has the commands and their outputs. The controller reads it, and the module gets a snapshot.
       - Or the path of a file with a snapshot as JSON, as C(kubenode-datapath snapshot) writes it.
+      - Or a list of these, without snapshots, about one node, such as a bundle and the outputs that it lacks. Of outputs of the
+        same command a later one counts, unless it alone is cut. Such outputs may stand in the folder of a bundle as well, or
+        beside an archive in one folder.
       - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
         files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
         C(cilium sysdump), of Rancher's logs collector, or a capture of Retina. Other files of a bundle are not read.

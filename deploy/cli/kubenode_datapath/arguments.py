@@ -33,7 +33,7 @@ STATUSES_OF_AUDIT = (
 PACKET = "such as 'tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0', or a line of tcpdump, conntrack -L or iptables' LOG"
 EVIDENCE = (
     "a support bundle, a folder or a file with outputs of commands, or a snapshot; - reads one from standard input, live reads"
-    " this node"
+    " this node. Several make one node: outputs that an answer asks for stand behind the bundle that lacks them"
 )
 
 
@@ -71,7 +71,7 @@ def parser(is_plugin: bool, version: str) -> Parser:
             _add_cluster(each)
     else:
         for each in (trace, audit):
-            each.add_argument("evidence", metavar="EVIDENCE", help=EVIDENCE)
+            each.add_argument("evidence", metavar="EVIDENCE", nargs=1 if each is trace else "+", help=EVIDENCE)
             each.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
         writes = "Print the completion of a shell, which evaluates it: source <(%(prog)s bash)"
         completion = commands.add_parser(COMPLETION, help="print the completion of a shell", description=writes)

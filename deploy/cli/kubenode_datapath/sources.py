@@ -50,8 +50,10 @@ def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[s
     """
     if is_plugin:
         return Evidence(cluster.snapshot(options), [], "a node of the cluster")
-    if options.evidence == LIVE:
+    if options.evidence == [LIVE]:
         return Evidence(this_node((*subsets, "versions")), [], "this node", is_own=True)
+    if LIVE in options.evidence:
+        raise Invalid("dump", " ".join(options.evidence), f"{LIVE} alone, or evidence that was collected")
     return _read(options.evidence, options.node, interface)
 
 
@@ -60,13 +62,14 @@ def context_of(options: argparse.Namespace) -> dict[str, t.Any]:
     return {name: getattr(options, name) for name in Context._fields}
 
 
-def _read(evidence: str, node: str, interface: str) -> Evidence:
-    """Read a file, a folder or standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
-    if evidence != STDIN:
-        return Evidence(*pastes_backend.read(evidence, node, interface), evidence)
+def _read(evidence: t.Sequence[str], node: str, interface: str) -> Evidence:
+    """Read files, folders and standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
+    source = ", ".join("standard input" if each == STDIN else each for each in evidence)
     with tempfile.TemporaryFile() as file:  # an archive is read from a file; this one has no name, and ends with the program
-        _copy(sys.stdin.buffer, file)
-        return Evidence(*pastes_backend.read(f"/dev/fd/{file.fileno()}", node, interface), "standard input")
+        if STDIN in evidence:
+            _copy(sys.stdin.buffer, file)
+        places = [f"/dev/fd/{file.fileno()}" if each == STDIN else each for each in evidence]
+        return Evidence(*pastes_backend.read(places, node, interface), source)
 
 
 def _copy(source: t.BinaryIO, target: t.IO[bytes]) -> None:

@@ -29,13 +29,15 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
 from . import installation, output, sources
-from .arguments import ARRIVES, CANNOT_TELL, LOST
+from .arguments import ARRIVES, CANNOT_TELL, LOST, STDIN
 from .sources import Evidence, context_of
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the answer. Returns the exit status. Raises DatapathError, OSError."""
     installation.prepare_twins()
+    while not is_plugin and _has_evidence(options):
+        options.evidence.append(options.packet.pop(0))
     audit_backend.refuse_both(" ".join(options.packet), options.finding)
     traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
     answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
@@ -43,6 +45,12 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
         Path(options.html).write_text(trace_page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))
     return status(traced)
+
+
+def _has_evidence(options: argparse.Namespace) -> bool:
+    """Return whether further evidence stands before the packet."""
+    first = options.packet[0] if options.packet[(0 if options.finding else 1) :] else ""
+    return first == STDIN or os.path.exists(first)
 
 
 def _traced(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> tuple[Answer, Evidence]:

@@ -41,7 +41,7 @@ class Shown:
 
         family: that of the output. The output of a command that names no family is of IPv4, or of both for all tables.
         """
-        return [part for part in self._parts if part.kind in kinds and (not family or family in _families(part))]
+        return [part for part in self._parts if part.kind in kinds and (not family or family in families_of(part))]
 
     def is_whole(self, *kinds: str, family: str = "") -> bool:
         return any(part.is_whole for part in self.of(*kinds, family=family))
@@ -110,7 +110,7 @@ class Shown:
         )
 
 
-def _families(part: Part) -> tuple[str, ...]:
+def families_of(part: Part) -> tuple[str, ...]:
     """Return the families that an output has: of all tables, ip prints both."""
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 

@@ -97,6 +97,7 @@ class _Reader:
         self._filters: Tables = {}
         self._bridge_filters: Tables = {}
         self._sets: dict[str, str] = {}
+        self._whole = set[tuple[str, str, str]]()  # the keys of outputs that are not cut
         self._nexthops: dict[str, Entry] = {}
         self._outputs: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
         self._answers: list[Entry] = []  # of ip route get
@@ -108,7 +109,7 @@ class _Reader:
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
         self._boot_files = output_names.boot_files(dump)
         of_names: dict[str, list[Part]] = {}
-        for name, text in sorted(dump.items()):
+        for name, text in dump.items():
             if output_names.boot_path(str(name)):
                 continue
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
@@ -202,9 +203,18 @@ class _Reader:
                 table.is_complete &= family != iptables_text.FAMILIES[part.family]
 
     def _last(self, subset: str, part: Part, read: list[t.Any]) -> None:
-        """Adds the entries. The output of the same command replaces an earlier one."""
-        key = (subset, part.family, part.table)
+        """Adds the entries. The output of the same command replaces an earlier one, unless it alone is cut."""
+        # Of rules and routes, ip prints those of IPv4 if the command names no family.
+        is_routing = part.kind in (commands.RULE, commands.ROUTE, commands.ROUTE_N)
+        key = subset, "".join(open_facts.families_of(part)) if is_routing else part.family, part.table
         kept = self._subsets.setdefault(subset, [])
+        if part.has_all_lines:
+            self._whole.add(key)
+        elif key in self._whole:
+            self.assumed.append(
+                Assumption(f"Of several outputs for {part.kind} {part.table}".rstrip() + ", the whole one is taken.")
+            )
+            return
         if key in self._outputs and read and self._outputs[key] != part.lines:
             outputs = f"several outputs for {part.kind} {part.table}".rstrip()
             self.assumed.append(Assumption(f"There are {outputs}. The last one is taken."))

@@ -19,7 +19,7 @@ from .._core import json_object
 from .._core.errors import Invalid
 from .._files import files
 from .._snapshot import snapshot
-from . import archive_backend, bundles, pastes
+from . import archive_backend, bundles, commands, pastes
 from .pastes import LARGEST, Pasted
 
 
@@ -78,7 +78,9 @@ def _answer(work: t.Callable[[], t.Any]) -> dict[str, t.Any]:
         return {"failure": traceback.format_exc()}
 
 
-EXPECTED = "a folder, an archive or a file, a dictionary of texts by command, or a text with commands and their outputs"
+EXPECTED = (
+    "a folder, an archive or a file, a dictionary of texts by command, a text with commands and their outputs, or a list of these"
+)
 OF_MANY = "left out if dump is no bundle of many nodes"  # what the option ``node`` must be
 NAME = "report"  # of a text whose name tells nothing
 SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
@@ -105,6 +107,8 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
 
 
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
+    if isinstance(dump, (list, tuple)) and len(dump) == 1:
+        dump = dump[0]
     file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
     whole = _from_json(next(iter(file.values())) if file else dump)
     if snapshot.is_snapshot(whole):
@@ -140,6 +144,8 @@ def report(dump: t.Any, node: str = "") -> Report:
     node: which node of a bundle of many.
     """
     dump = _from_json(dump)
+    if isinstance(dump, (list, tuple)) and dump:
+        return _together(dump, node)
     if not isinstance(dump, dict) and (not isinstance(dump, str) or not dump.strip()):
         raise Invalid("dump", dump, EXPECTED)
     if isinstance(dump, str) and "\n" not in dump:
@@ -149,6 +155,40 @@ def report(dump: t.Any, node: str = "") -> Report:
     if isinstance(dump, str):
         return Report({NAME: dump}, [])
     return Report({str(name): _text(f"dump.{name}", text) for name, text in dump.items()}, [])
+
+
+def _together(dumps: t.Sequence[t.Any], node: str) -> Report:
+    """Read outputs of one node in several places, of which a later one counts more. Raises Invalid."""
+    texts: dict[str, str] = {}
+    notes: list[str] = []
+    for dump in dumps:
+        file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
+        each = report(file or dump, "" if file or not isinstance(dump, str) or _is_folder_of_outputs(dump) else node)
+        for name, text in each.texts.items():
+            _refuse_snapshot(name, text)
+            texts.pop(name, None)  # so that it stands behind the others
+            texts[name] = text
+        notes += each.notes
+    return Report(texts, notes)
+
+
+def _refuse_snapshot(name: str, text: str) -> None:
+    """Raise Invalid for a snapshot among outputs."""
+    if snapshot.is_snapshot(_from_json(text)):
+        raise Invalid("dump", name, "outputs alone, or the snapshot alone: what it has is whole, and no output is added to it")
+
+
+def _is_folder_of_outputs(path: str) -> bool:
+    """Return whether a path is a folder that is neither a bundle nor has one."""
+    if not os.path.isdir(path):
+        return False
+    return not (_archives(path) or bundles.nodes(archive_backend.folder(path, bundles.most).texts))
+
+
+def _archives(path: str) -> list[str]:
+    """Return the archives of a folder."""
+    places = (os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(archive_backend.EXTENSIONS))
+    return [place for place in places if os.path.isfile(place)]
 
 
 def _at(path: str, node: str) -> Report:
@@ -161,14 +201,30 @@ def _at(path: str, node: str) -> Report:
             files = archive_backend.read(path, _most)
             nodes = bundles.folders(files.texts)
         if nodes:
-            return Report(bundles.of_node(nodes, node), _notes(files))
+            beside = _beside(path) if is_folder else {}
+            return Report({**bundles.of_node(nodes, node), **beside}, _notes(files))
         if not is_folder:
             raise _without_outputs(path, files)
+        bundled = _archives(path)
+        if len(bundled) > 1:
+            names = ", ".join(map(os.path.basename, bundled))
+            raise Invalid("dump", path, f"a folder with one archive at most. Name one of {names}, or several in a list")
+        if bundled:
+            return _together([*bundled, _of_folder(path)], node)
         if node:
             raise Invalid("node", node, OF_MANY)
         return Report(_of_folder(path), [])
     except OSError as error:
         raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
+
+
+def _beside(path: str) -> dict[str, str]:
+    """Read the outputs that somebody put beside the files of a bundle, which may have links to some of its own."""
+    top = os.path.basename(os.path.abspath(path))
+    names = (name for name in sorted(os.listdir(path)) if _has_text(name) and not bundles.most(os.path.join(top, name)))
+    places = {name: os.path.join(path, name) for name in names}
+    texts = {name: _text_of(place) for name, place in places.items() if os.path.isfile(place) and not os.path.islink(place)}
+    return {name: text for name, text in texts.items() if any(part.kind for part in commands.parts(name, text))}
 
 
 def _of_folder(path: str) -> dict[str, str]:

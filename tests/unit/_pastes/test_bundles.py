@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import zipfile
 from pathlib import Path
@@ -21,6 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import (
     pastes,
     pastes_backend,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 
 RULE = "0:\tfrom all lookup local\n"
 SAVED = "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"
@@ -257,3 +259,47 @@ def test_a_folder_of_one_node_takes_no_name(tmp_path: Path) -> None:
     (tmp_path / "ip-rule.txt").write_text(RULE)
     with pytest.raises(Invalid, match="^node must be left out"):
         pastes_backend.report(str(tmp_path), "node1")
+
+
+ASKED = {"nft-list-ruleset.txt": "table ip own {\n}\n"}
+
+
+@pytest.mark.parametrize("place", ["list", "top", "beside"])
+def test_outputs_that_were_asked_for_stand_behind_the_bundle_that_lacks_them(tmp_path: Path, place: str) -> None:
+    files = {"networking/iprule.txt": RULE, "networking/iproute.txt": "default via 10.0.0.1 dev eth0\n"}
+    (tmp_path / "evidence/networking").mkdir(parents=True)
+    for name, text in ASKED.items():
+        (tmp_path / f"{'' if place == 'list' else 'evidence/'}{name}").write_text(text)
+    if place == "top":
+        for path, text in files.items():
+            (tmp_path / "evidence" / path).write_text(text)
+        dump: Any = str(tmp_path / "evidence")
+    else:
+        bundle = pack(tmp_path / ("evidence/a.tgz" if place == "beside" else "a.tgz"), files)
+        dump = [str(bundle), *(str(tmp_path / name) for name in ASKED)] if place == "list" else str(bundle.parent)
+    report = pastes_backend.report(dump)
+    assert report.texts == {"ip -4 rule show": RULE, "ip route show table all": files["networking/iproute.txt"], **ASKED}
+    assert report.notes == []
+    assert "nft" not in {fact["fact"] for fact in pastes.read(report.texts).snapshot["open"]}
+
+
+def test_of_two_outputs_a_later_one_counts_unless_it_alone_is_cut() -> None:
+    other = RULE + "7: from all lookup 7\n"
+    assert priorities([{"ip rule": RULE}, {"ip -4 rule": other}]) == [0, 7]
+    assert priorities([{"ip rule": other}, {"ip rule | grep 0:": RULE}]) == [0, 7]
+
+
+def test_several_archives_in_a_folder_are_named(tmp_path: Path) -> None:
+    for name in ("a.tgz", "b.tgz"):
+        pack(tmp_path / name, {"networking/iprule.txt": RULE})
+    with pytest.raises(Invalid, match=r"Name one of a\.tgz, b\.tgz, or several in a list"):
+        pastes_backend.report(str(tmp_path))
+
+
+def test_a_snapshot_beside_outputs_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text(json.dumps(snapshot.compose({"rules": []}, [])))
+    bundle = pack(tmp_path / "a.tgz", {"networking/iprule.txt": RULE})
+    for dump in (str(tmp_path), [str(bundle), str(tmp_path / "node.json")]):
+        with pytest.raises(Invalid, match="outputs alone, or the snapshot alone") as error:
+            pastes_backend.report(dump)
+        assert "node.json" in str(error.value)
