@@ -17,7 +17,7 @@ from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._routing.route import Route
 from .._routing.rule import Rule
-from .._snapshot.values import Entry
+from .._snapshot.values import Entry, entries
 from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
@@ -465,7 +465,7 @@ class _Prover:
         answer = self._judgement(trial, changes_backend.read(trial.first)).answer
         way = _failing(answer, trial)
         is_certain = answer.certain or bool(answer.branches)
-        if answer.way.verdict == UNKNOWN or not (is_certain or (way and _is_stopped(way))):
+        if answer.way.verdict == UNKNOWN or not (is_certain or (way and _is_stopped(way) and self._lacks_outputs_alone(answer))):
             return _uncertain(finding, trial, answer)
         if way is None:
             return None
@@ -486,6 +486,11 @@ class _Prover:
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
         finding = finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
         return finding if is_certain else finding._replace(unless=_open_facts(answer), ask=ask or _asks(answer))
+
+    def _lacks_outputs_alone(self, answer: Answer) -> bool:
+        """Return whether an answer depends on what no output shows, and not on what a twin replaces or cannot have."""
+        opened = {str(entry.get("fact")) for entry in entries(self._audit.snapshot, "open")}
+        return all(entry.fact in opened for entry in answer.depends_on)
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
