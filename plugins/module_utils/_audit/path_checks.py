@@ -213,17 +213,22 @@ def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Ite
     The kernel takes no route by such a gateway, unless it is to be taken as on the link.
     """
     own = node.links_by_address(family)
-    for rule in (rule for rule in node.rules(family) if is_host(rule.source) and not rule.is_inverted):
-        address = rule.pod
-        defaults = [route for route in node.routes(family, rule.table) if (route.to, bool(route.via)) == ("default", True)]
-        if address in own or address in pods or not defaults:
-            continue
-        gateway, link = defaults[0].via, defaults[0].dev
-        near = (route.to for route in node.every_route() if route.dev == link and not route.via)
-        if defaults[0].is_onlink or is_link_local(gateway) or any(holds(network, gateway) for network in near):
+    lost = functools.cache(functools.partial(_lost_gateway, node, family))  # a node has thousands of rules and few tables
+    for rule in node.rules(family):
+        address, link = rule.pod, "" if rule.is_inverted or not rule.source else lost(rule.table)
+        if not link or address in own or address in pods or not is_host(rule.source):
             continue
         missed = functools.partial(_missed_address, address, link, str(rule))
         yield _path("the outside", f"the address {address}", _of(OUTSIDE[family], link, address, SSH), missed=missed)
+
+
+def _lost_gateway(node: Node, family: str, table: str) -> str:
+    """Return the link whose networks do not hold the gateway of a table's default route any more; empty for none."""
+    route = next((each for each in node.routes(family, table) if each.to == "default" and each.via), None)
+    if route is None or route.is_onlink or is_link_local(route.via):
+        return ""
+    near = (each.to for each in node.every_route() if each.dev == route.dev and not each.via)
+    return "" if any(holds(network, route.via) for network in near) else route.dev
 
 
 def _missed_address(address: str, link: str, rule: str, _way: Way) -> Miss:
