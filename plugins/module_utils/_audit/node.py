@@ -433,12 +433,12 @@ class Node:
         remote = {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
         led = [network for route in remote.values() if (network := _network(route.to))]
         ends = (entry for entry in self._known_neighbors() if entry.state == "PERMANENT" and self.is_tunnel(entry.dev))
-        hosts = ((ipaddress.ip_address(entry.address) + 1, entry.dev) for entry in ends)
-        lost = {
-            str(host): Route.of({"family": family, "to": str(host), "dev": dev, "table": MAIN})
-            for host, dev in hosts
-            if any(host in other for other in near) and not any(host in network for network in led)
-        }
+        lost: dict[str, Route] = {}
+        for end, link in ((network[0], entry.dev) for entry in ends if (network := _network(entry.address))):
+            is_near = any(end in pods and end != pods.broadcast_address for pods in near)
+            if is_near and not any(end + 1 in network for network in led):
+                pod = str(end + 1)
+                lost[pod] = Route.of({"family": family, "to": pod, "dev": link, "table": MAIN})
         return {address: route for address, route in {**lost, **remote}.items() if address not in own}
 
     def _known_neighbors(self) -> list[values.Neighbour]:
@@ -558,8 +558,8 @@ def _network(prefix: str) -> Network | None:
 
 def holds(prefix: str, address: str) -> bool:
     """Return whether an address is in a prefix; never for another text."""
-    network = _network(prefix)
-    return network is not None and ipaddress.ip_address(address) in network
+    network, single = _network(prefix), _network(address)
+    return network is not None and single is not None and single.network_address in network
 
 
 def is_link_local(address: str) -> bool:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, snapshot_form, worlds
 
 from .._trace import random_nodes
-from .healthy_nodes import CIS, eks_ubuntu
+from .healthy_nodes import CIS, eks_ubuntu, flannel
 
 Path = tuple[Any, ...]
 LACKING = object()
@@ -76,6 +78,27 @@ def test_a_part_of_another_type_is_named_or_does_not_matter() -> None:
             except Exception as error:  # an exception of any other kind is what the test looks for
                 escaped.add((path, repr(value), repr(error)))
     assert escaped == set()
+
+
+def neighbour_of_tunnel(address: str) -> dict[str, Any]:
+    return {"neighbors": {"address": address, "dev": "flannel.1", "mac": "02:00:00:00:00:09", "state": "PERMANENT"}}
+
+
+def gateway(address: str) -> dict[str, Any]:
+    rule = {"family": "ipv4", "priority": 900, "from": "10.9.9.9", "table": "77"}
+    return {"rules": rule, "routes": {"family": "ipv4", "table": "77", "to": "default", "via": address, "dev": "eth0"}}
+
+
+@pytest.mark.parametrize(
+    "added",
+    [neighbour_of_tunnel("255.255.255.255"), neighbour_of_tunnel("x"), neighbour_of_tunnel("10.244.255.255"), gateway("x")],
+)
+def test_an_address_that_no_network_has_ends_no_audit(added: dict[str, Any]) -> None:
+    snapshot = flannel(CIS).done()
+    for subset, entry in added.items():
+        snapshot[subset].append(entry)
+    audit = audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=False)
+    assert audit_backend.result(audit, random_nodes.run)["passed"]
 
 
 def test_the_time_of_an_audit_grows_with_the_rules_and_not_with_their_square() -> None:
