@@ -167,8 +167,8 @@ class _Reader:
             commands.NEXTHOP: lambda: self._nexthops.update(ip_text.nexthops(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.BPF: lambda: self._bpf_parts.append(part),
-            commands.LEGACY_TABLES: lambda: netfilter_text.check_legacy_tables(part, self._ignore),
-            commands.MODULES: lambda: netfilter_text.check_modules(part, self._ignore),
+            commands.LEGACY_TABLES: lambda: netfilter_text.check_names(part, self._ignore),
+            commands.MODULES: lambda: netfilter_text.check_names(part, self._ignore),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
@@ -208,21 +208,18 @@ class _Reader:
         is_routing = part.kind in (commands.RULE, commands.ROUTE, commands.ROUTE_N)
         key = subset, "".join(open_facts.families_of(part)) if is_routing else part.family, part.table
         kept = self._subsets.setdefault(subset, [])
-        if part.has_all_lines:
-            self._whole.add(key)
-        elif key in self._whole:
-            self.assumed.append(
-                Assumption(f"Of several outputs for {part.kind} {part.table}".rstrip() + ", the whole one is taken.")
-            )
+        outputs = f"several outputs for {part.kind} {part.table}".rstrip()
+        if key in self._whole and not part.has_all_lines:
+            self.assumed.append(Assumption(f"There are {outputs}. The whole one is taken."))
             return
         if key in self._outputs and read and self._outputs[key] != part.lines:
-            outputs = f"several outputs for {part.kind} {part.table}".rstrip()
             self.assumed.append(Assumption(f"There are {outputs}. The last one is taken."))
             kept[:] = [entry for entry in kept if entry.get("_place") != key]
         elif key in self._outputs:
             return
         if read or not any(map(str.strip, part.lines)):  # otherwise the lines were no output
             self._outputs[key] = part.lines
+            self._whole.update([key] if part.has_all_lines else [])
         for entry in read:
             entry["_place"] = key
         kept += [entry for entry in read if entry not in kept]

@@ -287,6 +287,7 @@ def test_of_two_outputs_a_later_one_counts_unless_it_alone_is_cut() -> None:
     other = RULE + "7: from all lookup 7\n"
     assert priorities([{"ip rule": RULE}, {"ip -4 rule": other}]) == [0, 7]
     assert priorities([{"ip rule": other}, {"ip rule | grep 0:": RULE}]) == [0, 7]
+    assert 0 in priorities([{"ip rule": "no rules of this kernel are understood"}, {"ip -4 rule | grep 0:": RULE}])
 
 
 def test_several_archives_in_a_folder_are_named(tmp_path: Path) -> None:
