@@ -240,7 +240,7 @@ def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
     most = max((node.largest(link) for link in node.pods_of(family).values()), default=0)
     marked = {rule.table for rule in node.rules(family) if rule.fwmark and not rule.is_inverted}
     tables = (route for table in marked - {MAIN} for route in node.routes(family, table) if route.to == "default")
-    # By a mark, somebody leads the answers of pods to a further interface.
+    # A rule by a mark leads the answers of pods to a further interface.
     further = {route.dev for route in tables}.intersection(card.name for card in purpose.cards(node))
     for uplink in (name for name in dict.fromkeys([*node.uplinks(family), *sorted(further)]) if node.link(name).kind != DUMMY):
         # By that of its MTU a pod tells a client how large a packet it takes.

@@ -129,7 +129,7 @@ class Finding(t.NamedTuple):
     """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
 
     id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it. unless: of one that
-    holds in all worlds that were tried, sentences about what is open besides, in which nobody can say all that is possible.
+    holds in all worlds that were tried, sentences about open facts whose values cannot all be tried.
     """
 
     id: str

@@ -17,7 +17,7 @@ from .._ruleset import nft_objects
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
 from .._snapshot.settings import decides, may_matter, put
-from .commands import Ignore, Part
+from .commands import LEGACY_TABLES, MODULES, Ignore, Part
 from .iptables_tables import Table, Tables
 from .iptables_text import CHAIN, HEADER, RULE
 
@@ -270,19 +270,15 @@ def _is_no_number(rest: str) -> bool:
     return rest[:1] in ("=", ":") and (len(words) in (0, 2) or (len(words) == 1 and bool(re.search("[a-z]", words[0]))))
 
 
-_TABLE_NAME = re.compile(r"\s*(?:filter|nat|mangle|raw|security)?\s*|.*: No such file or directory")
-_MODULE = re.compile(r"\s*|Module\s+Size\s+Used by|\w+ +\d+ +-?\d+(?: .*)?")  # of lsmod, or of /proc/modules
+# What the lines may be of outputs that name tables of iptables-legacy, and modules as lsmod and /proc/modules list them.
+_NAMES = {
+    LEGACY_TABLES: re.compile(r"\s*(?:filter|nat|mangle|raw|security)?\s*|.*: No such file or directory"),
+    MODULES: re.compile(r"\s*|Module\s+Size\s+Used by|\w+ +\d+ +-?\d+(?: .*)?"),
+}
 
 
-def check_legacy_tables(part: Part, ignore: Ignore) -> None:
-    """Ignore what is no name of a table of iptables-legacy, of which the kernel names one on each line."""
+def check_names(part: Part, ignore: Ignore) -> None:
+    """Ignore the lines that name no table, or no module of the kernel."""
     for line in part.lines:
-        if not _TABLE_NAME.fullmatch(line):
-            ignore("is no name of a table", line)
-
-
-def check_modules(part: Part, ignore: Ignore) -> None:
-    """Ignore what is no line about a module of the kernel."""
-    for line in part.lines:
-        if not _MODULE.fullmatch(line):
-            ignore("is no module", line)
+        if not _NAMES[part.kind].fullmatch(line):
+            ignore(f"is none of the {part.kind}", line)

@@ -214,8 +214,8 @@ def _may_be_bridges(subsets: Entry) -> set[str]:
         to = str(route.get("to"))
         if str(route.get("table")) not in LOCAL and not to.startswith(ON_EACH_LINK):
             (to_pods if is_host(to) and not route.get("via") else to_networks).add(str(route.get("dev")))
-    named = {*((subsets.get("settings") or {}).get("ipv4") or ())} - {ALL, DEFAULT, LOOPBACK}
-    return {name for name in named if not (has_interface_name(name) or name in to_pods - to_networks)}
+    with_settings = {*((subsets.get("settings") or {}).get("ipv4") or ())} - {ALL, DEFAULT, LOOPBACK}
+    return {name for name in with_settings if not (has_interface_name(name) or name in to_pods - to_networks)}
 
 
 def _of_nft(shown: Shown) -> t.Iterator[OpenFact]:

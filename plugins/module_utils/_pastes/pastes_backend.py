@@ -109,7 +109,7 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     if isinstance(dump, (list, tuple)) and len(dump) == 1:
         dump = dump[0]
-    file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
+    file = _file(dump)
     whole = _from_json(next(iter(file.values())) if file else dump)
     if snapshot.is_snapshot(whole):
         if node:
@@ -120,9 +120,14 @@ def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     return pasted._replace(ignored=[*outputs.notes, *pasted.ignored])
 
 
-def _file(path: str) -> dict[str, str] | None:
+def _is_path(dump: t.Any) -> bool:
+    """Return whether a dump is a path, and no text with outputs."""
+    return isinstance(dump, str) and "\n" not in dump and bool(dump.strip())
+
+
+def _file(path: t.Any) -> dict[str, str] | None:
     """Read a file that is no archive, by its name. None for an archive, a folder and anything else."""
-    if not os.path.isfile(path) or archive_backend.is_archive(path):
+    if not _is_path(path) or not os.path.isfile(path) or archive_backend.is_archive(path):
         return None
     try:
         return {os.path.basename(path): _text_of(path)}
@@ -148,8 +153,8 @@ def report(dump: t.Any, node: str = "") -> Report:
         return _together(dump, node)
     if not isinstance(dump, dict) and (not isinstance(dump, str) or not dump.strip()):
         raise Invalid("dump", dump, EXPECTED)
-    if isinstance(dump, str) and "\n" not in dump:
-        return _at(dump, node)
+    if _is_path(dump):
+        return _at(str(dump), node)
     if node:
         raise Invalid("node", node, OF_MANY)
     if isinstance(dump, str):
@@ -162,8 +167,8 @@ def _together(dumps: t.Sequence[t.Any], node: str) -> Report:
     texts: dict[str, str] = {}
     notes: list[str] = []
     for dump in dumps:
-        file = _file(dump) if isinstance(dump, str) and "\n" not in dump else None
-        each = report(file or dump, "" if file or not isinstance(dump, str) or _is_folder_of_outputs(dump) else node)
+        given = _file(dump) or _from_json(dump)
+        each = _at(str(given), node, is_alone=False) if _is_path(given) else report(given)
         for name, text in each.texts.items():
             _refuse_snapshot(name, text)
             texts.pop(name, None)  # so that it stands behind the others
@@ -178,21 +183,14 @@ def _refuse_snapshot(name: str, text: str) -> None:
         raise Invalid("dump", name, "outputs alone, or the snapshot alone: what it has is whole, and no output is added to it")
 
 
-def _is_folder_of_outputs(path: str) -> bool:
-    """Return whether a path is a folder that is neither a bundle nor has one."""
-    if not os.path.isdir(path):
-        return False
-    return not (_archives(path) or bundles.nodes(archive_backend.folder(path, bundles.most).texts))
-
-
 def _archives(path: str) -> list[str]:
     """Return the archives of a folder."""
     places = (os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(archive_backend.EXTENSIONS))
     return [place for place in places if os.path.isfile(place)]
 
 
-def _at(path: str, node: str) -> Report:
-    """Read a folder or an archive."""
+def _at(path: str, node: str, is_alone: bool = True) -> Report:
+    """Read a folder or an archive. is_alone: whether node names one of its nodes, and not perhaps one of another place."""
     try:
         is_folder = os.path.isdir(path)
         files = (archive_backend.folder if is_folder else archive_backend.read)(path, bundles.most)
@@ -211,7 +209,7 @@ def _at(path: str, node: str) -> Report:
             raise Invalid("dump", path, f"a folder with one archive at most. Name one of {names}, or several in a list")
         if bundled:
             return _together([*bundled, _of_folder(path)], node)
-        if node:
+        if node and is_alone:
             raise Invalid("node", node, OF_MANY)
         return Report(_of_folder(path), [])
     except OSError as error:
@@ -219,7 +217,7 @@ def _at(path: str, node: str) -> Report:
 
 
 def _beside(path: str) -> dict[str, str]:
-    """Read the outputs that somebody put beside the files of a bundle, which may have links to some of its own."""
+    """Read the outputs that stand beside the files of a bundle, which may have links to some of its own."""
     top = os.path.basename(os.path.abspath(path))
     names = (name for name in sorted(os.listdir(path)) if _has_text(name) and not bundles.most(os.path.join(top, name)))
     places = {name: os.path.join(path, name) for name in names}

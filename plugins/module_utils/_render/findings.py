@@ -194,8 +194,8 @@ def grouped(entries: t.Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 
 
 def _finding(data: Data) -> Finding:
-    listed = {name: (*data[name],) for name in ("evidence", "unless")}
-    values = {**data, **listed, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
+    sequences = {name: (*data[name],) for name in ("evidence", "unless")}
+    values = {**data, **sequences, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
     trace = values.pop("trace")
     return Finding(**values, way=trace_result.way(trace) if trace else None)
 

@@ -245,8 +245,8 @@ def _unless_default(decider: Object, destination: bytes, scene: Scene) -> Object
 
 def no_route(destination: bytes, scene: Scene, source: bytes = b"") -> NoRoute:
     """Return the lack of a route to an address, or of that to the network of a link that has the address."""
-    shown, sender = fields.show(destination), fields.show(source) if source else ""
-    return NoRoute(shown, sender, network=scene.topology.network_of(destination))
+    sender = fields.show(source) if source else ""
+    return NoRoute(fields.show(destination), sender, network=scene.topology.network_of(destination))
 
 
 def behind_broken_link(way: Way, sent: Packet, scene: Scene) -> Way:
@@ -804,8 +804,7 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explan
             return f"There is no route to {shown}. {without[0]}", without[1]
         where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
         missing = no_route(query.destination, scene, query.source)
-        has_default = any(not route.dst[1] and route.hops for route in scene.tables.of_table(packet.family, MAIN))
-        default = "" if has_default or missing.network else " Table main has no default route."
+        default = "" if _has_default(packet.family, scene) or missing.network else " Table main has no default route."
         return f"There is {missing} in {where}.{default}", missing
     if any(name.endswith("HdrErrors") for name in moved):
         return "The packet's time to live ends at the node.", Address(shown, EXPIRED)
@@ -814,10 +813,15 @@ def _by_counters(observation: Observation, query: Query, scene: Scene) -> Explan
     return None
 
 
+def _has_default(family: int, scene: Scene) -> bool:
+    """Return whether table main has a default route of a family that leads somewhere."""
+    return any(not route.dst[1] and route.hops for route in scene.tables.of_table(family, MAIN))
+
+
 def _without_default(family: int, scene: Scene) -> Explanation | None:
     """Explain that a family has no default route in table main, by the link that may have had it."""
     link = scene.topology.lost_uplink(family == IPV6)
-    if not link or any(not route.dst[1] and route.hops for route in scene.tables.of_table(family, MAIN)):
+    if not link or _has_default(family, scene):
         return None
     version, down, disabled = "ipv6" if family == IPV6 else "ipv4", Link(link, DOWN), _disabled(link, scene)
     if link not in scene.topology.up:
