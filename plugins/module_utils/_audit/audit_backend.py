@@ -35,6 +35,7 @@ from .suspicion import (
     SEVERITIES,
     TWIN,
     Finding,
+    Miss,
     Remedy,
     Suspicion,
     Trial,
@@ -421,9 +422,9 @@ class _Prover:
         # No policy lets a packet pass and stops the answer to it.
         if lost is finding.way and path_checks.is_meant(self._node, decider, lost.met.chains):
             return None
-        miss = first.trial.missed(lost) if first.trial and first.trial.missed and lost.verdict not in LOST else None
+        miss = _missed(first.trial, lost) if first.trial else None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
-        text = path_checks.of_all_links(self._node, decider) or (lost.culprit and lost.culprit.text) or (miss and miss.subject)
+        text = miss.subject if miss else path_checks.of_all_links(self._node, decider) or (lost.culprit and lost.culprit.text)
         evidence = (text,) if text else ()
         what = " ".join([finding.what, finding.way.reason, *([miss.what] if miss else []), *more])
         # A pod that is the endpoint of its Service may be meant not to reach itself.
@@ -465,7 +466,7 @@ class _Prover:
         answer = self._judgement(trial, changes_backend.read(trial.first)).answer
         way = _failing(answer, trial)
         is_certain = answer.certain or bool(answer.branches)
-        if answer.way.verdict == UNKNOWN or not (is_certain or (way and _is_stopped(way) and self._lacks_outputs_alone(answer))):
+        if answer.way.verdict == UNKNOWN or not (is_certain or (way and self._is_likely(trial, way, answer))):
             return _uncertain(finding, trial, answer)
         if way is None:
             return None
@@ -478,7 +479,7 @@ class _Prover:
         if trial.is_shown_by_remedy and not is_cured:
             return None
         harm = self._harm(_changes(remedy)) if is_cured and remedy and self._audit.wants_remedies else ""
-        cure, tried = (remedy, ()) if is_cured and not harm else self._offered(trial)
+        cure, tried = (remedy, ()) if is_cured and not harm else (None, ()) if _missed(trial, way) else self._offered(trial)
         tried = (*([Attempt(_named(remedy), harm)] if harm and remedy else ()), *tried)
         ask = remedy.ask if remedy and not cure else ""
         added = [service.sentence(trial.pod)] if trial.pod else []
@@ -487,10 +488,13 @@ class _Prover:
         finding = finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
         return finding if is_certain else finding._replace(unless=_open_facts(answer), ask=ask or _asks(answer))
 
-    def _lacks_outputs_alone(self, answer: Answer) -> bool:
-        """Return whether an answer depends on what no output shows, and not on what a twin replaces or cannot have."""
+    def _is_likely(self, trial: Trial, way: Way, answer: Answer) -> bool:
+        """Return whether an object stops a packet whatever the missing outputs show, or keeps it from where it must get whatever
+        a twin replaces.
+        """
         opened = {str(entry.get("fact")) for entry in entries(self._audit.snapshot, "open")}
-        return all(entry.fact in opened for entry in answer.depends_on)
+        facts = [entry.fact for entry in answer.depends_on]
+        return (_is_stopped(way) and opened.issuperset(facts)) or (_missed(trial, way) is not None and opened.isdisjoint(facts))
 
     def _mended(self, trial: Trial, remedy: Remedy | None) -> Answer | None:
         """Return the answer for the packet after the remedy of the check; None if no twin can apply it."""
@@ -504,12 +508,19 @@ class _Prover:
         """
         if time.monotonic() > self._end or not self._audit.wants_remedies:
             return None, ()
-        answer = self._judgement(trial).with_cures(self._cured, lambda cure: self._harm(cure.changes))
+        answer = self._judgement(trial).with_cures(
+            self._cured, lambda cure: self._harm(cure.changes) or self._rest(trial, cure.changes)
+        )
         offered = next(iter(answer.cures), None)
         if offered is None:
             return None, answer.tried
         self._cured.add(repr(offered.changes))
         return Remedy(operator=offered.change, task=offered.task), answer.tried
+
+    def _rest(self, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> str:
+        """Return what still keeps a packet from where it must get after changes, as a sentence; empty for nothing."""
+        ways = self._judgement(trial, (*changes,)).answer.every_way if trial.missed else ()
+        return next((miss.what for miss in (_missed(trial, way) for way in ways) if miss), "")
 
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
         key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=(), missed=None), changes))
@@ -552,8 +563,12 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
     """Return the way on which the packet of a trial is lost, or leaves the node from another address than it must."""
     if trial.source:
         return next((way for way in answer.every_way if _is_from_another(way, trial.source)), None)
-    lost = (way for way in answer.every_way if _is_lost(way, trial.culprit) or (trial.missed and trial.missed(way)))
+    lost = (way for way in answer.every_way if _is_lost(way, trial.culprit) or _missed(trial, way))
     return next(lost, answer.way if answer.caveats and not trial.culprit else None)  # a cloud may drop it
+
+
+def _missed(trial: Trial, way: Way) -> Miss | None:
+    return trial.missed(way) if trial.missed else None
 
 
 def _is_from_another(way: Way, source: str) -> bool:

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import ipaddress
 import typing as t
 
 from .._cni import cni
@@ -19,7 +21,7 @@ from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
 from . import purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, holds, is_link_local
+from .node import FAMILIES, IPV4, IPV6, NEAR, TABLES_OF, Node, holds, is_link_local, setting_line
 from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 
 Judge = t.Callable[[Way], t.Optional[Miss]]
@@ -28,6 +30,7 @@ MARKING = ("KUBE-MARK-MASQ", "mark-for-masquerade")  # its chains from which pac
 POD_PORT, KUBELET, HTTPS, DNS, SSH = 8080, 10250, 443, 53, 22
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
 IP_FORWARD = "net.ipv4.ip_forward"
+NO_ADDRESS = 8  # of arp_ignore: no request is answered (Documentation/networking/ip-sysctl.rst)
 DUMMY = "dummy"  # the kind of a link behind which nothing is
 MOST_SERVICES, MOST_NODE_PORTS, MOST_SHAPES, MOST_REMOTE = 6, 2, 8, 2
 
@@ -60,6 +63,8 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         if pods:
             yield from _to_node_ports(node, family)
         yield from _to_lost_addresses(node, family, pods)
+        yield from _to_dark_cards(node, family)
+        yield from _by_bare_tunnels(node, family, pods)
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
@@ -218,21 +223,87 @@ def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Ite
         address, link = rule.pod, "" if rule.is_inverted or not rule.source else lost(rule.table)
         if not link or address in own or address in pods or not is_host(rule.source):
             continue
-        missed = functools.partial(_missed_address, address, link, str(rule))
+        by = _disabling(node, link) if family == IPV6 else ""
+        missed = functools.partial(_missed_address, address, link, str(rule), by)
         yield _path("the outside", f"the address {address}", _of(OUTSIDE[family], link, address, SSH), missed=missed)
 
 
 def _lost_gateway(node: Node, family: str, table: str) -> str:
-    """Return the link whose networks do not hold the gateway of a table's default route any more; empty for none."""
-    route = next((each for each in node.routes(family, table) if each.to == "default" and each.via), None)
-    if route is None or route.is_onlink or is_link_local(route.via):
+    """Return the link whose networks do not hold the gateway of a table's default route any more; empty for none.
+
+    With the last address of IPv4, and where IPv6 is disabled, the kernel removes the routes of a link, but not those of the other
+    family.
+    """
+    defaults = {route.family: route for route in reversed(node.every_route()) if (route.table, route.to) == (table, "default")}
+    route = defaults.get(family)
+    if route is None:
+        far = next((each.dev for each in defaults.values()), "")
+        is_bare = far in {card.name for card in purpose.cards(node)} and not node.addresses(far, family)
+        return far if is_bare and not node.routes(family, table) else ""
+    if not route.via or route.is_onlink or is_link_local(route.via):
         return ""
     near = (each.to for each in node.every_route() if each.dev == route.dev and not each.via)
     return "" if any(holds(network, route.via) for network in near) else route.dev
 
 
-def _missed_address(address: str, link: str, rule: str, _way: Way) -> Miss:
-    return Miss(f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.")
+def _disabling(node: Node, link: str) -> str:
+    """Return the setting by which a link has no address of IPv6; empty if it may have one, or that is open."""
+    with contextlib.suppress(Unobserved):
+        return setting_line(IPV6, link, "disable_ipv6", 1) if node.setting(IPV6, link, "disable_ipv6") else ""
+    return ""
+
+
+def _missed_address(address: str, link: str, rule: str, by: str, _way: Way) -> Miss:
+    return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.")
+
+
+def _to_dark_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
+    """Yield paths to addresses of interfaces that are down, or that answer no request of ARP, beside an interface that is up."""
+    cards = [card for card in purpose.cards(node) if not card.master] if node.every_uplink() else []
+    for card in cards:
+        mute = _mute(node, card.name) if family != IPV6 else ""
+        for own in node.addresses(card.name, family) if mute or "UP" not in card.flags else ():
+            missed = functools.partial(_missed_request, mute) if mute else None
+            yield _path("the outside", f"the address {own}", _of(OUTSIDE[family], card.name, own, SSH), RISK, missed)
+
+
+def _mute(node: Node, link: str) -> str:
+    """Return the setting by which a link answers no request of ARP; empty if it answers, or that is open."""
+    with contextlib.suppress(Unobserved):
+        for name in ("all", link):
+            if node.setting(IPV4, name, "arp_ignore") == NO_ADDRESS:
+                return setting_line(IPV4, name, "arp_ignore", NO_ADDRESS)
+    return ""
+
+
+def _missed_request(mute: str, way: Way) -> Miss | None:
+    what = f"With {mute} the node tells nobody its MAC address, unless the network finds it without ARP."
+    return None if way.verdict in LOST else Miss(mute, what)
+
+
+def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:
+    """Yield a path from another node by each tunnel of a CNI that is down, or has no address of its family: the kernel has
+    removed its routes, so that nothing shows which pods are behind it.
+    """
+    leading = {route.dev for route in node.every_route() if route.family == family and not is_link_local(route.address)}
+    for link in node.links() if pods else ():
+        is_bare = link.name not in leading and not node.addresses(link.name, family)
+        if purpose.family_of_tunnel(link.name) == family and (is_bare or "UP" not in link.flags):
+            pod = min(pods)
+            far = _far_pod(family, pod)
+            missed = functools.partial(_missed_answer, link.name, family)
+            yield _path("pods of other nodes", f"the pod {pod}", _of(far, link.name, pod, POD_PORT), RISK, missed)
+
+
+def _far_pod(family: str, pod: str) -> str:
+    """Return the last address that is like a pod's, which one of another node may have."""
+    return str(ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False)[-2])
+
+
+def _missed_answer(link: str, family: str, way: Way) -> Miss | None:
+    if way.verdict in LOST or (way.reply and way.reply.interface == link):
+        return None
+    return Miss(f"no address of {family} on {link}", f"The answer does not leave by {link}, to which no route of {family} leads.")
 
 
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:

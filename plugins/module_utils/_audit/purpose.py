@@ -8,17 +8,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 from .._snapshot.values import Link, Route, has_interface_name
 from .._twin.blueprint import LOOPBACK
 from .._twin.pod_links import Network
-from .node import IPV6, Node
+from .node import IPV4, IPV6, Node
 
 CARDS = ("", "bond", "team", "vlan")  # kinds of links
 TUNNELS = ("vxlan", "geneve", "ipip", "ip6tnl")  # kinds of links by which a CNI may reach the pods of other nodes
 # The beginnings of the names that flannel, Calico, Cilium, Antrea and kube-router give to tunnels.
 NAMES = ("flannel", "vxlan.calico", "vxlan-v6.calico", "cilium_", "antrea-", "tun-")
+# The names of the tunnels of Calico and flannel that have an address, by their family; flannel numbers its own by the VNI.
+OF_IPV4 = re.compile(r"vxlan\.calico|wireguard\.cali|flannel\.\d+")
+OF_IPV6 = re.compile(r"vxlan-v6\.calico|wireguard-v6\.cali|flannel-v6\.\d+")
 PROTOCOLS = ("bird", "17", "80")  # of the routes of Calico's BIRD, kube-router and Calico's Felix
 CLUSTER = {4: 16, 6: 48}  # bits that the networks of a cluster's pods have in common, in the defaults of installers
 
@@ -34,6 +38,11 @@ class PodNetwork(t.NamedTuple):
 def cards(node: Node) -> list[Link]:
     """Return the links of networks around the node: network interfaces, and bonds and VLANs of these."""
     return [link for link in node.all_links() if link.name != LOOPBACK and (link.kind in CARDS or has_interface_name(link.name))]
+
+
+def family_of_tunnel(link: str) -> str:
+    """Return the family whose pods a tunnel of Calico or flannel reaches, by its name; empty for another link."""
+    return IPV4 if OF_IPV4.fullmatch(link) else IPV6 if OF_IPV6.fullmatch(link) else ""
 
 
 def pod_networks(node: Node, family: str) -> list[PodNetwork]:

@@ -58,7 +58,7 @@ class Remedy(t.NamedTuple):
 
 
 class Miss(t.NamedTuple):
-    """An object that keeps a packet from where it must get, although the packet is not lost. what: a sentence. severity: that of
+    """An object that keeps a packet from where it must get, even if the packet is not lost. what: a sentence. severity: that of
     the path if it is empty.
     """
 
@@ -74,7 +74,7 @@ class Trial(t.NamedTuple):
     is what must stop the packet; None for any. is_shown_by_remedy: whether the suspicion is right only if the remedy lets the
     packet arrive. source: the address from which the packet must leave the node: the suspicion is right if it leaves from another
     one, and not if it is lost. first: calls of modules before the packet is sent, so that another trouble does not hide this one.
-    missed: tells what keeps a packet that is not lost from where it must get. settings: that the next boot sets, by their keys.
+    missed: tells what keeps a packet from where it must get, whatever stops it. settings: that the next boot sets, by their keys.
     """
 
     packet: t.Mapping[str, t.Any]

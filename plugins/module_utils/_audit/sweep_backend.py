@@ -127,17 +127,17 @@ def _fate(
     met = [*certainty.on_path(answer, opened)]
     result = certainty.conclusion(Exploration(answer, {(): answer}, True, met), opened, family, (), accepted)
     lost = next((way for first in answer.every_way for way in first.both if way.verdict in LOST), None)
-    if met or not (result.certain or answer.branches):
+    miss = next(filter(None, map(missed, answer.every_way)), None) if missed else None
+    if met or not (miss or result.certain or answer.branches):
         facts = [
             *((opened[name].fact.what, opened[name].fact.ask) for name in met),
             *((each.what, each.ask) for each in result.depends_on),
         ]
         return Fate(IS_OPEN, "", *(facts or [(result.way.reason, "")])[0])
-    if lost:
+    if lost and not miss:
         return Fate(IS_LOST, cause(lost, family), is_reply=all(lost is not first for first in answer.every_way))
-    if answer.caveats:
+    if answer.caveats and not miss:
         return Fate(IS_LOST, repr(answer.caveats[0]), is_beyond=True)
-    miss = next(filter(None, map(missed, answer.every_way)), None) if missed else None
     return Fate(IS_LOST, repr(miss)) if miss else Fate(ARRIVES)
 
 

@@ -625,6 +625,7 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
         or sizes.explained(observation, query, scene.topology, scene.tables)
         or _by_neighbour(observation, query, scene)
         or _by_counters(observation, query, scene)
+        or _by_no_ipv6(observation.sent, query, scene)
     )
     # An answer of a neighbour is delivered to the node as well.
     if not explained and route and route.type in OWN and any(name.endswith("InDelivers") for name in observation.counters):
@@ -633,6 +634,12 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
     if not reason and not rejected:
         reason = "The packet is lost in the kernel, which does not show where."
     return lost(f"{reason} {f'The node answers with {rejected}.' if rejected else ''}".strip(), decider, verdict)
+
+
+def _by_no_ipv6(packet: Packet, query: Query, scene: Scene) -> Explanation | None:
+    """Explain a packet of IPv6 that comes in by a link that takes none, as net/ipv6/ip6_input.c does not count it."""
+    disabled = _disabled(query.iif, scene) if packet.interface and packet.family == IPV6 else None
+    return (f"{query.iif} takes no packet of IPv6: {disabled}.", disabled) if disabled else None
 
 
 def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Explanation | None:

@@ -65,6 +65,12 @@ def test_a_connection_whose_full_segments_are_lost_is_made_and_not_complete() ->
         ("two uplinks", mutations.states, "eth0 down"),
         ("Cilium's shape", mutations.settings, "net.ipv6.conf.eth0.disable_ipv6 = 1"),
         ("bridge, kube-proxy nftables", mutations.mtus, "veth2 mtu 1280"),
+        ("tunnel", mutations.states, "wireguard.cali down"),
+        ("tunnel", mutations.addresses, "delete 10.60.1.0/32 dev wireguard.cali"),
+        ("two uplinks", mutations.addresses, "delete 203.0.113.11/24 dev eth1"),
+        ("VPN and VRF-like tables", mutations.states, "eth1 down"),
+        ("VPN and VRF-like tables", mutations.settings, "net.ipv6.conf.eth1.disable_ipv6 = 1"),
+        ("ENI policy routing", mutations.settings, "net.ipv4.conf.eth1.arp_ignore = 8"),
         ("veth routes", mutations.firewall_rules, "delete -A KUBE-EXT-A -j KUBE-SVC-A"),
         (
             "bridge, kube-proxy iptables",

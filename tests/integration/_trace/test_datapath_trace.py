@@ -272,7 +272,7 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command of iptables with one of -A"),
         ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command of nft with one of add"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
-        ({"dump": ""}, "dump must be a folder, an archive or a file, a dictionary of texts by command, a text with commands and their outputs, or a list of these"),
+        ({"dump": ""}, "dump must be a folder, an archive or a file, a dictionary of texts by command, a text with commands"),
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
         ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
         ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),
