@@ -16,7 +16,7 @@ from .._cni import cni
 from .._core import fields
 from .._snapshot.values import MAIN, Route, is_host
 from .._trace.answer import LOST, Way
-from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_blocking, is_forwarding
 from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
 from . import purpose
@@ -63,7 +63,7 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         if pods:
             yield from _to_node_ports(node, family)
         yield from _to_lost_addresses(node, family, pods)
-        yield from _to_dark_cards(node, family)
+        yield from _to_cards(node, family)
         yield from _by_bare_tunnels(node, family, pods)
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
@@ -257,14 +257,23 @@ def _missed_address(address: str, link: str, rule: str, by: str, _way: Way) -> M
     return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.")
 
 
-def _to_dark_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
-    """Yield paths to addresses of interfaces that are down, or that answer no request of ARP, beside an interface that is up."""
+def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
+    """Yield paths to addresses of interfaces: from their networks, to which a rule or a route may stop the answers, and from
+    outside to one that is down, or that answers no request of ARP, beside one that is up.
+    """
     cards = [card for card in purpose.cards(node) if not card.master] if node.every_uplink() else []
     for card in cards:
         mute = _mute(node, card.name) if family != IPV6 else ""
-        for own in node.addresses(card.name, family) if mute or "UP" not in card.flags else ():
-            missed = functools.partial(_missed_request, mute) if mute else None
-            yield _path("the outside", f"the address {own}", _of(OUTSIDE[family], card.name, own, SSH), RISK, missed)
+        for own in node.addresses(card.name, family):
+            there = f"the address {own}"
+            near = next((str(net[-2]) for net in node.networks(card.name) if net.num_addresses > 2 and holds(str(net), own)), "")
+            if near and near != own:
+                yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_blocking)
+            if mute or "UP" not in card.flags:
+                missed = functools.partial(_missed_request, mute) if mute else None
+                # A router learns the MAC address when the node asks for its own.
+                severity = NOTE if mute and card.name in node.uplinks(family) else RISK
+                yield _path("the outside", there, _of(OUTSIDE[family], card.name, own, SSH), severity, missed)
 
 
 def _mute(node: Node, link: str) -> str:
@@ -331,9 +340,10 @@ def _path(
     packet: t.Mapping[str, t.Any],
     severity: str = ERROR,
     missed: Judge | None = None,
+    culprit: t.Callable[[Object | None], bool] | None = None,
 ) -> Suspicion:
     what = f"Packets from {sender} to {receiver} are lost."
-    return Suspicion("", what, (), trial=Trial(packet, missed=missed), severity=severity)
+    return Suspicion("", what, (), trial=Trial(packet, missed=missed, culprit=culprit), severity=severity)
 
 
 def _of(source: str, link: str, destination: str, port: int) -> dict[str, t.Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._routing.route import Route
-from .._routing.rule import Rule
+from .._routing.route import BLACKHOLE, PROHIBIT, UNREACHABLE, Route
+from .._routing.rule import LOOKUP, Rule
 
 DOWN, NO_CARRIER, NO_HAIRPIN = "down", "no carrier", "hairpin"  # why a link passes no frame
 _OF_LINK = {DOWN: "is down", NO_CARRIER: "has no carrier", NO_HAIRPIN: "hairpin off"}
@@ -189,6 +189,13 @@ def identity(decider: Object | None) -> Object | None:
 def is_filter(decider: Object | None) -> bool:
     """Return whether it is the kernel's filter of reverse paths."""
     return isinstance(decider, Setting) and decider.name == REVERSE_PATH
+
+
+def is_blocking(decider: Object | None) -> bool:
+    """Return whether a rule or a route stops packets by its type."""
+    if isinstance(decider, Rule):
+        return decider.action != LOOKUP
+    return isinstance(decider, Route) and decider.type in (BLACKHOLE, UNREACHABLE, PROHIBIT)
 
 
 def is_forwarding(decider: Object | None) -> bool:

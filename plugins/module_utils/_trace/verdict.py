@@ -13,7 +13,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6
-from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
+from .._routing.route import BROADCAST, LOCAL, Route
 from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._snapshot.settings import BRIDGED
@@ -40,6 +40,7 @@ from .culprit import (
     Setting,
     TrafficFilter,
     VirtualServer,
+    is_blocking,
 )
 from .frame import Frame, is_group
 from .kernel_events import DROPS, QUEUE, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
@@ -47,7 +48,7 @@ from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .topology import Departure, Topology
 
-OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
+OWN = (LOCAL, BROADCAST)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
@@ -390,7 +391,7 @@ def _returning(sent: Packet, departed: Packet, way: Way, scene: Scene) -> Explan
 def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
     """Return what becomes of a packet that a pod does not send to the node; None for one that it sends."""
     to, verb = fields.show(sent.destination), "answer" if sent.is_reply else "send"
-    if departure.route and departure.route.type in STOPPING:
+    if is_blocking(departure.route):
         return lost(f"A route of the pod stops packets to {to}: {departure.route}.", departure.route)
     if not departure.interface and (broken := scene.topology.broken(sent.interface)):
         return lost(f"{broken.name}, behind which {fields.show(sent.source)} is, {broken.words}.", broken)
@@ -649,6 +650,11 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     for solicitation in observation.solicitations:
         if solicitation.request.target not in answered:
             neighbor = Neighbor(solicitation.link, fields.show(solicitation.request.target))
+            if scene.topology.owner(solicitation.request.target):  # the node itself, which is asked behind a port's bridge
+                route = scene.tables.decide(query).route
+                if route and leads_astray(route, query.destination, neighbor.link, scene):
+                    return f"{route} leads to {neighbor.link}, by whose bridge the answer about its MAC address comes in.", route
+                continue
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
@@ -689,10 +695,14 @@ def _lacking(neighbor: Neighbor, scene: Scene) -> Explanation:
 
 
 def leads_astray(route: Route, target: bytes, link: str, scene: Scene) -> bool:
-    """Return whether a route without a gateway leads more than one address to a link in whose networks the target is not."""
-    near = {link, scene.topology.bridge(link)}
-    is_direct = not near.isdisjoint(route.links) and not any(hop.via for hop in route.hops)
-    return is_direct and route.dst[1] < 8 * len(target) and not scene.topology.is_of_network(target, link)
+    """Return whether a route without a gateway leads more than one address to a link in whose networks the target is not.
+
+    A port of a bridge has no network: answers come in by the bridge.
+    """
+    bridge = scene.topology.bridge(link)
+    is_direct = not {link, bridge}.isdisjoint(route.links) and not any(hop.via for hop in route.hops)
+    is_port = bool(bridge) and link in route.links
+    return is_direct and route.dst[1] < 8 * len(target) and (is_port or not scene.topology.is_of_network(target, link))
 
 
 def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> Explanation:
@@ -844,9 +854,7 @@ def _noun(blocked: Object) -> str:
 
 def _blocked(decision: Decision) -> Rule | Route | None:
     """Return the rule or route whose type stops packets."""
-    if decision.rule and decision.rule.action != LOOKUP:
-        return decision.rule
-    return decision.route if decision.route and decision.route.type in STOPPING else None
+    return next((each for each in (decision.rule, decision.route) if is_blocking(each)), None)
 
 
 def _reverse_path(query: Query, scene: Scene) -> Explanation:

@@ -118,7 +118,9 @@ def rules(source: Source) -> Iterator[Mutation]:
         text = re.sub(r" proto \w+", "", text)
         selector = text.partition(" lookup ")[0]
         delete = f"ip -{family} rule del {text} priority {priority}"
-        words = [[selector], [selector.removeprefix("from all ")]]
+        # No other rule tells which tables a mark leads to, so that the mark names the rule that is gone.
+        marks = re.findall(r"fwmark (\S+)", selector)
+        words = [[selector], [selector.removeprefix("from all ")], *([marks] if marks else [])]
         yield Mutation("rule", "node", f"delete {line}", delete, words)
         if " lookup " in text:
             add = f"ip -{family} rule add {selector} lookup 4242 priority {priority}"
