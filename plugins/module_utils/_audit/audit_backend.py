@@ -413,7 +413,7 @@ class _Prover:
         self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding], is_direct: bool
     ) -> Finding | None:
         """Return the finding about the paths that one object stops. is_direct: whether it stops more than answers."""
-        first = max(paths, key=lambda path: -SEVERITIES.index(path.severity or check.severity))
+        first = max(paths, key=lambda path: (_is_open_to_all(path.trial), -SEVERITIES.index(path.severity or check.severity)))
         finding = self.tried(check, first)
         if finding is None or finding.way is None or self._is_explained(finding.way, first, others):
             return finding if finding and finding.way is None else None
@@ -422,7 +422,7 @@ class _Prover:
         # No policy lets a packet pass and stops the answer to it.
         if lost is finding.way and path_checks.is_meant(self._node, decider, lost.met.chains):
             return None
-        miss = _missed(first.trial, lost) if first.trial else None
+        miss = _missed(first.trial, finding.way) if first.trial else None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
         text = miss.subject if miss else path_checks.of_all_links(self._node, decider) or (lost.culprit and lost.culprit.text)
         evidence = (text,) if text else ()
@@ -565,6 +565,11 @@ def _failing(answer: Answer, trial: Trial) -> Way | None:
         return next((way for way in answer.every_way if _is_from_another(way, trial.source)), None)
     lost = (way for way in answer.every_way if _is_lost(way, trial.culprit) or _missed(trial, way))
     return next(lost, answer.way if answer.caveats and not trial.culprit else None)  # a cloud may drop it
+
+
+def _is_open_to_all(trial: Trial | None) -> bool:
+    """Return whether any object that stops a packet counts."""
+    return trial is not None and trial.culprit is None
 
 
 def _missed(trial: Trial, way: Way) -> Miss | None:

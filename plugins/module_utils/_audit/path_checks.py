@@ -97,12 +97,14 @@ def _of_each(node: Node, family: str, pods: t.Mapping[str, str], internal: t.Con
     # A pod with a table of its own, which a cloud's network is to see, need not reach the node directly.
     apart = {route.address for route in node.every_route() if route.table != MAIN}
     addresses, uplinks = node.own_addresses(family)[:1] if pods else [], _uplinks(node, family, pods)
+    bare = _lost_gateway(node, family, MAIN) if pods and node.uplinks(family) else ""
+    missed = functools.partial(_missed_uplink, bare, family) if bare else None
     for pod, link in pods.items():
         near = NOTE if pod in apart else ERROR
         yield _path("the node", f"the pod {pod}", {"destination": pod, "destination_port": POD_PORT}, near)
         # Without a default route the node or the network of containers may be meant to have none.
         is_led = bool(down or leading & _tables(node, family, pod)) and pod not in internal
-        yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if is_led else NOTE)
+        yield _path(f"the pod {pod}", there, _of(pod, link, outside, HTTPS), ERROR if is_led else NOTE, missed)
         size = _too_large(node, link, node.largest(link))
         if size:
             yield _path(f"the pod {pod}", "the outside", {**_of(pod, link, outside, HTTPS), "length": size, "df": True})
@@ -229,21 +231,26 @@ def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Ite
 
 
 def _lost_gateway(node: Node, family: str, table: str) -> str:
-    """Return the link whose networks do not hold the gateway of a table's default route any more; empty for none.
+    """Return the link that has lost its address in the network of the gateway of a table's default route; empty for none.
 
     With the last address of IPv4, and where IPv6 is disabled, the kernel removes the routes of a link, but not those of the other
-    family.
+    family: of a table without any, the only interface without an address is meant.
     """
     defaults = {route.family: route for route in reversed(node.every_route()) if (route.table, route.to) == (table, "default")}
-    route = defaults.get(family)
-    if route is None:
-        far = next((each.dev for each in defaults.values()), "")
-        is_bare = far in {card.name for card in purpose.cards(node)} and not node.addresses(far, family)
-        return far if is_bare and not node.routes(family, table) else ""
-    if not route.via or route.is_onlink or is_link_local(route.via):
+    route = defaults.get(family) or next(iter(defaults.values()), None)
+    cards = {card.name: card for card in purpose.cards(node)}
+    if route and route.family == family:
+        if not route.via or route.is_onlink or is_link_local(route.via):
+            return ""
+        networks = (each.to for each in node.every_route() if each.dev == route.dev and not each.via)
+        is_near = any(holds(network, route.via) for network in networks)
+        is_bare = route.dev in cards and not node.addresses(route.dev, family)
+        return route.dev if is_bare or not is_near else ""
+    if node.routes(family, table):
         return ""
-    near = (each.to for each in node.every_route() if each.dev == route.dev and not each.via)
-    return "" if any(holds(network, route.via) for network in near) else route.dev
+    bare = [name for name, card in cards.items() if "UP" in card.flags and not card.master and not node.addresses(name, family)]
+    of_table = [name for name in bare if (route and name == route.dev) or not (route or any(node.networks(name)))]
+    return of_table[0] if len(of_table) == 1 else ""
 
 
 def _disabling(node: Node, link: str) -> str:
@@ -254,7 +261,12 @@ def _disabling(node: Node, link: str) -> str:
 
 
 def _missed_address(address: str, link: str, rule: str, by: str, _way: Way) -> Miss:
-    return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.")
+    return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.", RISK)
+
+
+def _missed_uplink(link: str, family: str, way: Way) -> Miss | None:
+    what = f"The gateway is in no network of {link}: the kernel took the route while {link} had an address there."
+    return Miss(f"no address of {family} on {link}", what) if way.interface == link else None
 
 
 def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
@@ -267,7 +279,7 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
         for own in node.addresses(card.name, family):
             there = f"the address {own}"
             near = next((str(net[-2]) for net in node.networks(card.name) if net.num_addresses > 2 and holds(str(net), own)), "")
-            if near and near != own:
+            if near and near != own and "UP" in card.flags:
                 yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_blocking)
             if mute or "UP" not in card.flags:
                 missed = functools.partial(_missed_request, mute) if mute else None

@@ -126,7 +126,8 @@ class Layout(Network):
 
     def _of_outside(self, family: int) -> Iterator[Connection]:
         far = FAR["eth0"][family]
-        yield Connection("world", far, self.own[family], PORT, "eth0")
+        for source in (far, GATEWAYS["eth0"][family]):  # from outside of the node's network, and from within
+            yield Connection("world", source, self.own[family], PORT, "eth0")
         yield Connection("world", far, self.own[family], NODE_PORT, "eth0")
         for addresses in self.pods.values() if self.has_routed_pods else ():
             yield Connection("world", far, addresses[family], PORT, "eth0")
@@ -247,6 +248,8 @@ class EniPolicyRouting(Layout):
                 ("eth1", self.pods["pod2"][4], PORT),
             ):  # fmt: skip
                 yield Connection("world", VPC_CLIENT, address, port, link)
+            for number in range(2):
+                yield Connection("world", f"10.0.{number}.1", f"10.0.{number}.10", PORT, f"eth{number}")
 
 
 class Overlay(Layout):
