@@ -46,7 +46,11 @@ FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 def _forwarding(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         packets = _forwarded(node, family)
-        every = {**_from_further_networks(node, family), **packets}
+        # Of several about one setting, what the node is built for comes first.
+        every = {
+            **packets,
+            **{link: packet for link, packet in _from_further_networks(node, family).items() if link not in packets},
+        }
         is_off = bool(every) and not _forwards(node, family, ALL) and not any(_may_forward(node, family, link) for link in every)
         for link, packet in every.items():
             if not _forwards(node, family, link):
