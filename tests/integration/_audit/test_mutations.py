@@ -103,3 +103,12 @@ def test_a_random_mutation_that_loses_nothing_has_no_finding_and_each_remedy_cur
     trial = mutation_trials.trial(seed)
     tally.update([trial.verdict, *(cure.verdict for cure in trial.cures)])
     assert trial.verdict != FALSE and all(cure.verdict == CURED for cure in trial.cures), str(trial)
+
+
+@pytest.mark.thorough
+@hypothesis.given(seed=st.integers(0, 2**32))
+@hypothesis.settings(max_examples=10, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
+def test_a_random_odd_node_that_loses_no_packet_has_no_finding(seed: int, tally: collections.Counter[str]) -> None:
+    findings = mutation_trials.of_odd_node(seed)
+    tally["odd and healthy"] += findings is not None
+    assert not findings, [mutation_trials.brief(finding) for finding in findings]
