@@ -26,6 +26,7 @@ from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 
 Judge = t.Callable[[Way], t.Optional[Miss]]
 KUBE_PROXY, OF_SERVICES = "kube-proxy", "KUBE-"  # its table of nft, and how the names of its chains of iptables begin
+UNTRANSLATED = "cluster-ips-check"  # its chain of nft that stops packets to addresses of Services
 MARKING = ("KUBE-MARK-MASQ", "mark-for-masquerade")  # its chains from which packets come back
 POD_PORT, KUBELET, HTTPS, DNS, SSH = 8080, 10250, 443, 53, 22
 OPEN_VSWITCH = "openvswitch"  # the kind of the datapath's link, whose flows no rule of the kernel shows
@@ -65,6 +66,7 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         yield from _to_lost_addresses(node, family, pods)
         yield from _to_cards(node, family)
         yield from _by_bare_tunnels(node, family, pods)
+        yield from _by_bare_tables(node, family, pods)
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
@@ -327,6 +329,27 @@ def _missed_answer(link: str, family: str, way: Way) -> Miss | None:
     return Miss(f"no address of {family} on {link}", f"The answer does not leave by {link}, to which no route of {family} leads.")
 
 
+def _by_bare_tables(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
+    """Yield a path to each pod for whose packets a rule names a table that leads by one interface to single machines alone, such
+    as to a gateway, by an interface.
+    """
+    cards = {card.name for card in purpose.cards(node)}
+    for rule in (each for each in node.rules(family) if each.pod in pods and not (each.to or each.is_inverted)):
+        routes = node.routes(family, rule.table)
+        link = routes[0].dev if len({route.dev for route in routes}) == 1 else ""
+        if link in cards and all(is_host(route.to) and not route.via for route in routes):
+            missed = functools.partial(_missed_table, rule.table, link, str(rule))
+            there = f"the pod {rule.pod} by {link}"
+            yield _path("the outside", there, _of(OUTSIDE[family], link, rule.pod, POD_PORT), RISK, missed)
+
+
+def _missed_table(table: str, link: str, rule: str, way: Way) -> Miss | None:
+    if way.verdict in LOST or (way.reply and way.reply.interface == link):
+        return None
+    what = f"The answer does not leave by {link}: rule {rule} leads to a table without a default route."
+    return Miss(f"no default route in table {table}", what)
+
+
 def _to_node_ports(node: Node, family: str) -> t.Iterator[Suspicion]:
     ports = node.ports_of(family)[:MOST_NODE_PORTS]
     most = max((node.largest(link) for link in node.pods_of(family).values()), default=0)
@@ -407,7 +430,7 @@ def _at_endpoint(node: Node, family: str, address: str) -> Judge:
 
 def _missed_endpoint(node: Node, family: str, address: str, way: Way) -> Miss | None:
     to, frame = fields.show(way.met.query.destination) if way.met.query else address, way.met.frame
-    if way.verdict in LOST:
+    if way.verdict in LOST and not _is_untranslated(way):
         return None
     if to == address:
         chain = _last_chain(node, family, way)
@@ -421,6 +444,12 @@ def _missed_endpoint(node: Node, family: str, address: str, way: Way) -> Miss | 
     listed = ", ".join(map(str, sorted(ports)))
     what = f"{by} translates it to port {port} of the pod {to}, in which programs listen at {listed} alone."
     return Miss(by, f"{what} Rules in the pod, which no snapshot has, may translate it once more.", RISK)
+
+
+def _is_untranslated(way: Way) -> bool:
+    """Return whether kube-proxy's mode nftables stops a packet as one for a Service's address that no rule has translated."""
+    decider = way.decider.object if way.decider else None
+    return isinstance(decider, ChainRule) and (decider.table, decider.chain) == (KUBE_PROXY, UNTRANSLATED)
 
 
 def _last_chain(node: Node, family: str, way: Way) -> str:

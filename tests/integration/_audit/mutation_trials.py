@@ -163,10 +163,10 @@ def of_odd_node(seed: int) -> list[dict[str, Any]] | None:
     node = odd_nodes.OddNode(seed)
     with network.built(node) as machines, network.listening(machines) as listeners:
         # A pod that is the endpoint of its Service need not reach itself.
-        waiting = [each for each in node.connections() if (each.sender, each.port) != ("pod2", 80)]
+        waiting = [each for each in node.connections() if each.port and (each.sender, each.port) != ("pod2", 80)]
         for _attempt in range(2):  # a busy machine may be slow
-            made = network.Exchange(machines, listeners, waiting).made
-            waiting = [connection for connection in waiting if connection not in made]
+            complete = network.Exchange(machines, listeners, waiting).complete
+            waiting = [connection for connection in waiting if connection not in complete]
         return None if waiting else audited(snapshot_of(node, machines))
 
 
