@@ -420,16 +420,21 @@ class Node:
 
     def remote_pods(self, family: str) -> dict[str, Route]:
         """Return an address of each network that is like those of this node's pods and of another node, with the route to it: by
-        a gateway, or of any table by a tunnel or, wrongly, to the link of a pod. First are those without one, which a CNI made a
-        neighbour of a tunnel.
+        a gateway, or of any table by a tunnel or, wrongly, to the link of a pod, or of a further table to nowhere. First are
+        those without one, which a CNI made a neighbour of a tunnel.
         """
         own, to_pods = self.links_by_address(family), {*self.pods.values()}
         near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
         routes = (each for each in self.every_route() if each.family == family and each.to != "default" and not is_host(each.to))
+        # In table main, a CNI stops packets to what it has of the networks of its pods and no pod has.
         leading = (
-            each for each in routes if (each.via and each.table == MAIN) or each.dev in to_pods or self.is_tunnel(each.dev)
+            each
+            for each in routes
+            if (each.table != MAIN if each.is_blocking else each.via and each.table == MAIN)
+            or each.dev in to_pods
+            or self.is_tunnel(each.dev)
         )
-        networks = ((_network(route.to), route) for route in leading if not route.plain.get("type"))
+        networks = ((_network(route.to), route) for route in leading if route.is_blocking or not route.plain.get("type"))
         remote = {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
         led = [network for route in remote.values() if (network := _network(route.to))]
         ends = (entry for entry in self._known_neighbors() if entry.state == "PERMANENT" and self.is_tunnel(entry.dev))

@@ -16,7 +16,7 @@ from .._cni import cni
 from .._core import fields
 from .._snapshot.values import MAIN, Route, is_host
 from .._trace.answer import LOST, Way
-from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_blocking, is_forwarding
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_routing
 from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
 from . import purpose
@@ -244,8 +244,8 @@ def _lost_gateway(node: Node, family: str, table: str) -> str:
     if route and route.family == family:
         if not route.via or route.is_onlink or is_link_local(route.via):
             return ""
-        networks = (each.to for each in node.every_route() if each.dev == route.dev and not each.via)
-        is_near = any(holds(network, route.via) for network in networks)
+        networks = [each.to for each in node.every_route() if each.dev == route.dev and not each.via]
+        is_near = any(holds(network, route.via) for network in (*networks, *map(str, node.networks(route.dev))))
         is_bare = route.dev in cards and not node.addresses(route.dev, family)
         return route.dev if is_bare or not is_near else ""
     if node.routes(family, table):
@@ -282,7 +282,7 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
             there = f"the address {own}"
             near = next((str(net[-2]) for net in node.networks(card.name) if net.num_addresses > 2 and holds(str(net), own)), "")
             if near and near != own and "UP" in card.flags:
-                yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_blocking)
+                yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_of_routing)
             if mute or "UP" not in card.flags:
                 missed = functools.partial(_missed_request, mute) if mute else None
                 # A router learns the MAC address when the node asks for its own.

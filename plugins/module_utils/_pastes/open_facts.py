@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._ruleset import references
+from .._ruleset.ruleset import Table
 from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
 from .._snapshot.settings import ALL, DEFAULT
@@ -115,10 +117,17 @@ def families_of(part: Part) -> tuple[str, ...]:
     return (part.family,) if part.family else (*FAMILIES,) if part.table == ALL_TABLES else ("ipv4",)
 
 
-def of_pastes(shown: Shown, subsets: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str]) -> list[OpenFact]:
+def of_pastes(
+    shown: Shown,
+    subsets: Entry,
+    tables: Tables,
+    listed: t.Sequence[Table],
+    names: TableNames,
+    with_kernels: t.Container[str],
+) -> list[OpenFact]:
     """Return the facts that the outputs leave open.
 
-    subsets: of the snapshot. with_kernels: families to whose rules those of the kernel were added.
+    subsets: of the snapshot. listed: the tables of nft. with_kernels: families to whose rules those of the kernel were added.
     """
     facts = list[OpenFact]()
     for family in FAMILIES:
@@ -127,7 +136,7 @@ def of_pastes(shown: Shown, subsets: Entry, tables: Tables, names: TableNames, w
         if not any(part.is_whole and part.family in ("", family) for part in shown.of(commands.NEIGHBOUR)):
             facts.append(OpenFact(open_facts.NEIGHBORS_OPEN, family))
         facts += (OpenFact(open_facts.setting(key), family) for key in _settings(shown, subsets, tables, family))
-    return [*facts, *(OpenFact(fact) for fact in _of_node(shown, subsets)), *_of_nft(shown)]
+    return [*facts, *(OpenFact(fact) for fact in _of_node(shown, subsets)), *_of_nft(shown, listed)]
 
 
 def _settings(shown: Shown, subsets: Entry, tables: Tables, family: str) -> t.Iterator[str]:
@@ -218,8 +227,11 @@ def _may_be_bridges(subsets: Entry) -> set[str]:
     return {name for name in with_settings if not (has_interface_name(name) or name in to_pods - to_networks)}
 
 
-def _of_nft(shown: Shown) -> t.Iterator[OpenFact]:
+def _of_nft(shown: Shown, listed: t.Sequence[Table]) -> t.Iterator[OpenFact]:
     """Yield the fact about rules of nftables. It has no values if the ruleset was listed and a rule of it was not understood."""
     if not (shown.is_whole(commands.NFT, commands.NFT_JSON) or shown.has_no_nft()):
         is_listed = any(part.has_all_lines for part in shown.of(commands.NFT, commands.NFT_JSON))
         yield OpenFact(open_facts.NFT_OPEN, is_cut=is_listed)
+        for table in listed:
+            facts = (open_facts.jump(table.family, table.name, name) for name in references.unreferenced(table))
+            yield from (OpenFact(fact, table.families[0] if len(table.families) == 1 else "") for fact in facts)

@@ -13,6 +13,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._ruleset import observed
 from .._snapshot import assumption, entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
@@ -348,7 +349,8 @@ class _Reader:
                 )
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
-        facts = open_facts.of_pastes(self._shown, subsets, self._filters, self._tables, with_kernels)
+        listed = observed.of_nft({"nftables": self._ruleset, "nftables_text": ruleset_text})
+        facts = open_facts.of_pastes(self._shown, subsets, self._filters, listed, self._tables, with_kernels)
         empty_sets = [str(empty["name"]) for empty in lacking]
         of_sets = (part for part in self._shown.of(commands.IPSET) if part.is_whole)
         whole = [part for part in of_sets if netfilter_text.has_all_members(part)]

@@ -43,6 +43,7 @@ class Fact(t.NamedTuple):
         return setting[1].replace("/", ".") if setting else self.fact.partition(":")[2]
 
 
+_OF_IPTABLES = ("filter", "nat", "mangle", "raw", "security", "broute")  # tables of iptables and ebtables
 _SAVE = {"ip": "iptables-save", "ip6": "ip6tables-save", "bridge": "ebtables-save"}
 
 
@@ -101,8 +102,9 @@ def cut(family: str, name: str) -> Fact:
 
 
 def jump(family: str, table_name: str, name: str) -> Fact:
-    what = f"Which rule jumps to chain {name} ({family} {table_name}) is open."
-    return Fact(f"{JUMP}:{family} {table_name} {name}", what, save(family, table_name))
+    """Return the fact about a chain of iptables, or about a chain or a map of nft, to which no rule of an output refers."""
+    ask = save(family, table_name) if table_name in _OF_IPTABLES else "nft list ruleset"
+    return Fact(f"{JUMP}:{family} {table_name} {name}", f"Which rule leads to {name} ({family} {table_name}) is open.", ask)
 
 
 def rp_filter(link: str) -> Fact:
@@ -195,7 +197,7 @@ def of_id(fact: str, family: str = "") -> Fact:
         return _OF_SUBJECT[kind](subject)
     if kind in _OF_TABLE and len(words) == 2 and words[0] in _SAVE:
         return _OF_TABLE[kind](*words)
-    if kind in _OF_CHAIN and len(words) == 3 and words[0] in _SAVE:
+    if kind in _OF_CHAIN and len(words) == 3 and words[0] in (*_SAVE, *(("inet",) if kind == JUMP else ())):
         return _OF_CHAIN[kind](*words)
     of_link = _FORWARDING.fullmatch(fact)
     if of_link:

@@ -190,6 +190,11 @@ class Route(t.NamedTuple):
         return self.plain.get("type") == "unreachable"
 
     @property
+    def is_blocking(self) -> bool:
+        """Return whether its type stops packets."""
+        return self.plain.get("type") in ("unreachable", "blackhole", "prohibit")
+
+    @property
     def address(self) -> str:
         """Return the first address of the destination."""
         return self.to.partition("/")[0]

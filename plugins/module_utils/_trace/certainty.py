@@ -20,6 +20,7 @@ from .._snapshot.open_facts import (
     FORWARDING,
     HAIRPIN,
     IPVS,
+    JUMP,
     NEIGHBORS,
     NFT,
     POD_SIDE,
@@ -137,6 +138,7 @@ def on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             POD_SIDE: name == answer.pod_side,
             RECENT: subject in met.records,
             HAIRPIN: subject in entrances,
+            JUMP: True,
             FORWARDING: subject in entrances,
             **dict.fromkeys(SETTINGS, True),
             **dict.fromkeys(BRIDGED.values(), any(each.met.bridge for first in answer.every_way for each in first.both)),
@@ -189,9 +191,8 @@ def conclusion(
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
-    depends_on = [
-        _entry(opened[name], explored, evidence) for name in sorted(deciding, key=lambda name: _weight(name, explored, opened))
-    ]
+    entries = {name: _entry(opened[name], explored, evidence) for name in deciding}
+    depends_on = [entries[name] for name in sorted(entries, key=lambda name: _weight(entries[name], explored, opened))]
     assumptions = assumed(explored, family)
     replaced = [each for each in assumptions if each.fact and {each.fact, each.fact.partition(":")[0]}.isdisjoint(accepted)]
     lines = [each.sentence for each in replaced if each.fact in UNNAMED][:MOST_LINES]
@@ -243,10 +244,13 @@ def _decides(name: str, explored: Exploration) -> bool:
     return False
 
 
-def _weight(name: str, explored: Exploration, opened: t.Mapping[str, Open]) -> tuple[int, int]:
-    """Return the sort key of a fact: one that changes the verdict comes before one that changes the culprit alone."""
+def _weight(entry: Dependency, explored: Exploration, opened: t.Mapping[str, Open]) -> tuple[bool, int, int]:
+    """Return the sort key of a fact: one of whose values some evidence is comes first, and one that changes the verdict before
+    one that changes the culprit alone.
+    """
+    name = entry.fact
     verdicts = {_key(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
-    return -len(verdicts), list(opened).index(name)
+    return not likelihood.likeliest(entry.outcomes), -len(verdicts), list(opened).index(name)
 
 
 def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> Dependency:
@@ -254,7 +258,10 @@ def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) 
     for place, value in enumerate(fact.values):
         world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
-            outcomes.append(likelihood.weighed(outcome(value.words, explored.answers[world]), evidence))
+            weighed = likelihood.weighed(outcome(value.words, explored.answers[world]), evidence)
+            if fact.fact.kind == JUMP and place and weighed.culprit:  # who asks about a loss pastes what is guilty
+                weighed = weighed._replace(evidence=(*weighed.evidence, f"an output shows {fact.fact.subject} by itself"))
+            outcomes.append(weighed)
     return Dependency(*fact.fact, tuple(outcomes))
 
 
@@ -266,12 +273,13 @@ def outcome(clause: str, answer: Answer | None) -> Outcome:
 
 
 def _reason(entry: Dependency) -> str:
-    """Return a sentence for each outcome of a fact."""
+    """Return a sentence for each outcome of a fact, the likeliest one first."""
+    likely = likelihood.likeliest(entry.outcomes)
     alike: dict[str, list[str]] = {}
-    for each in entry.outcomes:
+    for each in (*likely, *(each for each in entry.outcomes if each not in likely)):
         alike.setdefault(_became(each), []).append(each.clause)
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([entry.what, *sentences, *_likelier(entry.outcomes)])
+    return " ".join([*_likelier(entry.outcomes), entry.what, *sentences])
 
 
 def _likelier(outcomes: t.Sequence[Outcome]) -> t.Iterator[str]:
@@ -280,8 +288,9 @@ def _likelier(outcomes: t.Sequence[Outcome]) -> t.Iterator[str]:
     if likeliest:
         shown = dict.fromkeys(sentence for each in likeliest for sentence in each.evidence)
         shown.update(dict.fromkeys(sentence for each in outcomes for sentence in each.contradicted_by))
+        became = " or ".join(dict.fromkeys(map(_became, likeliest)))
         clauses = dict.fromkeys(each.clause for each in likeliest)
-        yield f"It is likelier that {' or '.join(clauses)}: {'; '.join(shown)}."
+        yield f"It is likely that {became}, because {' or '.join(clauses)}: {'; '.join(shown)}."
 
 
 def _became(result: Outcome) -> str:

@@ -45,7 +45,7 @@ from .._snapshot.open_facts import (
 )
 from .._snapshot.settings import BRIDGED, forwarding_of_all
 from .._snapshot.values import Entry, entries
-from . import pod_links, stateful_matches, substitutions
+from . import pod_links, stateful_matches, substitutions, unreferenced
 from .assumptions import (
     Ends,
     host_address,
@@ -150,6 +150,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
         TABLE: lambda fact: _translations(fact.subject, tracked),
         CUT: lambda fact: _translations(fact.subject, tracked),
         NFT: lambda _fact: () if _translates(snapshot) else _translations("", tracked),
+        JUMP: lambda fact: _jumps(snapshot, fact.subject, (packet.source, packet.destination)),
         IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -346,9 +347,7 @@ def with_translations(snapshot: Entry, family: str, rules: t.Sequence[str]) -> S
     if table is None:
         table = {"family": family, "backend": "nft", "table": "nat", "save": f"*nat\n{_BASE_CHAINS}COMMIT\n"}
         tables.append(table)
-    head, dash, others = str(table["save"]).partition("\n-A ")
-    added = "".join(f"{rule}\n" for rule in rules)
-    table["save"] = f"{head}\n{added}-A {others}" if dash else head.replace("COMMIT", f"{added}COMMIT")
+    table["save"] = unreferenced.before_others(str(table["save"]), rules)
     return {**snapshot, "iptables": tables}
 
 
@@ -362,6 +361,21 @@ def _chain(place: str, tracked: Change | None) -> t.Iterator[Value]:
         rule = f"-A {quote(name)} -j {target}\nCOMMIT"
         change = partial(_replaced, family=family, table=table, old="COMMIT", new=rule)
         yield Value(verb, f"chain {name} {verb} the packet", change)
+
+
+def _jumps(snapshot: Entry, subject: str, ends: t.Sequence[str]) -> t.Iterator[Value]:
+    """Yield whether packets come to a chain or a map that an output shows, if that may stop or translate the packet."""
+    family, table, name = subject.split(" ", 2)
+    referred = unreferenced.referring(snapshot, (family, table), name, ends)
+    if referred:
+        yield Value("none", f"no rule leads the packet to {name}")
+        change = partial(_led, place=(family, table), name=name, ends=ends)
+        yield Value("referred", f"a rule leads the packet to {name}{referred.where}", change)
+
+
+def _led(snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Sequence[str]) -> Snapshot:
+    referred = unreferenced.referring(snapshot, place, name, ends)
+    return referred.snapshot if referred else snapshot
 
 
 def _translations(table: str, tracked: Change | None) -> t.Iterator[Value]:
