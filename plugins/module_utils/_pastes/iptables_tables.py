@@ -11,6 +11,7 @@ import collections
 import re
 import typing as t
 
+from .._ruleset.ruleset import NFT
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
 from .commands import Ignore
@@ -204,7 +205,7 @@ def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
     return "nat" if is_of_nat and chain not in ("INPUT", "FORWARD") else likely_table([chain], [rule])
 
 
-def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore) -> list[dict[str, t.Any]]:
+def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore, backend: str = NFT) -> list[dict[str, t.Any]]:
     """Return the tables as texts that iptables-restore takes. Chains that the paste lacks are added, empty if ``lacking``."""
     result: list[dict[str, t.Any]] = []
     _suppose_firewall(tables, assumed)
@@ -225,7 +226,7 @@ def entries(tables: Tables, assumed: list[Assumption], ignore: Ignore) -> list[d
         save = "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])
         filled = {*BUILT_IN[name], *HELPERS, *chains}
         lacking = [chain for chain in jumped if chain not in filled]
-        result.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
+        result.append({"family": family, "backend": backend, "table": name, "save": save, "lacking": lacking})
     return result
 
 

@@ -157,7 +157,7 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
         if entry["family"] == family:
             yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
     if shown.has_all_tables(long_family):
-        if shown.has_legacy_tables(long_family):
+        if shown.has_legacy_tables(long_family) and not shown.has_all_tables(long_family, is_legacy=True):
             yield open_facts.legacy(family)
         return
     lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux

@@ -13,6 +13,7 @@ An output that was pasted twice is, even if its counters moved in between.
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 
@@ -68,7 +69,7 @@ _COUNTERS = re.compile(
     r"\[\d+:\d+\]|\bpackets \d+ bytes \d+|\b\d+[KMGTPE]? packets, \d+[KMGTPE]? bytes|\b(?:valid_lft|preferred_lft|expires) \S+"
 )
 _COLUMNS = re.compile(r"^\s*((?:\d+ +)?)\d+[KMGTPE]? +\d+[KMGTPE]? +(?=\S)")  # of iptables -v
-Key = tuple[str, str, str, str]  # kind, family, table and chain of a command
+Key = tuple[str, str, str, str, bool]  # kind, family, table, chain and backend of a command
 
 
 class OutputName(t.NamedTuple):
@@ -101,7 +102,9 @@ def check_states(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
         base = command if _FAMILY.match(command) else _NUMBER.sub("", command)
         for part in of_name:
             if part.kind and part.kind not in _PASSING and not part.is_pod and any(map(str.strip, part.lines)):
-                of_key = outputs.setdefault(base, {}).setdefault((part.kind, part.family, part.table, part.chain), {})
+                of_key = outputs.setdefault(base, {}).setdefault(
+                    (part.kind, part.family, part.table, part.chain, part.is_legacy), {}
+                )
                 of_key.setdefault(state, []).extend(without_counters(part))
     states = {state for keys in outputs.values() for of_key in keys.values() if _differ(of_key) for state in of_key}
     named = [{state for state in of_key if _WORD.fullmatch(state)} for keys in outputs.values() for of_key in keys.values()]
@@ -123,8 +126,9 @@ def _check_within(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
         saved = [
             part for part in of_name if part.is_save and part.is_whole and not part.is_pod and any(map(str.strip, part.lines))
         ]
-        for family in ("ipv4", "ipv6"):
-            texts = {tuple(without_counters(part)) for part in saved if part.family == family}
+        for family, is_legacy in itertools.product(("ipv4", "ipv6"), (False, True)):
+            of_backend = [part for part in saved if (part.family, part.is_legacy) == (family, is_legacy)]
+            texts = {tuple(without_counters(part)) for part in of_backend}
             if len(texts) > 1:
                 value = f"{len(texts)} different outputs of iptables-save for {family} in {name}"
                 raise Invalid(

@@ -14,6 +14,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._ruleset import observed
+from .._ruleset.ruleset import LEGACY
 from .._snapshot import assumption, entries
 from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
@@ -96,6 +97,7 @@ class _Reader:
         self._subsets: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
         self._filters: Tables = {}
+        self._legacy_filters: Tables = {}  # which iptables-legacy printed
         self._bridge_filters: Tables = {}
         self._sets: dict[str, str] = {}
         self._whole = set[tuple[str, str, str]]()  # the keys of outputs that are not cut
@@ -160,8 +162,8 @@ class _Reader:
             commands.LINK: lambda: self._add_links(part),
             commands.IFCONFIG: lambda: self._add_links(part),
             commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
-            commands.IPTABLES: lambda: iptables_text.saved(part, self._filters, self._ignore),
-            commands.IPTABLES_LIST: lambda: iptables_text.listed(part, self._filters, self.assumed, self._ignore),
+            commands.IPTABLES: lambda: iptables_text.saved(part, self._tables_of(part), self._ignore),
+            commands.IPTABLES_LIST: lambda: iptables_text.listed(part, self._tables_of(part), self.assumed, self._ignore),
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
@@ -200,8 +202,18 @@ class _Reader:
         is_understood = sum(self._counts.values()) == before
         self._shown.add(part._replace(is_understood=is_understood))
         if part.kind in (commands.IPTABLES, commands.IPTABLES_LIST) and not is_understood:
-            for (family, _name), table in self._filters.items():
+            for (family, _name), table in self._tables_of(part).items():
                 table.is_complete &= family != iptables_text.FAMILIES[part.family]
+
+    def _tables_of(self, part: Part) -> Tables:
+        return self._legacy_filters if part.is_legacy else self._filters
+
+    def _legacy_half(self) -> Tables:
+        """Return the tables of iptables-legacy with rules or with a policy, if there are those of iptables-nft, too."""
+        if not self._filters:
+            self._filters, self._legacy_filters = self._legacy_filters, {}
+        legacy = self._legacy_filters.items()
+        return {place: table for place, table in legacy if table.rules or "DROP" in table.policies.values()}
 
     def _last(self, subset: str, part: Part, read: list[t.Any]) -> None:
         """Adds the entries. The output of the same command replaces an earlier one, unless it alone is cut."""
@@ -286,7 +298,9 @@ class _Reader:
                 self.assumed.append(assumption.about(sentence, assumption.LINK, link))
 
     def pasted(self, interface: str) -> Pasted:
-        iptables_tables.settle(self._filters, self.assumed)
+        legacy = self._legacy_half()
+        for tables in (self._filters, legacy):
+            iptables_tables.settle(tables, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
         ruleset_text = ""
         for part in self._ruleset_text:
@@ -298,7 +312,8 @@ class _Reader:
                 self._ruleset += netfilter_text.nft_json(part, without, self._ignore)
             self._show(part, before)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
-        lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
+        iptables += iptables_tables.entries(legacy, self.assumed, self._ignore, LEGACY)
+        lacking = iptables_tables.lacking_sets({**legacy, **self._filters}, self._sets, self.assumed)
         for of_subset in self._subsets.values():
             for entry in of_subset:
                 entry.pop("_place", None)

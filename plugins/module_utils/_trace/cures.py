@@ -20,9 +20,10 @@ from .._profiles.eni_policy_routing import LOOSE, STRICT, SYMMETRIC
 from .._routing import policy
 from .._routing.route import Route
 from .._ruleset import nft_text
+from .._ruleset.ruleset import LEGACY, NFT
 from .._snapshot import values
 from .._snapshot.values import Entry
-from .._twin import blueprint, pod_links
+from .._twin import blueprint, legacy_half, pod_links
 from . import changes_backend, playbook_task, removals, uplinks
 from .changes_backend import Call
 from .culprit import Address, ChainRule, Neighbor, Object, is_filter, is_of_bridge
@@ -229,10 +230,17 @@ def _command(removal: removals.Removal, snapshot: Entry) -> t.Iterator[Candidate
 
 
 def _with_backend(command: str, snapshot: Entry) -> list[str]:
-    """Return the words of a command, whose program is that of the backend with its table; none if both backends have it."""
+    """Return the words of a command, whose program is that of the backend with its table; none if both backends of ebtables have
+    it. If both of iptables have it, the names of chains tell.
+    """
     program, *words = shlex.split(command)
     backends = _backends(program, words, snapshot)
-    return [] if len(backends) > 1 else [f"{program}-legacy" if backends == {"legacy"} else program, *words]
+    if len(backends) > 1:
+        is_legacy = any(word.endswith(legacy_half.SUFFIX) for word in words)
+        names = legacy_half.names(each.save for each in values.saved_tables(snapshot))
+        of_half = [f"{program}-{LEGACY if is_legacy else NFT}", *(names.get(word, word) for word in words)]
+        return [] if program == "ebtables" else of_half
+    return [f"{program}-{LEGACY}" if backends == {LEGACY} else program, *words]
 
 
 def _backends(program: str, words: t.Sequence[str], snapshot: Entry) -> set[str]:

@@ -17,7 +17,7 @@ from .._routing.route import BROADCAST, LOCAL, Route
 from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._snapshot.settings import BRIDGED
-from .._twin import traffic_filters
+from .._twin import legacy_half, traffic_filters
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from . import answer, sizes
@@ -781,7 +781,7 @@ def _element(event: Event, packet: Packet, scene: Scene) -> str:
 
 def quoted(drop: Event, scene: Scene) -> str:
     """Return the rule or the policy that drops a packet, as its tool prints it."""
-    return scene.quote(drop) or f"-P {drop.chain} DROP"
+    return scene.quote(drop) or f"-P {legacy_half.hooked_chain(drop.chain)} DROP"
 
 
 def _diverted(events: t.Sequence[Event], scene: Scene) -> Explanation | None:

@@ -28,7 +28,7 @@ from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.entries import SETTINGS, kernels_rules
 from .._snapshot.settings import LINK, NODE
 from .._snapshot.values import Entry, entries
-from . import bounds, foreign_tables, lacking, stateful_matches, virtual_servers, vrfs
+from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 from .substitutions import GROUP_ROUTE, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
@@ -73,8 +73,8 @@ class Blueprint(t.NamedTuple):
     links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys
     and value, in the order of writing. commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot
     has. tables: family and number of the tables whose routes it has. routes: those that the twin must have in the end.
-    restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
-    of nft. sizes: of the sets. notes: what is different in the twin.
+    restores: program and text. hooks: of tables that both backends of iptables have. ruleset: nft's JSON objects. ruleset_text:
+    the same as text. servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
     links: list[NewLink]
@@ -83,6 +83,7 @@ class Blueprint(t.NamedTuple):
     commands: list[str]
     routes: list[tuple[route.Route, str]]
     restores: list[tuple[str, str]]
+    hooks: list[legacy_half.Hook]
     ruleset: t.Sequence[Entry]
     ruleset_text: str
     servers: dict[str, list[str]]
@@ -100,7 +101,7 @@ def draw(snapshot: Entry) -> Blueprint:
     for subset in (*bounds.MOST, "iptables", "ebtables"):
         entries(snapshot, subset)
     bounds.check(snapshot)
-    notes, sizes = list[Assumption](), bounds.Sets()
+    notes, sizes, hooks = list[Assumption](), bounds.Sets(), list[legacy_half.Hook]()
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.from_links(entries(snapshot, "links"), notes)
@@ -121,7 +122,8 @@ def draw(snapshot: Entry) -> Blueprint:
             *_neighbours(snapshot),
         ],
         desired,
-        list(_restores(snapshot, sizes, notes)),
+        list(_restores(snapshot, sizes, hooks, notes)),
+        hooks,
         objects,
         f"{text}\n{servers}",
         virtual_servers.addresses(entries(snapshot, "ipvs")) if servers else {},
@@ -430,26 +432,41 @@ def _protocol(name: str) -> str:
     return f" protocol {number}" if number else ""
 
 
-def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[Assumption]) -> t.Iterator[tuple[str, str]]:
+def _restores(
+    snapshot: Entry, sizes: bounds.Sets, hooks: list[legacy_half.Hook], notes: list[Assumption]
+) -> t.Iterator[tuple[str, str]]:
     sets = foreign_tables.sets((str(ipset.get("save")) for ipset in entries(snapshot, "ipsets")), sizes, notes)
     if sets:
         yield "ipset", sets
     for family in ("ip", "ip6"):
         program = RESTORES[family]
         texts: dict[str, str] = {}
-        for table in (each for each in values.saved_tables(snapshot) if each.family == family):
-            if table.table in texts:
-                sentence = f"Table {table.table} of {family} is in both backends of iptables."
-                place = Concern(assumption.TABLE, f"{family} {table.table}")
-                notes.append(gap(f"{sentence} Only the rules of nft are in the twin.", place))
-            if table.table not in texts or table.backend == "nft":
-                saved = stateful_matches.resolved(table.save, (*(snapshot.get("recorded") or ()),))
-                texts[table.table] = foreign_tables.tables(saved, family, IPTABLES, notes)
+        for table in sorted((each for each in values.saved_tables(snapshot) if each.family == family), key=_is_legacy):
+            saved = stateful_matches.resolved(table.save, (*(snapshot.get("recorded") or ()),))
+            text = foreign_tables.tables(saved, family, IPTABLES, notes)
+            if table.table in texts and text:
+                text, of_table = legacy_half.merged(family, table.table, texts[table.table], text)
+                hooks += of_table
+                notes.append(_of_both_backends(family, table.table))
+            texts[table.table] = text
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
     if text:
         yield RESTORES["bridge"], text
+
+
+def _is_legacy(table: values.SavedTable) -> bool:
+    return table.backend == "legacy"
+
+
+def _of_both_backends(family: str, table: str) -> Assumption:
+    """Say what is replaced where both halves translate or mark. Of filters, each drops what it drops."""
+    place = Concern(assumption.TABLE, f"{family} {table}")
+    sentence = f"Table {table} of {family} is in both backends of iptables. Chains of iptables-legacy have the suffix .legacy."
+    if table not in ("nat", "mangle"):
+        return Assumption(sentence, frozenset({place}))
+    return gap(f"{sentence} Which backend comes first is open: in the twin, it is iptables-legacy.", place)
 
 
 def _ebtables(snapshot: Entry, notes: list[Assumption]) -> str:

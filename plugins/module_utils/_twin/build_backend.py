@@ -32,6 +32,7 @@ from .._snapshot.assumption import Assumption, Concern
 from . import blueprint, foreign_tables, lacking, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
+from .legacy_half import Hook
 from .link_messages import NewLink
 from .substitutions import SETTING, gap, replaced
 
@@ -96,7 +97,8 @@ Place = tuple[str, str, str]  # of a chain: family, table and name
 class Twin(t.NamedTuple):
     """texts: what was loaded by each program, after the lines that it refused were left out.
 
-    bypassed: the chains of FORWARD, and the handle of the rule that accepts in each what IPVS sends on without it.
+    bypassed: chains of the node's tables, and the handle of the twin's own rule in each: one of FORWARD accepts what IPVS sends
+    on without it, and one of a hook leads to rules of iptables-legacy.
     """
 
     texts: dict[str, str]
@@ -142,7 +144,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     notes += _differences(texts, objects, drawn)
     set_mark = f"meta mark set {mark:#x};" if mark else ""
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
-    bypassed = _bypass_forward(run, drawn.servers) if drawn.servers else {}
+    bypassed = {**(_bypass_forward(run, drawn.servers) if drawn.servers else {}), **_add_hooks(run, drawn.hooks)}
     # Chains of nat are passed without connection tracking, which only rules that translate start in a network namespace.
     tracking = "ct state new continue;" if _has_nat(drawn) else ""
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark, tracking=tracking))
@@ -226,6 +228,16 @@ def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> 
         (family, table, name): next((rule.handle for rule in nfnetlink.rules(family, table) if rule.chain == name), 0)
         for family, table, name in places
     }
+
+
+def _add_hooks(run: process.Runner, hooks: t.Sequence[Hook]) -> dict[Place, int]:
+    """Let packets come to the rules of iptables-legacy. Return the handles of the rules that lead there. Raises Failure."""
+    if hooks:
+        _nft(run, "".join(hook.lines for hook in hooks))
+    tables = dict.fromkeys((hook.family, hook.table) for hook in hooks)
+    bases = {(hook.family, hook.table, hook.base) for hook in hooks}
+    rules = ((place, rule) for place in tables for rule in nfnetlink.rules(*place))
+    return {(*place, rule.chain): rule.handle for place, rule in rules if (*place, rule.chain) in bases}
 
 
 def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[Assumption]) -> list[NewLink]:

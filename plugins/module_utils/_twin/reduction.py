@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 
 from .._ruleset import iptables_save, nft_blocks, nft_json, nft_text
+from . import legacy_half
 from .blueprint import RESTORES, Blueprint
 from .reachable import Flow, Reach
 
@@ -25,9 +26,8 @@ def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
     if not listing.is_complete or not nft_json.is_complete(drawn.ruleset):
         return drawn
     sources = [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing)]
-    sources += [
-        iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores
-    ]
+    saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
+    sources += [[legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved]
     reach = Reach(flow, [table for tables in sources for table in tables])
     if not reach.is_known:
         return drawn
