@@ -16,6 +16,8 @@ from . import rule_words
 from .rule_words import IPTABLES, Language
 
 _COUNTERS = re.compile(r"\[\d{1,20}:\d{1,20}\]")
+# Targets that label packets for SELinux or write to the audit log, and so decide nothing about them (iptables-extensions(8)).
+_WITHOUT_EFFECT = re.compile(r" -j (?:CONNSECMARK --(?:save|restore)|SECMARK --selctx \S+|AUDIT --type \w+)$")
 _PLACES = {"-A": 0, "-I": 1}  # with the most numbers that may follow the chain
 
 
@@ -34,7 +36,7 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
     known: set[str] = set()  # thousands of rules have a few shapes
     for line in saved.splitlines():
         text = line.strip().replace("\t", " ")
-        if text and not text.startswith("#"):
+        if text and not (text.startswith("#") or _WITHOUT_EFFECT.search(text)):
             try:
                 if not text.isprintable():
                     raise Unfit("a line of printable characters")

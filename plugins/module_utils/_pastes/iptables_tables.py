@@ -11,6 +11,7 @@ import collections
 import re
 import typing as t
 
+from .._netfilter import rule_options
 from .._ruleset.ruleset import NFT
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption
@@ -24,11 +25,7 @@ BUILT_IN = {
     "raw": ("PREROUTING", "OUTPUT"),
     "security": ("INPUT", "FORWARD", "OUTPUT"),
 }
-TARGETS = (
-    "ACCEPT", "DROP", "RETURN", "QUEUE", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "CONNMARK", "LOG", "NFLOG", "NFQUEUE",
-    "TPROXY", "TRACE", "NOTRACK", "CT", "REDIRECT", "NETMAP", "SET", "TCPMSS", "CLASSIFY", "DSCP", "TOS", "TTL", "HL", "CHECKSUM",
-    "AUDIT", "TEE", "IDLETIMER", "RATEEST", "SECMARK", "CONNSECMARK", "SYNPROXY", "HMARK", "ULOG",
-)  # fmt: skip
+TARGETS = (*rule_options.TARGETS, "AUDIT", "CONNSECMARK", "IDLETIMER", "RATEEST", "SECMARK", "ULOG")
 # What kube-proxy and kubelet write into the chains that a paste often lacks (pkg/proxy/iptables/proxier.go, pkg/util/iptables).
 HELPERS = {
     "KUBE-MARK-MASQ": ("-j MARK --set-xmark 0x4000/0x4000",),

@@ -19,12 +19,12 @@ from .._routing import rt_names
 from .._routing.route import Route
 from .._routing.rule import Rule
 from .._ruleset import iptables_save, observed
-from .._ruleset.ruleset import DROP, REJECT
+from .._ruleset.ruleset import DROP, LEGACY, NFT, REJECT
 from .._snapshot import settings as setting_model
 from .._snapshot import values
 from .._snapshot.open_facts import Fact
 from .._snapshot.values import Entry
-from .._twin import blueprint, pod_links
+from .._twin import blueprint, legacy_half, pod_links
 from .answer import Caveat
 from .culprit import BRIDGE, DOWN, NO_HAIRPIN, ChainRule, Link, Neighbor, NoRoute, Object, Setting, is_filter, is_forwarding
 
@@ -193,7 +193,8 @@ def _may_be_removed(rule: ChainRule) -> bool:
         for value in match.values
     )
     is_for_cloud = any(map(is_of_cloud, to))
-    return rule.chain == FORWARD and verdict.kind in STOPPING and not is_for_cloud and not NAMES_OF_PROGRAMS.search(rule.line)
+    is_of_forward = rule.chain in (FORWARD, legacy_half.of_legacy(FORWARD))
+    return is_of_forward and verdict.kind in STOPPING and not is_for_cloud and not NAMES_OF_PROGRAMS.search(rule.line)
 
 
 def _count(rule: ChainRule, snapshot: Entry) -> int:
@@ -201,8 +202,11 @@ def _count(rule: ChainRule, snapshot: Entry) -> int:
     is_bridge = rule.family == BRIDGE
     chains = (chain for chain in values.frame_chains(snapshot) if is_bridge and chain.table == rule.table)
     added = [f"-A {chain.chain} {text}" for chain in chains for text in chain.rules]
-    saved = [each.save for each in values.saved_tables(snapshot) if (each.family, each.table) == (rule.family, rule.table)]
-    text = "\n".join([f"*{rule.table}", *added] if is_bridge else saved)
+    place = rule.family, rule.table
+    saved = {each.backend: each.save for each in values.saved_tables(snapshot) if (each.family, each.table) == place}
+    text = "\n".join([f"*{rule.table}", *added] if is_bridge else saved.values())
+    if len(saved) > 1:
+        text, _hooks = legacy_half.merged(*place, saved[NFT], saved[LEGACY])
     language = EBTABLES if is_bridge else IPTABLES
     lines = restore_text.read(text, language).text.splitlines()  # in the words of the twin, from which the culprit's are
     return [_ADDING.sub("", line, count=1) for line in lines].count(_ADDING.sub("", rule.line))

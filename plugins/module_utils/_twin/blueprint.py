@@ -31,7 +31,7 @@ from .._snapshot.values import Entry, entries
 from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
+from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
 
 LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
@@ -465,7 +465,7 @@ def _of_both_backends(family: str, table: str) -> Assumption:
     place = Concern(assumption.TABLE, f"{family} {table}")
     sentence = f"Table {table} of {family} is in both backends of iptables. Chains of iptables-legacy have the suffix .legacy."
     if table not in ("nat", "mangle"):
-        return Assumption(sentence, frozenset({place}))
+        return replaced(HALF, sentence, place)
     return gap(f"{sentence} Which backend comes first is open: in the twin, it is iptables-legacy.", place)
 
 

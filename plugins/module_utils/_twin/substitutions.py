@@ -33,8 +33,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
 POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, HOP_LIMIT, ANNOUNCED, FULL = (
     "pod", "pod-neighbor", "tunnel", "source", "answer", "hop-limit", "announced", "neighbors-full"
 )  # fmt: skip
-SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING = (
-    "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing"
+SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF = (
+    "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half"
 )  # fmt: skip
 # By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
 TABLE: dict[str, Substitution] = {
@@ -106,6 +106,7 @@ TABLE: dict[str, Substitution] = {
     IPVS: Substitution("rules of nft that translate before routing, in place of virtual servers"),
     VRF_RULE: Substitution("a rule for each port of a VRF, in place of the rule that VRFs share"),
     FLOWTABLE: Substitution("the whole path, in place of a flowtable, which only later packets take"),
+    HALF: Substitution("chains of nf_tables beside those of iptables-nft, in place of a table of iptables-legacy"),
     TRACING: Substitution("reports of each packet, in place of those that rules ask for"),
 }
 UNNAMED = (LINE, STATE)  # of which no object is the subject

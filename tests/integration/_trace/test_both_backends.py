@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of a node with rules in both backends of iptables, the trace is certain only of what the node's own kernel does with packets."""
+"""With rules in both backends of iptables, the trace is certain only of what the node's own kernel does with packets."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit i
     VirtualServer,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.removals import Loss
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import legacy_half
 
 Entry = dict[str, Any]
 STRICT = Setting("net/ipv4/conf/eth0/rp_filter", 1)
@@ -254,7 +255,7 @@ def test_a_command_removes_the_culprit_and_a_twin_permits_it(culprit: Object, co
         ([], ["iptables -P FORWARD ACCEPT"]),
         (["nft"], ["iptables -P FORWARD ACCEPT"]),
         (["legacy"], ["iptables-legacy -P FORWARD ACCEPT"]),
-        (["legacy", "nft"], []),
+        (["legacy", "nft"], ["iptables-nft -P FORWARD ACCEPT"]),
     ],
 )
 def test_a_policy_is_of_the_backend_that_has_the_table(backends: list[str], commands: list[str]) -> None:
@@ -262,6 +263,14 @@ def test_a_policy_is_of_the_backend_that_has_the_table(backends: list[str], comm
     tables = [*others, *({"family": "ip", "backend": backend, "table": "filter"} for backend in backends)]
     tried = candidates_for(rule_of("ip filter: -P FORWARD DROP"), {"iptables": tables})
     assert changes(tried) == commands
+
+
+def test_of_both_halves_a_rule_is_of_the_one_whose_chain_it_has() -> None:
+    save = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.9/32 -j DROP\nCOMMIT\n"
+    tables = [{"family": "ip", "backend": backend, "table": "filter", "save": save} for backend in ("nft", "legacy")]
+    for name, program in (("FORWARD", "iptables-nft"), (legacy_half.of_legacy("FORWARD"), "iptables-legacy")):
+        tried = candidates_for(rule_of(f"ip filter: -A {name} -s 192.0.2.9/32 -j DROP"), {"iptables": tables})
+        assert f"{program} -t filter -D FORWARD -s 192.0.2.9/32 -j DROP" in changes(tried)
 
 
 @pytest.mark.parametrize(("backend", "program"), [("nft", "ebtables"), ("legacy", "ebtables-legacy")])
