@@ -44,6 +44,12 @@ options:
     description: The checks to make, by their ids or their severities. All, if it is omitted.
     type: list
     elements: str
+  assume:
+    description:
+      - What an operator knows of the node and the evidence does not show, as the option
+        O(kubenode.datapath.datapath_trace#module:assume). RV(assumed) repeats it.
+    type: dict
+    default: {}
   prove:
     description:
       - Whether to try findings and remedies in a twin.
@@ -171,6 +177,12 @@ profile:
   returned: success
   type: dict
   sample: {name: aks_dual_stack, variables: {aks_dual_stack_interface: eth0}, reasons: [The probe is not translated.]}
+assumed:
+  description: The option O(assume), as C(FACT=VALUE).
+  returned: success
+  type: list
+  elements: str
+  sample: [nft=shown]
 ignored:
   description: Sentences about lines of O(dump) that were not understood.
   returned: success

@@ -53,7 +53,7 @@ COMMON = (f"{PREFIX}target", f"{PREFIX}report")
 NAMES: dict[str, tuple[str, ...]] = {
     "audit": (
         *(*COMMON, "audit_folder", "audit_earlier", "audit_bundles", "audit_on_controller", "audit_print"),
-        *("audit_checks", "audit_prove", "audit_context"),
+        *("audit_checks", "audit_prove", "audit_context", "audit_assume"),
     ),
     "trace": (
         *(*COMMON, "trace_packet", "trace_dump", "trace_node", "trace_on_controller", "trace_text", "trace_html"),

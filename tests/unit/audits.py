@@ -62,4 +62,4 @@ def unclear(id: str = "base-rule-missing", **changes: t.Any) -> Result:
 
 
 def audit(*findings: Result, passed: t.Sequence[str] = ("both-backends",), **changes: t.Any) -> Result:
-    return {"findings": [*findings], "passed": [*passed], "profile": NO_PROFILE, "ignored": [], **changes}
+    return {"findings": [*findings], "passed": [*passed], "profile": NO_PROFILE, "assumed": [], "ignored": [], **changes}

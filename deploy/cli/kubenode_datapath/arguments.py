@@ -93,8 +93,6 @@ def _add_trace(trace: argparse.ArgumentParser) -> None:
     finding = "a finding of audit with the same evidence, whose packet is sent: its id, and behind a colon its subject if needed"
     trace.add_argument("--finding", default="", action=_InPlaceOfPacket, metavar="ID[:SUBJECT]", help=finding)
     _add_context(trace)
-    assume = "a setting or an open fact, by the id that the answer gives; may be repeated"
-    trace.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=assume)
     change = "a command of ip, nft, iptables, ipset, ebtables, bridge or sysctl to try in the copy of the node; may be repeated"
     trace.add_argument("--command", action="append", default=[], dest="changes", metavar="COMMAND", help=change)
     form = trace.add_mutually_exclusive_group()
@@ -118,7 +116,9 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
 
 
 def _add_context(audit: argparse.ArgumentParser) -> None:
-    """Add what no node shows."""
+    """Add what no node shows, and what the evidence does not show."""
+    assume = "a setting or an open fact, by the id that a trace gives, such as nft=shown; may be repeated"
+    audit.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=assume)
     audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
     mode = "what the load balancer probes: the health port 10256 (shared), or the ports of each Service, as is Azure's default"
     audit.add_argument("--probe-mode", choices=PROBE_MODES, help=mode)

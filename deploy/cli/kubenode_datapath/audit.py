@@ -20,13 +20,14 @@ from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, LOST
 
 
-def run(options: argparse.Namespace, is_plugin: bool) -> int:
+def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the findings. Returns the exit status. Raises DatapathError, OSError."""
     checks = catalogue.chosen(options.checks)
     installation.prepare_twins()
     evidence = sources.evidence(options, is_plugin, SUBSETS)
     snapshot_form.check(evidence.snapshot)
-    audit = audit_backend.Audit(evidence.snapshot, checks, sources.context_of(options), options.prove, evidence.is_own)
+    context = sources.context_of(options)
+    audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own, assume=assume)
     result = audit_backend.result(audit, process.run)
     printed = all_printable({**result, "ignored": evidence.ignored})
     output.show(_shown(printed, options))

@@ -78,13 +78,14 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     if options.command == SNAPSHOT:
         return _snapshot(options, is_plugin)
     _refuse_other_systems()
+    assume = arguments.assumptions(parser, options.assume)
     if options.command == AUDIT:
         from . import audit
 
-        return audit.run(options, is_plugin)
+        return audit.run(options, assume, is_plugin)
     from . import trace
 
-    return trace.run(options, arguments.assumptions(parser, options.assume), is_plugin)
+    return trace.run(options, assume, is_plugin)
 
 
 def _refuse_other_systems() -> None:

@@ -68,8 +68,8 @@ def _repeated(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugi
     """Trace the packet of a finding."""
     changes = changes_backend.read([], options.changes)
     evidence = sources.evidence(options, is_plugin, SUBSETS)
-    audit = audit_backend.Audit(evidence.snapshot, (), context_of(options), is_own=evidence.is_own)
-    return audit_backend.repeated(audit, options.finding, assume, changes, True, process.run), evidence
+    audit = audit_backend.Audit(evidence.snapshot, (), context_of(options), is_own=evidence.is_own, assume=assume)
+    return audit_backend.repeated(audit, options.finding, changes, True, process.run), evidence
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:

@@ -17,12 +17,13 @@ from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._routing.route import Route
 from .._routing.rule import Rule
+from .._snapshot import open_facts
 from .._snapshot.values import Entry, entries
 from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
-from .._trace.packet import from_options
-from .._twin import snapshot_form, substitutions, worlds
+from .._trace.packet import OUTSIDE, from_options
+from .._twin import assumptions, snapshot_form, substitutions, worlds
 from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
@@ -50,6 +51,11 @@ NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "ipta
 ASSUMED: dict[str, t.Any] = {
     substitutions.POD: worlds.SHOWN
 }  # an audit is about the node, whatever the pods have that no output shows
+# By kinds of facts, the subsets that are empty if no output shows them and there is nothing more.
+SHOWN_BY = {
+    **{open_facts.NFT: "nftables", open_facts.TABLE: "iptables", open_facts.IPVS: "ipvs", open_facts.NEIGHBORS: "neighbors"},
+    **{open_facts.RULES: "rules", open_facts.ROUTES: "routes"},
+}
 FEWEST = 3  # packets for which a twin of all is worth its while
 MOST_NOTES = 4  # whose remedies are tried for one lost path
 MOST_ASKS = 3  # commands, of which each path may need its own
@@ -61,6 +67,7 @@ class Audit(t.NamedTuple):
     """snapshot: of the node. context: as the option of the module. does_prove: whether to try suspicions in a twin.
 
     is_own: whether the snapshot is of the node on which this runs. wants_remedies: whether to look for those that no check has.
+    assume: as the option of the modules.
     """
 
     snapshot: Entry
@@ -69,10 +76,31 @@ class Audit(t.NamedTuple):
     does_prove: bool = True
     is_own: bool = False
     wants_remedies: bool = True
+    assume: t.Mapping[str, t.Any] = {}
+
+    def assuming(self) -> Audit:
+        """Return the audit of the snapshot with what is assumed, and with what a trace has to assume besides. Raises Invalid."""
+        if not self.assume:
+            return self
+        settings, facts = worlds.divided(self.assume)
+        snapshot = assumptions.with_settings(self.snapshot, settings) if settings else dict(self.snapshot)
+        outside = (assumptions.Ends(address, "", address) for address in OUTSIDE.values())
+        opened = {name: fact for ends in outside for name, fact in worlds.open_for(snapshot, ends).items()}
+        # No packet is meant whose destination a fact may be about: what is shown is all for each of them.
+        whole = [name for name, value in facts.items() if name in opened and value.lower() == worlds.SHOWN]
+        changed, _left = worlds.applied(snapshot, opened, {name: facts[name] for name in facts if name not in whole})
+        for subset in (SHOWN_BY.get(name.partition(":")[0]) for name in whole):
+            changed.update({subset: changed.get(subset) or []} if subset else {})
+        if "open" in changed:
+            changed["open"] = [entry for entry in entries(changed, "open") if entry.get("fact") not in facts]
+        of_trace = {name: value for name, value in facts.items() if name.partition(":")[0] in substitutions.NAMED}
+        return self._replace(snapshot=changed, assume=of_trace)
 
 
 def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
+    assumed = [f"{fact}={value}" for fact, value in audit.assume.items()]
+    audit = audit.assuming()
     node = Node(audit.snapshot, Context.from_options(audit.context))
     every = findings(audit, node, run)
     with_findings = {finding.id for finding in every}
@@ -80,6 +108,7 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
         "findings": [finding.plain() for finding in sorted(every, key=_rank)],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
         "profile": need.of(node, every, [check.id for check in audit.checks]).plain(),
+        "assumed": assumed,
     }
 
 
@@ -97,7 +126,7 @@ def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Cha
     """Return what a trial asks of a twin, which gets a Service if the trial needs one."""
     snapshot = service.added(audit.snapshot, trial.packet["interface"], trial.pod) if trial.pod else audit.snapshot
     packet = entrance.packet({**trial.packet}, snapshot)
-    assume = {**ASSUMED, **trial.settings}
+    assume = {**ASSUMED, **audit.assume, **trial.settings}
     return trace_backend.Question(snapshot, packet, assume, (*changes,), is_own=audit.is_own, is_compared=False)
 
 
@@ -112,17 +141,15 @@ def refuse_both(packet: object, finding: object) -> None:
 def repeated(
     audit: Audit,
     finding: str,
-    assume: t.Mapping[str, t.Any],
     changes: t.Sequence[changes_backend.Change],
     wants_reply: bool,
     run: process.Runner,
 ) -> Answer:
     """Return the answer for the packet of a finding. audit: with any checks. finding: ID or ID:SUBJECT. Raises DatapathError."""
+    audit = audit.assuming()
     trial = _trial(audit, finding, run)
     first = changes_backend.read(trial.first)
-    asked = question(audit, trial, (*first, *changes))._replace(
-        assume={**ASSUMED, **trial.settings, **assume}, wants_reply=wants_reply, is_compared=True
-    )
+    asked = question(audit, trial, (*first, *changes))._replace(wants_reply=wants_reply, is_compared=True)
     added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
     traced = trace_backend.answer(asked, run)
     return traced._replace(assumed=(*added, *traced.assumed))
@@ -295,7 +322,8 @@ class _Prover:
                 packet = entrance.placed(from_options(trial.packet), self._audit.snapshot)
                 sent[repr(trial.packet)] = packet, trial.missed or sent.get(repr(trial.packet), (packet, None))[1]
         audit = self._audit
-        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], ASSUMED, self._run, audit.is_own, changes)
+        assume = {**ASSUMED, **audit.assume}
+        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], assume, self._run, audit.is_own, changes)
         return dict(zip(sent, fates))
 
     @functools.cached_property

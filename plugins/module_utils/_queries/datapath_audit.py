@@ -22,6 +22,7 @@ OPTIONS: Options = {
     "node": Option("str"),
     "checks": Option("list", elements="str", is_words=True),
     "context": Option("dict", entries=context.OPTIONS),
+    "assume": Option("dict", {}),
     "prove": Option("bool", True),
     "print": Option("bool", False),  # by the action plugin
 }
@@ -38,7 +39,7 @@ def main() -> None:
             require_root()
         node = of_this_node(module) if is_own else options["snapshot"]
         snapshot_form.check(node)
-        audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own)
+        audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own, assume=options["assume"])
         result.update(changed=False, **audit_backend.result(audit, module.run), ignored=[])
 
 

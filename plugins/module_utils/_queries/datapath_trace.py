@@ -46,14 +46,15 @@ def main() -> None:
             changes = changes_backend.without_profiles(changes, module.request())
         else:
             changes_backend.refuse_profiles(changes)
-        asked = options["assume"], changes, options["reply"]
+        asked = changes, options["reply"]
         if options["finding"]:
             observed = datapath_audit.of_this_node(module) if is_own else options["snapshot"]
-            audit = audit_backend.Audit(observed, (), options["context"] or {}, is_own=is_own)
+            audit = audit_backend.Audit(observed, (), options["context"] or {}, is_own=is_own, assume=options["assume"])
             answer = audit_backend.repeated(audit, options["finding"], *asked, module.run)
         else:
             observed = _of_this_node(module) if is_own else options["snapshot"]
-            question = trace_backend.Question(observed, entrance.packet(options["packet"], observed), *asked, is_own=is_own)
+            sent = entrance.packet(options["packet"], observed)
+            question = trace_backend.Question(observed, sent, options["assume"], *asked, is_own=is_own)
             answer = trace_backend.answer(question, module.run)
         result.update(changed=False, **answer.plain(), ignored=[])
 

@@ -54,6 +54,7 @@ RESULT = form.record(
         "findings": form.many(form.record(FINDING)),
         "passed": LINES,
         "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES, "open": form.FLAG}),
+        "assumed": LINES._replace(default=()),
         "ignored": LINES,
     }
 )
@@ -69,13 +70,14 @@ class Profile(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """present: errors first. unclear: those that cannot be told. passed: ids of checks."""
+    """present: errors first. unclear: those that cannot be told. passed: ids of checks. assumed: by the operator."""
 
     present: list[Finding]
     unclear: list[Finding]
     passed: list[str]
     profile: Profile
     ignored: list[str]
+    assumed: t.Sequence[str] = ()
 
     @property
     def losses(self) -> list[Finding]:
@@ -182,6 +184,7 @@ def of(data: Data) -> Findings:
         data["passed"],
         _profile(data["profile"]),
         data["ignored"],
+        data["assumed"],
     )
 
 

@@ -178,7 +178,9 @@ def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
         yield from (f"  {line}" for line in _details(finding))
     suspected = Section("Suspected", [_question(finding) for finding in audit.suspected])
     questions = Section("Cannot tell", [_question(finding) for finding in audit.unclear if not finding.evidence])
-    yield from _sections([suspected, questions, Section("Not understood", [[line] for line in audit.ignored])], paint)
+    remarks = {"Assumed": audit.assumed, "Not understood": audit.ignored}
+    of_remarks = [Section(title, [[line] for line in lines]) for title, lines in remarks.items()]
+    yield from _sections([suspected, questions, *of_remarks], paint)
     yield from _profile(audit.profile, paint)
 
 

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an operator knows and the evidence does not show, as the option assume of an audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+
+PASTE = """\
+node7:~# ip rule
+0:	from all lookup local
+32766:	from all lookup main
+32767:	from all lookup default
+node7:~# ip route
+default via 10.9.1.1 dev eth0
+10.244.1.5 dev azv01 scope link
+"""
+
+
+def audited(*checks: str, **assume: Any) -> dict[str, Any]:
+    snapshot = pastes.read({"report.txt": PASTE}).snapshot
+    audit = audit_backend.Audit(snapshot, catalogue.chosen([*checks]), does_prove=False, assume=assume)
+    return audit_backend.result(audit, lambda *_words: pytest.fail("nothing is started"))
+
+
+def open_checks(result: dict[str, Any]) -> set[str]:
+    return {finding["id"] for finding in result["findings"] if finding["state"] == "cannot_tell"}
+
+
+def test_what_is_shown_is_all_if_the_operator_says_so() -> None:
+    assert "rules-by-the-hundred" in open_checks(audited())
+    result = audited(rules="shown", nft="shown")
+    assert not open_checks(result) & {"rules-by-the-hundred"} and "rules-by-the-hundred" in result["passed"]
+    assert result["assumed"] == ["rules=shown", "nft=shown"]
+
+
+def test_a_subset_that_no_output_shows_is_empty_then() -> None:
+    assert open_checks(audited("probe-table-beside-cilium", nft="shown")) == {"probe-table-beside-cilium"}  # bpf is open
+    missing = [entry["what"] for entry in audited("pmtu-filtered", nft="shown")["findings"]]
+    assert not any("nftables" in what for what in missing)
+
+
+def test_a_setting_is_one_of_the_node() -> None:
+    assert audited("rp-all-overrides", **{"net.ipv4.conf.all.rp_filter": 1, "addresses": "shown"})["assumed"] == [
+        "net.ipv4.conf.all.rp_filter=1",
+        "addresses=shown",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("assume", "told"),
+    [
+        ({"nft": "none"}, "assume.nft must be one of shown; 'none' was given"),
+        ({"set:x": "shown"}, "assume.set:x must be a fact that is open: "),
+        ({"kernel.panic": 1}, "assume.kernel.panic must be the setting of a network"),
+        ({"net.ipv4.ip_forward": "yes"}, "assume.net.ipv4.ip_forward must be a number"),
+    ],
+)
+def test_what_is_no_value_of_a_fact_is_named(assume: dict[str, Any], told: str) -> None:
+    with pytest.raises(Invalid) as error:
+        audited(**assume)
+    assert str(error.value).startswith(told)
