@@ -39,7 +39,7 @@ SUBJECTS = {
     "_ebtables": ("_netfilter",),
     "_leftovers": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing", "_ruleset"),
-    "_pastes": ("_netfilter", "_routing", "_ruleset", "_snapshot"),
+    "_pastes": ("_cni", "_netfilter", "_routing", "_ruleset", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),
     "_checkpoint": (),

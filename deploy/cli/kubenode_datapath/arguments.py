@@ -9,7 +9,7 @@ import argparse
 import ipaddress
 import typing as t
 
-TRACE, AUDIT, SNAPSHOT, COMPLETION = COMMANDS = ("trace", "audit", "snapshot", "completion")
+TRACE, AUDIT, SNAPSHOT, SCRIPT, COMPLETION = COMMANDS = ("trace", "audit", "snapshot", "commands", "completion")
 LIVE, STDIN = "live", "-"
 SHELLS = ("bash", "zsh", "fish")
 COMMAND, PLUGIN = "kubenode-datapath", "kubectl-datapath"  # the names under which the program is started
@@ -73,6 +73,11 @@ def parser(is_plugin: bool, version: str) -> Parser:
         for each in (trace, audit):
             each.add_argument("evidence", metavar="EVIDENCE", nargs=1 if each is trace else "+", help=EVIDENCE)
             each.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
+        prints = (
+            "Print a script of the shell that prints what trace and audit read of a node, for one without Python, such as of"
+            " Bottlerocket, Flatcar or Talos. Its output is evidence: sh commands.sh > node.txt"
+        )
+        commands.add_parser(SCRIPT, help="print a script that reads a node without Python", description=prints)
         writes = "Print the completion of a shell, which evaluates it: source <(%(prog)s bash)"
         completion = commands.add_parser(COMPLETION, help="print the completion of a shell", description=writes)
         completion.add_argument("shell", choices=SHELLS)

@@ -19,9 +19,10 @@ from pathlib import Path
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands_script
 
 from . import arguments, cluster, completion, output
-from .arguments import AUDIT, COMPLETION, ERROR, PLUGIN, SNAPSHOT
+from .arguments import AUDIT, COMPLETION, ERROR, PLUGIN, SCRIPT, SNAPSHOT
 
 # What the command line calls options of the modules datapath_trace and datapath_audit, in errors.
 NAMES = {
@@ -74,6 +75,9 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     options = parser.parse_args(arguments.completed(words) if is_plugin else words)
     if options.command == COMPLETION:
         output.show(completion.script(options.shell, parser, arguments.COMMAND))
+        return 0
+    if options.command == SCRIPT:
+        output.show(commands_script.script())
         return 0
     if options.command == SNAPSHOT:
         return _snapshot(options, is_plugin)

@@ -36,6 +36,7 @@ SUBSETS = (
     *(*PACKET_PATH, "network_daemons", "firewalls", "boot", "cni", "units", "policies", "listeners", "pod_neighbors"),
     "counters",
 )
+_OF_PODS = ("-d addr", "rule", "-6 rule", "route show table all", "-6 route show table all", "neigh", "-6 neigh")
 # By subset, the commands whose output would tell.
 ASK = {
     "links": "ip addr",
@@ -52,14 +53,16 @@ ASK = {
     "ipvs": "ipvsadm -Ln",
     "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
-    "cni": "head -n 99 /etc/cni/net.d/*",
-    "firewalls": "systemctl is-enabled nftables firewalld; cat /etc/nftables.conf /etc/firewalld/firewalld.conf",
-    "counters": "nstat -asz; cat /proc/net/stat/rt_cache; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
-    "units": "systemctl list-unit-files 'kubenode-*'",
-    "policies": "head -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
-    "listeners": "ss -Hltn",
-    "pods": "ip -all netns exec ip addr; ip -all netns exec ip route; ip -all netns exec ip neigh",
-    "pod_neighbors": "ip -all netns exec ip neigh show nud permanent; ip -all netns exec ip -6 neigh show nud permanent",
+    "cni": "head -v -n 999 /etc/cni/net.d/*",
+    "firewalls": "systemctl show nftables.service firewalld.service;"
+    " head -v -n 9999 /etc/nftables.conf /etc/sysconfig/nftables.conf /etc/firewalld/firewalld.conf",
+    "counters": "head -v -n 999 /proc/net/snmp /proc/net/netstat /proc/net/snmp6 /proc/net/stat/rt_cache"
+    " /proc/net/stat/nf_conntrack; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+    "units": "systemctl show 'kubenode-*'",
+    "policies": "head -v -n 9999 /run/kubenode/policy-routes-*.json /etc/kubenode/policy-routes-*.json",
+    "listeners": "head -v -n 9999 /proc/net/tcp /proc/net/tcp6",
+    "pods": "; ".join(f"ip -all netns exec ip {words}" for words in _OF_PODS),
+    "pod_neighbors": "ip -all netns exec ip neigh; ip -all netns exec ip -6 neigh",
 }
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 TCP = "tcp"

@@ -472,7 +472,17 @@ def _last_chain(node: Node, family: str, way: Way) -> str:
 
 def _by_tunnel(node: Node, route: Route) -> Judge | None:
     """Return what judges packets to a network to which a route leads by a tunnel, and no default route may."""
-    return functools.partial(_missed_tunnel, node, route) if node.is_tunnel(route.dev) else None
+    judge = _missed_tunnel if route.to != "default" and not is_host(route.to) else _missed_neighbour
+    return functools.partial(judge, node, route) if node.is_tunnel(route.dev) else None
+
+
+def _missed_neighbour(_node: Node, route: Route, way: Way) -> Miss | None:
+    """Judge packets to a network of which a permanent neighbour of a tunnel is left alone. route: to the address behind it."""
+    if way.verdict in LOST or way.interface == route.dev:
+        return None
+    end = ipaddress.ip_address(route.to) - 1
+    what = f"It leaves by {way.interface}: a CNI has made {end} a neighbour of {route.dev}, and no route leads there."
+    return Miss(f"no route to {end} dev {route.dev}", what)
 
 
 def _missed_tunnel(node: Node, route: Route, way: Way) -> Miss | None:

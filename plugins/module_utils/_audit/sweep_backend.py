@@ -67,7 +67,7 @@ def fates(
         return []
     worlds.check(snapshot)
     facts = (OpenFact.from_plain(entry).fact for entry in values.entries(snapshot, "open"))
-    for fact in facts:
+    for fact in (fact for fact in facts if not worlds.is_known(snapshot, fact.fact)):
         if fact.kind in (RULES, ADDRESSES, NFT, *worlds.SETTINGS) or fact.fact == ROUTES:  # which each packet meets
             return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
     if is_own:

@@ -17,6 +17,8 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get",
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 IPAMD, BPF, LEGACY_TABLES, MODULES = "ipamd", "bpf", "tables of iptables-legacy", "modules"
+FILE, UNITS = "file", "systemctl show"
+EVERY = "*"  # the namespace of ``ip -all netns exec``
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
 Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
@@ -25,9 +27,10 @@ Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and
 class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
-    table: of routes or of iptables, as the command names it, the setting that it asks for, or the link of tc. is_pod: True if it
-    ran in a pod. chain: of iptables, if the command names one, or the direction of tc. is_cut: True if the command passes its
-    output through a filter, such as grep, or asks for some objects, such as the addresses of one link.
+    table: of routes or of iptables, as the command names it, the setting that it asks for, the link of tc, the path of a file, or
+    the units of systemd. is_pod: True if it ran in a pod. chain: of iptables, if the command names one, the direction of tc, or
+    which files head prints. is_cut: True if the command passes its output through a filter, such as grep, or asks for some
+    objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
     is_legacy: True if the command prints the tables of iptables-legacy alone.
@@ -72,6 +75,14 @@ _LINK_HEAD = re.compile(r"\s*\d+:\s+\S+:\s+<[^>]*>.*\bmtu ")  # neither of ip -b
 _DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # stand for omitted lines
 
 
+# Files that a reader knows. What another one has is known by its form, as the state of ipamd.
+_FOLDERS = r"sysctl\.d|systemd/network|systemd/networkd\.conf(?:\.d)?"
+_PATHS = (
+    rf"(?:/etc/(?:sysctl\.conf|cni/net\.d|nftables\.conf|sysconfig/nftables\.conf|firewalld|kubenode|{_FOLDERS})\b"
+    rf"|/run/(?:kubenode|{_FOLDERS})\b|(?:/usr(?:/local)?)?/lib/(?:{_FOLDERS})\b"
+    r"|/proc/net/(?:snmp6?|netstat|tcp6?|stat/\w+))"
+)
+_FILES = re.compile(rf"{_PATHS}\S*")
 # A command after a prompt, or on a separate line, where prose may begin with the name of a program. A pod's command follows
 # the command that runs it, such as kubectl exec.
 _OBJECT = (
@@ -82,6 +93,8 @@ _TOOL = (
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
+    rf"|(?:head|tail)\s+-v\s.*|cat\s+{_PATHS}\S*|systemctl\s+show\s.*"
+    r"|systemd-analyze\s+cat-config\s+\S+"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
@@ -105,6 +118,10 @@ _OTHER = re.compile(
 )
 _HOST = re.compile(r"[\w.-]+@([\w.-]+)")  # in a prompt
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
+_EACH_NAMESPACE, _OF_NAMESPACE = re.compile(r"ip\s+-all?\s+netns\s+exec\b\s*"), re.compile(r"netns: ([\w.-]+)")
+# What stands before the lines of a file: of head and tail, and of systemd-analyze.
+_OF_FILE = re.compile(r"==> (/\S+)(?: <==)?|# (/\S+\.(?:conf|network|netdev|link))")
+MARK = "| "  # before each line of a file, so that none looks like a command
 _OF_A_USER = re.compile(r"(?!root@)[\w.-]+@")  # the prompt of a machine: in a container, the user is root or has no name
 _SHELL = re.compile(rf"(?:sudo\s+)?({_RUNNER}\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)")
 # These run in the node's own network: programs of the node in pods, nodes in containers, and shells on the node.
@@ -168,8 +185,25 @@ def parts(name: str, text: str) -> list[Part]:
     Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines. A
     command that printed nothing is a part too.
     """
-    divided = _Reader(_named(name)).read(text)
+    divided = [each for part in _Reader(_named(name)).read(text) for each in _sections(part)]
     return [output for part in divided for output in (_looked_at(part) if part.kind == UNKNOWN else [part])]
+
+
+def _sections(part: Part) -> list[Part]:
+    """Divide an output about several namespaces or files by its headings. One about files is a part without lines, too."""
+    heading = _OF_NAMESPACE if part.namespace == EVERY else _OF_FILE if part.kind == FILE and not part.table else None
+    if heading is None:
+        return [part]
+    sections: list[tuple[Part, list[str]]] = []
+    for line in part.lines:
+        match = heading.fullmatch(line.removeprefix(MARK).strip())
+        if match:
+            name = next(filter(None, match.groups()))
+            sections.append((part._replace(namespace=name) if heading is _OF_NAMESPACE else part._replace(table=name), []))
+        elif sections:
+            sections[-1][1].append(line)
+    of_files = [part._replace(lines=())] if part.kind == FILE else []
+    return [*of_files, *(section._replace(lines=tuple(lines)) for section, lines in sections)]
 
 
 class _Reader:
@@ -206,22 +240,30 @@ class _Reader:
             self._begin(self._start)
 
     def _is_command(self, line: str) -> bool:
+        every = _EACH_NAMESPACE.search(line)
+        line = line[: every.start()] + line[every.end() :] if every else line
         command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))
         other = None if command else _OTHER.fullmatch(line)
         prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
+        if self._current.kind == FILE and self._current.host and not _HOST.search(prompt):
+            return False  # a remark in a file
         if prompt.strip() == "#" and sum(previous.count("{") - previous.count("}") for previous in self._lines) > 0:
             return False  # a remark in a ruleset of nft
         self._leave(line, prompt.strip())
         is_named = self._start.is_pod and not _OF_A_USER.match(prompt)
         if command:
-            is_pod = bool(command["pod"]) and not _is_of_the_node(line) or self._is_in_pod
+            is_pod = bool(every) or (bool(command["pod"]) and not _is_of_the_node(line)) or self._is_in_pod
             called = command.string[command.start("tool") :]
             tool = _BEHIND.sub("", called, 1)
             space = _NAMESPACE.match(command["pod"] or "")
             part = _of_command(tool, is_pod or is_named)
             is_cut = _is_filtered(called) or _is_selective(part.kind, tool)
             host = None if command["pod"] else _HOST.search(prompt)
-            self._begin(part._replace(is_cut=is_cut, namespace=space[1] if space else "", host=host[1] if host else ""))
+            self._begin(
+                part._replace(
+                    is_cut=is_cut, namespace=EVERY if every else space[1] if space else "", host=host[1] if host else ""
+                )
+            )
         elif other:
             self._enter(other["command"], prompt.strip())
             self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or is_named, is_cut=True))
@@ -254,11 +296,16 @@ class _Reader:
 
 def _named(name: str) -> Part:
     """Return the part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
+    if name.strip().startswith("cat /") and _FILES.fullmatch(name.strip()[len("cat ") :]):
+        return _of_command(name.strip(), False)
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
     space = _NAMESPACE.match(words)
     if space:
         return _named(words[space.end() :])._replace(is_pod=True, namespace=space[1])
-    if words.startswith(("cat /proc/", "lsmod")):
+    every = _EACH_NAMESPACE.match(words)
+    if every:
+        return _named(words[every.end() :])._replace(is_pod=True, namespace=EVERY)
+    if words.startswith(("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl show ", "systemd-analyze cat-config ")):
         return _of_command(_BEHIND.sub("", words, 1), False)._replace(is_cut=_is_filtered(words))
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
@@ -348,6 +395,12 @@ def _of_command(command: str, is_pod: bool) -> Part:
         return Part(LEGACY_TABLES, (), "ipv6" if names[1] else "ipv4", "", is_pod)
     if command.endswith(("/proc/modules", "lsmod")):
         return Part(MODULES, (), "", "", is_pod)
+    if words[0] == "systemctl":
+        return Part(UNITS, (), "", " ".join(word.strip("'\"") for word in words[2:] if "=" not in word), is_pod)
+    if words[0] in ("head", "tail", "systemd-analyze"):
+        return Part(FILE, (), "", "", is_pod, " ".join(words[1:]))
+    if program == "cat" and _FILES.fullmatch("".join(words[1:2])):
+        return Part(FILE, (), "", words[1], is_pod)
     if program in ("sysctl", "cat"):
         key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
         return Part(SYSCTL, (), family, key[1] if key else "", is_pod)

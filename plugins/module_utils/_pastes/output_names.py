@@ -38,15 +38,23 @@ def boot_files(dump: t.Mapping[str, str]) -> dict[str, str]:
     return {place: text for name, text in dump.items() if (place := boot_path(name))}
 
 
-def boot_subset(texts: settings.Files) -> dict[str, t.Any] | None:
-    """Return the subset of the snapshot; None without any file. A part of which there is no file is None."""
-    parts = {settings.boot_part(place) for place in texts}
+def boot_subset(texts: settings.Files, folders: t.Collection[str]) -> dict[str, t.Any] | None:
+    """Return the subset of the snapshot; None without any file. A part of which there is no file is None, unless all of its
+    folders are shown.
+
+    folders: that are shown as a whole.
+    """
+    shown = {part for part, of_part in settings.BOOT_FOLDERS.items() if {*of_part} <= {*folders}}
+    parts = {settings.boot_part(place) for place in texts} | shown
     return {name: value if name in parts else None for name, value in settings.boot(texts, texts).items()} if parts else None
 
 
-def unread_of_boot(texts: settings.Files) -> list[dict[str, t.Any]]:
-    """Return what the subset lacks, if there is a file at all: folders without a file, and files that are not whole."""
-    filled = {place.rpartition("/")[0] for place in texts}
+def unread_of_boot(texts: settings.Files, folders: t.Collection[str]) -> list[dict[str, t.Any]]:
+    """Return what the subset lacks, if there is a file at all: folders without a file, and files that are not whole.
+
+    folders: that are shown as a whole.
+    """
+    filled = {*(place.rpartition("/")[0] for place in texts), *folders}
     empty = ", ".join(folder for folders in settings.BOOT_FOLDERS.values() for folder in folders if folder not in filled)
     lacking = [Unread(SUBSET, empty, "The dump has no file of these folders. The node may have some.")] if texts and empty else []
     cut = [place for place, text in texts.items() if not Part(UNKNOWN, tuple(text.splitlines())).has_all_lines]

@@ -20,7 +20,7 @@ from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
-from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS
+from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS, Unread
 from . import (
     bpf_text,
     commands,
@@ -37,6 +37,7 @@ from . import (
 )
 from .commands import Part
 from .iptables_tables import Tables
+from .node_files import NodeFiles
 from .pods import PodOutputs
 
 Entry = dict[str, t.Any]
@@ -107,6 +108,7 @@ class _Reader:
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
         self._pods: dict[str, PodOutputs] = {}
+        self._files = NodeFiles()
         self._local: dict[str, str] = {}  # addresses and their links, as table local has them
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
@@ -172,6 +174,8 @@ class _Reader:
             commands.BPF: lambda: self._bpf_parts.append(part),
             commands.LEGACY_TABLES: lambda: netfilter_text.check_names(part, self._ignore),
             commands.MODULES: lambda: netfilter_text.check_names(part, self._ignore),
+            commands.FILE: lambda: self._files.add(part),
+            commands.UNITS: lambda: self._files.add(part),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
@@ -244,11 +248,11 @@ class _Reader:
         """Return an empty subset if a whole output shows that the node has nothing of it; otherwise None."""
         return [] if self._shown.is_whole(kind) else None
 
-    def _connections(self) -> Entry | None:
-        """Return how many connections the kernel tracks and may track, which are among its settings."""
+    def _connections(self) -> Entry:
+        """Return how many connections the kernel tracks and may track, which are among its settings; empty if it does not say."""
         of_node = (self._settings or {}).get("node") or {}
         counts = {name: of_node.get(f"net.netfilter.nf_conntrack_{name}") for name in ("count", "max")}
-        return None if None in counts.values() else {"packets": {}, "connections": counts}
+        return {} if None in counts.values() else counts
 
     def _add_settings(self, added: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
@@ -298,6 +302,7 @@ class _Reader:
                 self.assumed.append(assumption.about(sentence, assumption.LINK, link))
 
     def pasted(self, interface: str) -> Pasted:
+        self._boot_files.update(self._files.boot_files())
         legacy = self._legacy_half()
         for tables in (self._filters, legacy):
             iptables_tables.settle(tables, self.assumed)
@@ -328,10 +333,10 @@ class _Reader:
         subsets: Entry = {
             **self._subsets,
             "settings": self._settings,
-            "iptables": iptables or None,
+            "iptables": iptables or self._none_of(commands.IPTABLES),
             "ipsets": [*({"name": name, "save": text} for name, text in self._sets.items()), *lacking]
             or self._none_of(commands.IPSET),
-            "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or None,
+            "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or self._none_of(commands.EBTABLES),
             "nftables": self._ruleset,
         }
         if not ruleset_text and not any(value for value in subsets.values()) and not self._pods:
@@ -346,12 +351,15 @@ class _Reader:
         links.add_addresses(subsets.get("routes") or (), self._local, subsets.get("ipvs") or ())
         links.add_routed_pods(subsets.get("routes") or ())
         subsets["links"] = links.links
+        subsets["pod_neighbors"], lacking_neighbours = links.pod_neighbours()
         attached = [str(link["name"]) for link in links.links if link.pop("xdp", False)]
-        subsets["boot"] = output_names.boot_subset(self._boot_files)
-        subsets["counters"] = self._connections()
+        subsets["boot"] = output_names.boot_subset(self._boot_files, self._files.folders())
+        subsets.update(self._files.subsets(self._connections()))
         programs = [{"link": name, "hook": "XDP", "direction": "ingress", "name": "XDP"} for name in attached]
         names = [str(link["name"]) for link in links.links]
-        subsets["bpf"] = [*programs, *(each for part in self._bpf_parts for each in bpf_text.programs(part, names))] or None
+        programs += (each for part in self._bpf_parts for each in bpf_text.programs(part, names))
+        has_all = any(part.is_whole and not part.table for part in self._shown.of(commands.BPF))  # as bpftool prints them
+        subsets["bpf"] = programs if programs or has_all else None
         subsets["filters"] = [each for part in self._bpf_parts for each in bpf_text.filters(part, names)] or None
         if self._settings:
             subsets["settings"] = {
@@ -375,7 +383,11 @@ class _Reader:
         snapshot: Entry = {
             "format": FORMAT,
             **{subset: subsets.get(subset) for subset in SUBSETS},
-            "unread": [*_unread(links.links), *output_names.unread_of_boot(self._boot_files)],
+            "unread": [
+                *_unread(links.links),
+                *(lacking_neighbours if subsets["pod_neighbors"] else ()),
+                *output_names.unread_of_boot(self._boot_files, self._files.folders()),
+            ],
         }
         evidence = [*traffic_text.of_tables(self._filters), *traffic_text.of_rulesets(self._ruleset_text)]
         evidence += self._traffic.evidence()
@@ -420,6 +432,7 @@ class _Links:
         self._assumed = assumed
         self._by_name = {str(link["name"]): link for link in self.links}
         self._with_pods: set[str] = set()  # links whose other ends an output of a pod shows
+        self._neighbours: dict[str, list[Entry] | None] = {}  # the permanent ones of these pods, by the node's ends
         self._ends = {str(link["index"]): link for link in self.links if link["index"]}
         namespaces = [link.get("namespace") for link in self.links]
         for link in self.links:
@@ -495,6 +508,15 @@ class _Links:
                 near["kind"] = near["kind"] or "veth"
                 self._with_pods.add(near["name"])
                 near["peer"] = {"namespace": pod.namespace, "name": link["name"], "mac": link["mac"], "addresses": addresses}
+                self._neighbours[near["name"]] = pod.permanent(link["name"])
+
+    def pod_neighbours(self) -> tuple[list[Entry] | None, list[Entry]]:
+        """Return the permanent neighbours of pods, None if no output has any pod's, and the links of pods without an output."""
+        known = {name: listed for name, listed in self._neighbours.items() if listed is not None}
+        lacking = [link["name"] for link in self.links if link["kind"] == "veth" and link["name"] not in known]
+        listed = [{"link": name, **entry} for name, of_link in known.items() for entry in of_link]
+        reason = "No output has the neighbours of the pod there."
+        return (listed if known else None), [Unread("pod_neighbors", name, reason)._asdict() for name in lacking]
 
     def _own_addresses(self) -> set[str]:
         return {str(address["address"]).partition("/")[0] for link in self.links for address in link["addresses"]}

@@ -107,6 +107,13 @@ class PodOutputs:
         side = {"namespace": self.namespace, "rules": self._rules, "routes": self._routes, "neighbors": self._neighbours}
         return {**side, "addresses": self._addresses()} if all(map(self._shown.has_addresses, FAMILIES)) else side
 
+    def permanent(self, link: str) -> list[Entry] | None:
+        """Return the permanent neighbours of one of the pod's links; None if the outputs do not have all neighbours."""
+        if not all(self._shown.is_whole(commands.NEIGHBOUR, family=family) for family in FAMILIES):
+            return None
+        of_link = (each for each in self._neighbours if (each.get("dev"), each.get("state")) == (link, "PERMANENT"))
+        return [{"address": each["address"], "mac": each["mac"]} for each in of_link]
+
     def _addresses(self) -> list[str]:
         of_links = (str(address["address"]).partition("/")[0] for link in self.links for address in link["addresses"])
         return [*dict.fromkeys([*of_links, *self._local])]

@@ -227,6 +227,29 @@ def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] =
     return from_options(data.get("protocol"), rules, routes, tables)._replace(query=query)
 
 
+# That of the running kernel, which a boot removes, comes before that of the next boot.
+RECORD_FOLDERS, RECORD_FILES = ("/run/kubenode", "/etc/kubenode"), "policy-routes-*.json"
+
+
+def recorded(files: t.Mapping[str, str], tables: t.Mapping[str, int]) -> tuple[list[Entry], dict[str, str]]:
+    """Return the policy of each protocol with the path of its record, and by path why a file is none.
+
+    files: texts by path, of which the first one of a protocol counts. One that a boot discovers has no lists in a file.
+    """
+    by_protocol: dict[int, Entry] = {}
+    refused: dict[str, str] = {}
+    for path, text in files.items():
+        try:
+            found = from_text(text, tables)
+        except Invalid as error:
+            refused[path] = str(error)
+            continue
+        if found.is_known and found.protocol not in by_protocol:
+            rules, routes = [rule.options() for rule in found.rules or ()], [route.options() for route in found.routes or ()]
+            by_protocol[found.protocol] = {"protocol": found.protocol, "path": path, "rules": rules, "routes": routes}
+    return [by_protocol[protocol] for protocol in sorted(by_protocol)], refused
+
+
 def _protocol(value: object) -> int:
     try:
         number = fields.number(value, 1, 255)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .._cni import cni_backend
 from .._core import version
-from .._core.errors import Failure, Invalid
+from .._core.errors import Failure
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import IFINFO
@@ -24,7 +24,6 @@ from .._network_daemons import daemons_backend
 from .._network_daemons.daemons_backend import Networkd
 from .._platform import kernel, process, sysctl_configuration
 from .._routing import policy
-from .._routing.active_policy_resource import record
 from .._routing.rt_tables_backend import tables
 from .._systemd import unit_resource
 from .._systemd.units import Units
@@ -32,28 +31,19 @@ from . import firewalls, pods_backend, proc_net
 from . import settings as boot_model
 from .snapshot import Notes
 
-# That of the running kernel, which a boot removes, comes before that of the next boot.
-RECORD_FOLDERS = (str(Path(record(policy.PROTOCOL)).parent), "/etc/kubenode")
-RECORD_FILES = "policy-routes-*.json"
-
 
 def policies(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     """Return the policy of each protocol, with the path of its record. One that a boot discovers has no lists in a file."""
-    paths = [path for folder in RECORD_FOLDERS for path in sorted(Path(folder).glob(RECORD_FILES))]
-    by_protocol: dict[int, dict[str, t.Any]] = {}
-    for path in map(str, paths):
+    texts = {}
+    for path in (path for folder in policy.RECORD_FOLDERS for path in sorted(Path(folder).glob(policy.RECORD_FILES))):
         try:
-            recorded = policy.from_text(files.text(path), tables())
-        except (OSError, Invalid) as error:
-            note(path, f"The record could not be read: {error}.")
-            continue
-        if recorded.is_known and recorded.protocol not in by_protocol:
-            rules, routes = (
-                [rule.options() for rule in recorded.rules or ()],
-                [route.options() for route in recorded.routes or ()],
-            )
-            by_protocol[recorded.protocol] = {"protocol": recorded.protocol, "path": path, "rules": rules, "routes": routes}
-    return [by_protocol[protocol] for protocol in sorted(by_protocol)]
+            texts[str(path)] = files.text(str(path))
+        except OSError as error:
+            note(str(path), f"The record could not be read: {error}.")
+    entries, refused = policy.recorded(texts, tables())
+    for name, reason in refused.items():
+        note(name, f"The record could not be read: {reason}.")
+    return entries
 
 
 CONNECTIONS = {"count": "net/netfilter/nf_conntrack_count", "max": "net/netfilter/nf_conntrack_max"}

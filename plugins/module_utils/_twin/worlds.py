@@ -119,7 +119,7 @@ def open_for(snapshot: Entry, packet: Ends, ports: t.Collection[int] = ()) -> di
     listed = [entry for entry in map(OpenFact.from_plain, entries(snapshot, "open")) if entry.family in ("", packet.family)]
     numbers = {entry.fact.fact: entry.table for entry in listed}
     without_values = {entry.fact.fact for entry in listed if entry.is_cut}
-    facts = [entry.fact for entry in listed if not _is_known(snapshot, entry.fact.fact)]
+    facts = [entry.fact for entry in listed if not is_known(snapshot, entry.fact.fact)]
     if packet.family == "ipv4":
         links = (str(link["name"]) for link in entries(snapshot, "links"))
         facts += [open_facts.rp_filter(name) for name in links if name != LOOPBACK]
@@ -224,7 +224,7 @@ def _pod_sides(snapshot: Entry, family: str) -> dict[Fact, list[Entry]]:
     }
 
 
-def _is_known(snapshot: Entry, key: str) -> bool:
+def is_known(snapshot: Entry, key: str) -> bool:
     """Return whether the snapshot has one of SETTINGS, as by the option assume."""
     settings, name = snapshot.get("settings") or {}, key.rpartition(".")[2]
     every = (settings.get("ipv4") or {}).get("all") or {}

@@ -60,6 +60,7 @@ def test_a_connection_whose_full_segments_are_lost_is_made_and_not_complete() ->
     ("name", "make", "change"),
     [
         ("VXLAN", mutations.neighbours, "delete 10.60.2.0 flannel.1"),
+        ("VXLAN", mutations.routes, "delete 10.60.2.0/24 via 10.60.2.0 dev flannel.1 onlink"),
         ("VXLAN", mutations.addresses, "delete 10.60.1.5/24 dev eth0"),
         ("tunnel", mutations.rules, "delete 99: not from all fwmark 0x100000/0x100000 lookup 1"),
         ("two uplinks", mutations.states, "eth0 down"),

@@ -31,7 +31,7 @@ def addresses(text: str) -> list[str]:
         "root@node:~# tcpdump -ni eth0 host 10.1.0.7",
         "[root@node ~]# systemctl restart kubelet",
         "$ kubectl get svc,endpoints",
-        "# cat /etc/sysctl.conf",
+        "# cat /etc/hosts",
         "/ # wget -O- 10.96.0.1",
         "gke-node ~ # conntrack -L -s 10.1.0.7",
     ],

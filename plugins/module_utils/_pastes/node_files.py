@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Files of a node that outputs show, and what systemd says of its units, as subsets of a snapshot."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import typing as t
+
+from .._cni import cni
+from .._routing import policy, rt_names
+from .._snapshot import firewalls, proc_net
+from .._snapshot import settings as settings_model
+from . import commands
+from .commands import MARK, Part
+
+Entry = dict[str, t.Any]
+SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads of the folder of CNIs
+OWN_UNITS = "kubenode-*"
+_TYPE, _NAME = re.compile(r'"type"\s*:\s*"([\w.-]+)"'), re.compile(r'"name"\s*:\s*"([\w.-]+)"')
+_CONFIGURATIONS = {"sysctl.d": settings_model.SYSCTL, "systemd/networkd.conf": settings_model.NETWORKD}  # of systemd-analyze
+LISTENERS = tuple(f"/proc/net/{name}" for name in proc_net.SOCKETS)
+
+
+class NodeFiles:
+    """The files and units of all outputs. texts: by path."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._asked: list[str] = []  # words of commands that print all files of some names
+        self._units: dict[str, dict[str, str]] = {}
+        self._asked_units: set[str] = set()
+
+    def add(self, part: Part) -> None:
+        if part.kind == commands.UNITS:
+            self._asked_units.update(part.table.split())
+            self._units.update((unit["Id"], unit) for unit in _blocks(part.lines) if unit.get("Id"))
+        elif part.table:
+            lines = [line.removeprefix(MARK.rstrip()).removeprefix(" ") if line.startswith("|") else line for line in part.lines]
+            self.texts[part.table] = "\n".join([*lines, ""])
+        else:
+            words = part.chain.split()
+            part_of_boot = _CONFIGURATIONS.get(words[-1]) if words[:1] == ["cat-config"] else None
+            self._asked += words if part_of_boot is None else all_of(part_of_boot)
+
+    def subsets(self, connections: Entry) -> Entry:
+        """Return the subsets that the files and units show as a whole. connections: how many the kernel tracks, and may."""
+        of_files = {
+            "cni": self._cni(),
+            "counters": self._counters(connections),
+            "listeners": self._listeners(),
+            "firewalls": self._firewalls(),
+            "units": self._own_units(),
+            "policies": self._policies(),
+        }
+        return {name: subset for name, subset in of_files.items() if subset is not None}
+
+    def boot_files(self) -> dict[str, str]:
+        """Return the files that set something at the next boot."""
+        return {path: text for path, text in self.texts.items() if settings_model.boot_part(path)}
+
+    def folders(self) -> set[str]:
+        """Return the folders all of whose files are shown."""
+        return {pattern.rpartition("/")[0] for pattern in self._asked}
+
+    def _is_asked(self, path: str) -> bool:
+        """Return whether a file would be shown if the node had it."""
+        return path in self.texts or any(fnmatch.fnmatchcase(path, pattern) for pattern in self._asked)
+
+    def _cni(self) -> list[Entry] | None:
+        """Return names and types only: the rest may contain secrets."""
+        paths = sorted(path for path in self.texts if path.rpartition("/")[0] == cni.FOLDER)
+        if not (paths or self._is_asked(f"{cni.FOLDER}/x")):
+            return None
+        configurations = ((path, self.texts[path]) for path in paths)
+        entries = (
+            {"path": path, "name": _name(text), "plugins": _plugins(text), "is_inert": not path.endswith(SUFFIXES)}
+            for path, text in configurations
+        )
+        return [entry for entry in entries if entry["plugins"]]
+
+    def _counters(self, connections: Entry) -> Entry | None:
+        if not all(map(self._is_asked, proc_net.COUNTERS)):
+            return {"packets": {}, "connections": connections} if connections else None
+        values = proc_net.counters(*(self.texts.get(path, "") for path in proc_net.COUNTERS))
+        of_kernel = self.texts.get(proc_net.TRACKING, "")
+        return {
+            "packets": {name: value for name, value in sorted(values.items()) if name.endswith(proc_net.DROPS)},
+            "connections": {**connections, **proc_net.sums(of_kernel, proc_net.TRACKED)},
+            "routing": proc_net.sums(self.texts.get(proc_net.ROUTING, ""), proc_net.MARTIANS),
+        }
+
+    def _listeners(self) -> list[Entry] | None:
+        if not all(map(self._is_asked, LISTENERS)):
+            return None
+        listed = (entry for path in LISTENERS for entry in proc_net.listeners(self.texts.get(path, "")))
+        once = {(entry["port"], entry["address"]): entry for entry in listed}
+        return [once[key] for key in sorted(once)]
+
+    def _firewalls(self) -> Entry | None:
+        names = (firewalls.NFTABLES, firewalls.FIREWALLD)
+        if not self._asked_units.issuperset(names):
+            return None
+        states: Entry = {}
+        for name in names:
+            unit = self._units.get(name, {})
+            if unit.get("LoadState") in ("loaded", "masked"):
+                is_enabled = unit.get("UnitFileState", "").startswith("enabled")
+                is_active, is_masked = unit.get("ActiveState") == "active", unit["LoadState"] == "masked"
+                states[name] = {"is_enabled": is_enabled, "is_active": is_active, "is_masked": is_masked}
+        return states if all(self._add_configuration(name, state) for name, state in states.items()) else None
+
+    def _add_configuration(self, name: str, state: Entry) -> bool:
+        """Add what the configuration of a firewall says. Return whether it would be shown."""
+        if name == firewalls.FIREWALLD:
+            state.update(firewalls.of_firewalld(self.texts.get(firewalls.FIREWALLD_FILE, "")))
+            return self._is_asked(firewalls.FIREWALLD_FILE)
+        path = next((path for path in firewalls.NFTABLES_FILES if path in self.texts), "")
+        state.update(file=path, flushes=firewalls.flushes(self.texts.get(path, "")))
+        return bool(path) or all(map(self._is_asked, firewalls.NFTABLES_FILES))
+
+    def _policies(self) -> list[Entry] | None:
+        patterns = [f"{folder}/{policy.RECORD_FILES}" for folder in policy.RECORD_FOLDERS]
+        if not all(map(self._is_asked, patterns)):
+            return None
+        paths = [path for pattern in patterns for path in sorted(self.texts) if fnmatch.fnmatchcase(path, pattern)]
+        return policy.recorded({path: self.texts[path] for path in paths}, rt_names.TABLES)[0]
+
+    def _own_units(self) -> list[Entry] | None:
+        if OWN_UNITS not in self._asked_units:
+            return None
+        own = (self._units[name] for name in sorted(self._units) if fnmatch.fnmatchcase(name, OWN_UNITS))
+        fields = {"active": "ActiveState", "sub": "SubState", "result": "Result"}
+        return [
+            {
+                "name": unit["Id"],
+                "is_enabled": unit.get("UnitFileState", "").startswith("enabled"),
+                **{key: unit.get(field, "") for key, field in fields.items()},
+            }
+            for unit in own
+        ]
+
+
+def all_of(part: str) -> list[str]:
+    """Return the files that decide about a part of what the next boot sets."""
+    return [*settings_model.BOOT_FILES[part], *(f"{folder}/*.conf" for folder in settings_model.BOOT_FOLDERS[part])]
+
+
+def _blocks(lines: t.Iterable[str]) -> t.Iterator[dict[str, str]]:
+    """Yield the properties of each unit, which an empty line ends."""
+    unit: dict[str, str] = {}
+    for line in (*lines, ""):
+        name, sign, value = line.strip().partition("=")
+        if sign:
+            unit[name] = value
+        elif unit:
+            yield unit
+            unit = {}
+
+
+def _plugins(text: str) -> list[str]:
+    """Return the types of plugins: of the whole text, or of lines with types alone, which have those of IPAM, too."""
+    return [*(cni.plugins_in(text) or dict.fromkeys(_TYPE.findall(text)))]
+
+
+def _name(text: str) -> str:
+    named = _NAME.search(text)
+    return cni.name_in(text) or (named[1] if named else "")
