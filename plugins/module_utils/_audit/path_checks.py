@@ -285,8 +285,10 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
                 yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_of_routing)
             if mute or "UP" not in card.flags:
                 missed = functools.partial(_missed_request, mute) if mute else None
-                # A router learns the MAC address when the node asks for its own.
-                severity = NOTE if mute and card.name in node.uplinks(family) else RISK
+                # One that no rule names may be meant to be down. A router learns the MAC address when the node asks for its own.
+                is_used = any(rule.pod == own or rule.iif == card.name for rule in node.rules(family))
+                is_meant = card.name in node.uplinks(family) if mute else not is_used
+                severity = NOTE if is_meant else RISK
                 yield _path("the outside", there, _of(OUTSIDE[family], card.name, own, SSH), severity, missed)
 
 

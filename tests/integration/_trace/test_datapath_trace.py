@@ -1069,7 +1069,8 @@ def test_a_counter_and_a_capture_make_an_outcome_likelier_and_none_certain(node:
     assert (found["verdict"], found["certain"]) == ("unknown", False)
     assert (included["verdict"], included["evidence"], included["contradicted_by"]) == ("dropped", [rule, again], [])
     assert (without["verdict"], without["evidence"], without["contradicted_by"]) == ("forwarded", [], [again])
-    assert found["reason"].endswith(f"It is likelier that the set blocked has the packet's addresses: {rule}; {again}.")
+    likely = f"because the set blocked has the packet's addresses: {rule}; {again}."
+    assert found["reason"].startswith("It is likely that the packet is dropped (") and likely in found["reason"]
     told = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other", "set:blocked": "without"})
     assert told["verdict"] == "forwarded" and f"The answer does not fit what an output shows: {again}." in told["unknown"]
 
