@@ -118,7 +118,8 @@ options:
         beside an archive in one folder.
       - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
         files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
-        C(cilium sysdump), of Rancher's logs collector, or a capture of Retina. Other files of a bundle are not read.
+        C(cilium sysdump), of Rancher's logs collector, of C(calicoctl node diags), of C(aws-cni-support.sh), or a capture of
+        Retina. Other files of a bundle are not read.
       - An archive is read in memory, within bounds. Members outside of the archive, and hard links and devices in place of
         outputs, are refused. Symbolic links are not followed. Archives within the archive are read, such as those of
         several nodes.

@@ -17,8 +17,9 @@ from .._core.errors import Invalid
 from .._snapshot.settings import may_matter
 
 Texts = dict[str, str]  # by command
-EKS, AKS, SOS, CILIUM, RANCHER, RETINA = (
-    "eks-log-collector", "AKS log collector", "sosreport", "cilium-bugtool", "Rancher logs collector", "Retina capture"
+EKS, AKS, SOS, CILIUM, RANCHER, RETINA, CALICO, AWS_CNI = (
+    "eks-log-collector", "AKS log collector", "sosreport", "cilium-bugtool", "Rancher logs collector", "Retina capture",
+    "calicoctl node diags", "aws-cni-support",
 )  # fmt: skip
 LARGEST, EVIDENCE = 32 << 20, 4 << 20  # bytes of an output, and of one that is evidence alone
 LARGEST_BOOT_FILE = 1 << 20  # bytes
@@ -102,6 +103,17 @@ def _sets(_command: str, text: str) -> Texts:
     return {"ipset save": "".join(line for line in text.splitlines(keepends=True) if line.startswith(("create ", "add ")))}
 
 
+def _last_routes(command: str, text: str) -> Texts:
+    """Return the last output of a file to which each run of the collector adds one, behind a line and the command."""
+    return {command: text.rpartition(f"{command}\n")[2]}
+
+
+def _filters(_command: str, text: str) -> Texts:
+    """Return settings of links, of which there are no others, as sysctl prints them."""
+    lines = re.findall(r"(?m)^/proc/sys/(net/\S+ = \d+)$", text)
+    return {"sysctl -a | grep rp_filter": "".join(f"{line}\n" for line in lines)}
+
+
 def _servers(_command: str, text: str) -> Texts:
     """Return the last of several outputs of ipvsadm, if it is installed."""
     listed = text.rpartition("IP Virtual Server")
@@ -117,6 +129,7 @@ _ALL_ROUTES = ("ip route show table all",)  # of both families
 _CHECKPOINT = "cat /var/run/aws-node/ipam.json"  # of ipamd
 _NETWORKING, _FIREWALL = "sos_commands/networking", "sos_commands/firewall_tables"  # of sos
 _FOLDERS, _DROP_IN = "(?:etc|run|usr/local/lib|usr/lib|lib)", r"[^/.][^/]*\.conf"  # of files for the next boot
+_CNI = r"[\w-][\w.-]*\.(?:conf|conflist|json)"  # what a runtime reads of the folder of CNIs
 _OF_NAMESPACE = rf"{_NETWORKING}/namespaces/(?P<namespace>[\w.-]+)/ip_netns_exec_(?P=namespace)_"
 ROWS = (
     Row(EKS, r"networking/iprule\.txt", "ip -4 rule show", is_decisive=True),
@@ -136,6 +149,7 @@ ROWS = (
         for program in _PROGRAMS
         for table in ("mangle", "filter", "nat")
     ),
+    Row(EKS, rf"cni/(?P<path>{_CNI})", "cat /etc/cni/net.d/{path}", most=LARGEST_BOOT_FILE),
     Row(AKS, r"collect/ip_4_addr\.json", "ip -4 -d -j addr show", is_decisive=True),
     Row(AKS, r"collect/ip_6_addr\.json", "ip -6 -d -j addr show"),
     Row(AKS, r"collect/ip_(?P<family>[46])_neighbor\.json", "ip -{family} -d -j neighbor show"),
@@ -178,6 +192,7 @@ ROWS = (
             rf"{_FOLDERS}/sysctl\.d/{_DROP_IN}",
             rf"{_FOLDERS}/systemd/networkd\.conf",
             rf"{_FOLDERS}/systemd/networkd\.conf\.d/{_DROP_IN}",
+            rf"etc/cni/net\.d/{_CNI}",
         )
     ),
     *(
@@ -227,9 +242,42 @@ ROWS = (
     Row(RANCHER, r"systeminfo/hostname", HOSTNAME),
     Row(RETINA, r"ip-resources\.txt", "outputs of ip", is_decisive=True, split=_executed),
     Row(RETINA, r"iptables-rules\.txt", "outputs of iptables", split=_executed),
+    Row(CALICO, r"diagnostics/ipv(?P<family>[46])_route", "ip -{family} route", is_decisive=True),
+    Row(CALICO, r"diagnostics/ipv(?P<family>[46])_addr", "ip -{family} addr", is_decisive=True),
+    Row(CALICO, r"diagnostics/ipv4_tables", "iptables-save -c"),
+    Row(CALICO, r"diagnostics/ipv6_tables", "ip6tables-save -c"),
+    Row(CALICO, r"diagnostics/ipsets", "ipset list"),
+    Row(CALICO, r"diagnostics/ipset_container", "ipset list", unless=("ipset list",)),
+    Row(CALICO, r"diagnostics/hostname", HOSTNAME),
+    Row(AWS_CNI, r"aws-routed-eni/iprule\.out", "ip rule show", is_decisive=True),
+    Row(AWS_CNI, r"aws-routed-eni/route\.out", "ip route show table all", is_decisive=True, split=_last_routes),
+    Row(AWS_CNI, r"aws-routed-eni/ifconfig\.out", "ifconfig"),
+    Row(AWS_CNI, r"aws-routed-eni/iptables-save\.out", "iptables-save"),
+    *(
+        _listing(AWS_CNI, rf"aws-routed-eni/iptables{name}\.out", "iptables", table)
+        for name, table in (("", "filter"), ("-nat", "nat"), ("-mangle", "mangle"))
+    ),
+    Row(AWS_CNI, r"aws-routed-eni/sysctls\.out", "sysctl -a", split=_filters),
+    Row(AWS_CNI, r"aws-routed-eni/eni\.out", "curl http://localhost:61679/v1/enis"),
+    Row(AWS_CNI, rf"aws-routed-eni/cni/(?P<path>{_CNI})", "cat /etc/cni/net.d/{path}", most=LARGEST_BOOT_FILE),
     Row(RETINA, r"proc-sys-net/(?P<key>.+)", "sysctl -a"),
 )  # fmt: skip
 _PATTERNS = [re.compile(rf"(?P<top>(?:.*?/)??){row.path}") for row in ROWS]  # the shortest top, as usr/lib/x ends with lib/x
+
+
+# Collectors that print no packet path, or in which this collection reads files with the names of commands alone: a file of each.
+OTHERS = {
+    "Bottlerocket's logdog": re.compile(r".*/(?:signpost|wicked|containerd-config-host)"),
+    "OpenShift must-gather": re.compile(r".*/cluster-scoped-resources/.*"),
+    "troubleshoot.sh": re.compile(r".*/(?:cluster-resources|host-collectors)/.*"),
+    "antctl supportbundle": re.compile(r".*/(?:appliedtogroups|ovsports)"),
+    "talosctl support": re.compile(r".*/kubernetesResources/nodes\.yaml"),
+}
+
+
+def other_collector(path: str) -> str:
+    """Return the name of a collector whose bundles are not read, by the path of one of its files; empty for another file."""
+    return next((name for name, pattern in OTHERS.items() if pattern.fullmatch(f"/{path}")), "")
 
 
 def _nameless(pattern: str) -> str:

@@ -116,7 +116,11 @@ def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
             raise Invalid("node", node, OF_MANY)
         return Pasted(snapshot.of_this_format("dump", whole), [])
     outputs = report(file or dump, node)
-    pasted = pastes.read(outputs.texts, interface)
+    try:
+        pasted = pastes.read(outputs.texts, interface)
+    except Invalid as error:
+        option, value, allowed = error.values
+        raise Invalid(option, value, ". ".join([allowed, *outputs.notes]).rstrip(".")) from None
     return pasted._replace(ignored=[*outputs.notes, *pasted.ignored])
 
 
@@ -191,18 +195,24 @@ def _archives(path: str) -> list[str]:
 
 def _at(path: str, node: str, is_alone: bool = True) -> Report:
     """Read a folder or an archive. is_alone: whether node names one of its nodes, and not perhaps one of another place."""
+    others = dict[str, None]()  # collectors that are known by their files, and are not read
+
+    def most(file: str) -> int:
+        others.update(dict.fromkeys(filter(None, [bundles.other_collector(file)])))
+        return bundles.most(file)
+
     try:
         is_folder = os.path.isdir(path)
-        files = (archive_backend.folder if is_folder else archive_backend.read)(path, bundles.most)
+        files = (archive_backend.folder if is_folder else archive_backend.read)(path, most)
         nodes = bundles.nodes(files.texts)
         if not nodes and not is_folder:
             files = archive_backend.read(path, _most)
             nodes = bundles.folders(files.texts)
         if nodes:
             beside = _beside(path) if is_folder else {}
-            return Report({**bundles.of_node(nodes, node), **beside}, _notes(files))
+            return Report({**bundles.of_node(nodes, node), **beside}, [*_of_others(others), *_notes(files)])
         if not is_folder:
-            raise _without_outputs(path, files)
+            raise _without_outputs(path, files, others)
         bundled = _archives(path)
         if len(bundled) > 1:
             names = ", ".join(map(os.path.basename, bundled))
@@ -211,7 +221,7 @@ def _at(path: str, node: str, is_alone: bool = True) -> Report:
             return _together([*bundled, _of_folder(path)], node)
         if node and is_alone:
             raise Invalid("node", node, OF_MANY)
-        return Report(_of_folder(path), [])
+        return Report(_of_folder(path), _of_others(others))
     except OSError as error:
         raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
 
@@ -251,11 +261,16 @@ def _notes(files: archive_backend.Files) -> list[str]:
     return notes + [f"{path} is an archive within an archive of the archive. It is left out." for path in files.unopened]
 
 
-def _without_outputs(path: str, files: archive_backend.Files) -> Invalid:
+def _of_others(others: t.Iterable[str]) -> list[str]:
+    return [f"There are files of {name}, of which only those with names of commands are read." for name in others]
+
+
+def _without_outputs(path: str, files: archive_backend.Files, others: t.Iterable[str]) -> Invalid:
     inner = (
         f". Unpack {', '.join(files.unopened)}, which is an archive within an archive of the archive" if files.unopened else ""
     )
-    return Invalid("dump", path, f"a support bundle that is known, or an archive with outputs of commands{inner}")
+    named = "".join(f". There are files of {name}, whose bundles are not read" for name in others)
+    return Invalid("dump", path, f"a support bundle that is known, or an archive with outputs of commands{inner}{named}")
 
 
 def _text(option: str, value: t.Any) -> str:

@@ -156,7 +156,8 @@ OF_NO_SUBSET = (
 def test_the_command_of_a_row_is_one_whose_output_is_read(row: bundles.Row) -> None:
     command = row.command.format(table="nat", namespace="cni-1", key="x", family="6", backend="-nft", path="etc/sysctl.conf")
     if "{path}" in row.command:
-        assert output_names.boot_path(command)
+        (part,) = commands.parts(command, "x") if "cni" in row.path else [None]
+        assert output_names.boot_path(command) or (part and part.kind == commands.FILE)
         return
     (part,) = commands.parts(command, "") or [commands.Part("", ())]
     assert bool(part.kind) == (row.command not in (*OF_NO_SUBSET, *BY_FORM)) and not part.is_cut
@@ -165,6 +166,25 @@ def test_the_command_of_a_row_is_one_whose_output_is_read(row: bundles.Row) -> N
 
 def test_files_of_no_bundle_are_none() -> None:
     assert bundles.nodes({"x/networking/iptables-save.txt": SAVED, "x/hostname": "y"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("bottlerocket-logs/signpost", "Bottlerocket's logdog"),
+        ("must-gather/quay-io/cluster-scoped-resources/core/nodes/n.yaml", "OpenShift must-gather"),
+        ("support-bundle/cluster-resources/pods/default.json", "troubleshoot.sh"),
+        ("agent_node7/ovsports", "antctl supportbundle"),
+        ("10.0.0.7/kubernetesResources/nodes.yaml", "talosctl support"),
+    ],
+)
+def test_a_known_collector_that_is_not_read_is_named(tmp_path: Path, file: str, name: str) -> None:
+    path = pack(tmp_path / "bundle.tar.gz", {file: "x\n"})
+    with pytest.raises(Invalid, match=f"There are files of {name}, (whose bundles are not read|of which only)"):
+        pastes_backend.read(str(path))
+    with_output = pack(tmp_path / "more.tar.gz", {file: "x\n", "ip-rule.txt": "0: from all lookup local\n"})
+    note = f"There are files of {name}, of which only those with names of commands are read."
+    assert note in pastes_backend.read(str(with_output)).ignored
 
 
 def of_node(number: int) -> dict[str, str]:
