@@ -182,7 +182,9 @@ def test_a_known_collector_that_is_not_read_is_named(tmp_path: Path, file: str, 
     path = pack(tmp_path / "bundle.tar.gz", {file: "x\n"})
     with pytest.raises(Invalid, match=f"There are files of {name}, (whose bundles are not read|of which only)"):
         pastes_backend.read(str(path))
-    with_output = pack(tmp_path / "more.tar.gz", {file: "x\n", "ip-rule.txt": "0: from all lookup local\n"})
+    with_output = pack(
+        tmp_path / "more.tar.gz", {file: "x\n", f"{file.partition('/')[0]}/ip-rule.txt": "0: from all lookup local\n"}
+    )
     note = f"There are files of {name}, of which only those with names of commands are read."
     assert note in pastes_backend.read(str(with_output)).ignored
 
