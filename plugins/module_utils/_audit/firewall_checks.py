@@ -83,10 +83,9 @@ def _tables(node: Node) -> list[str]:
     "IPv6 requests time out beside firewalld",
 )
 def _strict6(node: Node) -> t.Iterator[Suspicion]:
-    chain = _strict_chain(node)
-    if not chain:
-        return
-    for name, rule, request in requests(node, IPV6):
+    asked = [*requests(node, IPV6)]
+    chain = _strict_chain(node) if asked else ""
+    for name, rule, request in asked if chain else ():
         what = (
             f"firewalld filters reverse paths of IPv6 strictly, and the replies of pods behind {name} leave by {name}: requests"
             f" to them that come in by {request.packet['interface']} are dropped, such as from {request.client}."

@@ -67,8 +67,10 @@ ASK = {
 NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 TCP = "tcp"
 NODE_PORT_ADDRESSES = "nodeport-ips"  # of kube-proxy, its set of nft
+SERVICES_CHAIN = "KUBE-SERVICES"  # of kube-proxy, its chain of iptables
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
 AZURE_PEER = "12:34:56:78:9a:bc"  # the MAC address of each gateway in Azure
+OF_OTHER_CLOUDS = ("aws_vpc_cni", "terway")  # layouts of policy routing by CNIs that serve one cloud alone
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
 
@@ -351,8 +353,12 @@ class Node:
         """Return the links of pods by the addresses of the pods behind them, of both families."""
         links = self.all_links() if self._may_have_bridge() else self.links()
         inner = pod_links.pod_links(self.snapshot)
-        routes = (route for family in FAMILIES for route in self.routes(family))
-        pods = {route.address: route.dev for route in routes if route.dev in inner and is_host(route.to) and not route.via}
+        routes = [route for family in FAMILIES for route in self.routes(family) if is_host(route.to) and not route.via]
+        pods = {route.address: route.dev for route in routes if route.dev in inner}
+        unclear = {route.dev for route in routes}.difference(inner) if "open" in self.snapshot else set[str]()
+        for link in (each for each in links if each.name in unclear):
+            if not (link.kind or any(_addresses(link, family) for family in FAMILIES) or has_interface_name(link.name)):
+                raise Unobserved(f"Whether a pod is behind {link.name} is open.", "ip -d link")
         for link in (link for link in links if link.name in inner):
             pods.update((address, link.name) for address in link.peer.addresses)
             # A report has no route to a pod behind a bridge. Behind a tap is a virtual machine, if not a program of the node.
@@ -510,7 +516,11 @@ class Node:
 
     def node_ports(self) -> t.Iterator[tuple[str, str]]:
         """Yield the protocols and ports of kube-proxy's node ports; empty for one that a rule does not name alone."""
-        for table in self.tables(FAMILIES, "nat"):  # those of nft matter only if iptables has no node port
+        has_kube_proxy = False
+        for table in (each for family in FAMILIES for each in self.iptables(family, "nat")):
+            has_kube_proxy |= SERVICES_CHAIN in table.chains
+            yield from (each[1:3] for each in service_rules.entrances(table) if not each.address)
+        for table in () if has_kube_proxy else self.tables_of_nft():  # in each mode, it removes the rules of the others
             yield from (each[1:3] for each in service_rules.entrances(table) if not each.address)
         yield from ((str(server.get("protocol")), str(server.get("port"))) for server in self._node_ports_of_ipvs())
 
@@ -544,8 +554,12 @@ class Node:
         """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
         if self.context.cloud:
             return self.context.cloud == "azure"
-        routes = any(route.to.startswith(AZURE_SERVER) for route in self.routes(IPV4))
-        return routes or any(entry.mac == AZURE_PEER for entry in self.neighbors())
+        if any(route.to.startswith(AZURE_SERVER) for route in self.routes(IPV4)):
+            return True
+        with contextlib.suppress(Unobserved):
+            if self.enis and self.enis.layout in OF_OTHER_CLOUDS:
+                return False
+        return any(entry.mac == AZURE_PEER for entry in self.neighbors())
 
 
 def _has_link_of_cilium(links: t.Iterable[Link]) -> bool:

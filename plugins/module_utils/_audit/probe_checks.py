@@ -34,9 +34,8 @@ _UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
     "An IPv6 health probe fails, and the load balancer removes the node",
 )
 def _untranslated(node: Node) -> t.Iterator[Suspicion]:
-    if _translates(node):
-        return
-    for link, pod, address, trial in _probes(node):
+    probes = [*_probes(node)]  # of which other nodes than Azure's have none, whatever rules they have
+    for link, pod, address, trial in probes if probes and not _translates(node) else ():
         what = f"Azure's IPv6 probe comes from {AZURE_SOURCE}, a link-local address, with which no packet is forwarded to a pod."
         evidence = (f"inet6 {address} dev {link}", f"{pod} dev {node.pods[pod]}")
         remedy = Remedy("nftables_probe_snat", {"interface": link})
@@ -53,8 +52,9 @@ def _untranslated(node: Node) -> t.Iterator[Suspicion]:
     "An IPv6 health probe fails, and the load balancer removes the node",
 )
 def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
-    tables = _translates(node)
-    for link, _pod, _address, trial in _probes(node) if tables else ():
+    probes = [*_probes(node)]
+    tables = _translates(node) if probes else []
+    for link, _pod, _address, trial in probes if tables else ():
         what = f"The table {tables[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
         routes = tuple(map(str, node.routes(IPV6)))
         yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node, trial))
