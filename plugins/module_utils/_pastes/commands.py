@@ -122,7 +122,8 @@ _EACH_NAMESPACE, _OF_NAMESPACE = re.compile(r"ip\s+-all?\s+netns\s+exec\b\s*"), 
 # What stands before the lines of a file: of head and tail, and of systemd-analyze.
 _OF_FILE = re.compile(r"==> (/\S+)(?: <==)?|# (/\S+\.(?:conf|network|netdev|link))")
 MARK = "| "  # before each line of a file, so that none looks like a command
-_OF_A_USER = re.compile(r"(?!root@)[\w.-]+@")  # the prompt of a machine: in a container, the user is root or has no name
+# The prompt of a machine: in a container, the user is root or has no name, and is not at home.
+_OF_A_USER = re.compile(r"(?!root@)[\w.-]+@|\[?root@[\w.-]+[: ]~")
 _SHELL = re.compile(rf"(?:sudo\s+)?({_RUNNER}\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)")
 # These run in the node's own network: programs of the node in pods, nodes in containers, and shells on the node.
 _OF_THE_NODE = re.compile(

@@ -91,7 +91,16 @@ def test_the_commands_of_a_shell_in_a_pod_are_the_pods(enter: str, prompt: str, 
     assert addresses(text) == ["10.0.0.4/24"] and not pastes.read({"report": text}).snapshot["routes"]
 
 
-@pytest.mark.parametrize(("prompt", "is_pod"), [("azureuser@node7:~$", False), ("root@web-0:/#", True), ("/ #", True)])
+@pytest.mark.parametrize(
+    ("prompt", "is_pod"),
+    [
+        ("azureuser@node7:~$", False),
+        ("root@node7:~#", False),
+        ("[root@node7 ~]#", False),
+        ("root@web-0:/#", True),
+        ("/ #", True),
+    ],
+)
 def test_the_name_of_a_file_says_less_than_the_prompts_in_it(prompt: str, is_pod: bool) -> None:
     shown = commands.parts("pod-out.txt", f"{prompt} ip a\n{OF_NODE}{prompt} ip r\ndefault dev eth0\n")
     assert [part.is_pod for part in shown if part.kind] == [is_pod, is_pod]
