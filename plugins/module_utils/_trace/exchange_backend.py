@@ -55,7 +55,7 @@ from .._twin.substitutions import (
 from . import changes_backend, frame, lookup, path, sizes, verdict
 from .answer import ARRIVED, DELIVERED, DROPPED, FORWARDED, LOST, UNKNOWN, Answer, Branch, Culprit, Way
 from .culprit import ChainRule
-from .far_ends_backend import QUIET, FarEnds
+from .far_ends_backend import QUIET, FarEnds, is_explained
 from .kernel_events import DROPS, Event, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, UDP, Packet
@@ -321,8 +321,14 @@ class Exchange:
         return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way]:
+        """Send a packet and judge its way, again if nothing shows where it is lost: a busy machine may have been late."""
         observation = self._send(packet, *macs)
-        return observation, verdict.judge(observation, self._scene)
+        way = verdict.judge(observation, self._scene)
+        if way.verdict in LOST and not way.culprit and not is_explained(observation):
+            self._forget()
+            observation = self._send(packet, *macs)
+            way = verdict.judge(observation, self._scene)
+        return observation, way
 
     def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way] | None:
         """Return what the chains of INPUT stop before IPVS gets a packet to a virtual server; None if nothing is stopped."""

@@ -118,7 +118,7 @@ class FarEnds:
             is_late = now - started > LIMIT
             moved = _moved(before) if is_late or now - last >= self._quiet else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            is_over = now - last >= self._quiet if _is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
+            is_over = now - last >= self._quiet if is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
             if is_late or is_over:
                 break
             self._poll.poll(QUIET * 1000)
@@ -231,7 +231,7 @@ def _moved(before: t.Sequence[str]) -> dict[str, int]:
     return kernel_events.moved(*(proc_net.counters("\n".join(lines)) for lines in zip(*changed))) if changed else {}
 
 
-def _is_explained(observation: Observation) -> bool:
+def is_explained(observation: Observation) -> bool:
     """Return True if an observation explains how the packet's way ends."""
     return bool(
         observation.error
