@@ -267,9 +267,9 @@ _PATTERNS = [re.compile(rf"(?P<top>(?:.*?/)??){row.path}") for row in ROWS]  # t
 
 # Collectors that print no packet path, or in which this collection reads files with the names of commands alone: a file of each.
 OTHERS = {
-    "Bottlerocket's logdog": re.compile(r".*/(?:signpost|wicked|containerd-config-host)"),
+    "Bottlerocket's logdog": re.compile(r".*/bottlerocket-logs/.*"),
     "OpenShift must-gather": re.compile(r".*/cluster-scoped-resources/.*"),
-    "troubleshoot.sh": re.compile(r".*/(?:cluster-resources|host-collectors)/.*"),
+    "troubleshoot.sh": re.compile(r".*/(?:support-bundle|preflightbundle)[^/]*/(?:cluster-resources|host-collectors)/.*"),
     "antctl supportbundle": re.compile(r".*/(?:appliedtogroups|ovsports)"),
     "talosctl support": re.compile(r".*/kubernetesResources/nodes\.yaml"),
 }

@@ -119,8 +119,10 @@ _OTHER = re.compile(
 _HOST = re.compile(r"[\w.-]+@([\w.-]+)")  # in a prompt
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
 _EACH_NAMESPACE, _OF_NAMESPACE = re.compile(r"ip\s+-all?\s+netns\s+exec\b\s*"), re.compile(r"netns: ([\w.-]+)")
+_MESSAGE = re.compile(r"(?:head|tail): ")
 # What stands before the lines of a file: of head and tail, and of systemd-analyze.
 _OF_FILE = re.compile(r"==> (/\S+)(?: <==)?|# (/\S+\.(?:conf|network|netdev|link))")
+_LONE_PROMPT = re.compile(r"\[?[\w.-]+@[\w.-]+[: ][^\s\]]*\]?[#$]")  # after the last output
 MARK = "| "  # before each line of a file, so that none looks like a command
 # The prompt of a machine: in a container, the user is root or has no name, and is not at home.
 _OF_A_USER = re.compile(r"(?!root@)[\w.-]+@|\[?root@[\w.-]+[: ]~")
@@ -191,19 +193,24 @@ def parts(name: str, text: str) -> list[Part]:
 
 
 def _sections(part: Part) -> list[Part]:
-    """Divide an output about several namespaces or files by its headings. One about files is a part without lines, too."""
+    """Divide an output about several namespaces or files by its headings. One about files is also a part with what its program
+    says besides.
+    """
     heading = _OF_NAMESPACE if part.namespace == EVERY else _OF_FILE if part.kind == FILE and not part.table else None
     if heading is None:
         return [part]
     sections: list[tuple[Part, list[str]]] = []
+    besides: list[str] = []
     for line in part.lines:
         match = heading.fullmatch(line.removeprefix(MARK).strip())
         if match:
             name = next(filter(None, match.groups()))
             sections.append((part._replace(namespace=name) if heading is _OF_NAMESPACE else part._replace(table=name), []))
-        elif sections:
+        elif sections and not (part.kind == FILE and _MESSAGE.match(line)):
             sections[-1][1].append(line)
-    of_files = [part._replace(lines=())] if part.kind == FILE else []
+        else:
+            besides.append(line)
+    of_files = [part._replace(lines=tuple(besides))] if part.kind == FILE else []
     return [*of_files, *(section._replace(lines=tuple(lines)) for section, lines in sections)]
 
 
@@ -227,7 +234,7 @@ class _Reader:
             has_tags = words != line
             if _FENCE.fullmatch(line) or (has_tags and _TAG.match(line.lstrip())):
                 self._end_block()
-            if _FENCE.fullmatch(line) or (has_tags and not words.strip()):
+            if _FENCE.fullmatch(line) or (has_tags and not words.strip()) or _LONE_PROMPT.fullmatch(words.strip()):
                 continue
             if not (len(words) < LONGEST and self._is_command(words.strip())):
                 self._lines.append(words)

@@ -23,7 +23,6 @@ OUTPUTS = (
     "ip neigh",
     "ip -6 neigh",
     "ip nexthop",
-    "sysctl -a",
     "nft list ruleset",
     "iptables-save",
     "ip6tables-save",
@@ -54,9 +53,11 @@ _SCRIPT = r"""#!/bin/sh
 # and read its output elsewhere:
 #   kubenode-datapath audit node.txt
 # It needs ip, and uses nft, iptables, ebtables, ipset, ipvsadm, bpftool, tc, sysctl and systemctl where the node has them.
-# Of CNI configurations it prints names and types alone, as the rest may contain secrets.
+# Of CNI configurations it prints names and types alone, as the rest may contain secrets, and of settings no keys.
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
 host=$(hostname 2>/dev/null || cat /proc/sys/kernel/hostname)
+
+keys='secret|_key'  # in names of settings
 
 prompt() { printf 'root@%s:~# %s\n' "$host" "$*"; }
 
@@ -70,21 +71,25 @@ files() {
     prompt "head -v -n 99999 $1"
     for path in $1; do
         [ -f "$path" ] && [ -r "$path" ] || continue
+        case $(readlink -f "$path") in *.conf | *.conflist | *.json | /proc/*) ;; *) continue ;; esac
         printf '%s==> %s <==\n' '@MARK@' "$path"
         $2 "$path"
     done
 }
 
-whole() { sed 's/^/@MARK@/' "$1"; }
+whole() { { cat "$1"; echo; } | grep -vE "$keys" | sed 's/^/@MARK@/'; }
 types() { grep -oE '"(name|type)" *: *"[^"]*"' "$1" | sed 's/^/@MARK@/'; }
 
 @OUTPUTS@
+prompt sysctl -a
+sysctl -a 2>/dev/null | grep -vE "$keys"
 @IF_THERE@
 for link in /sys/class/net/*; do
     show tc filter show dev "${link##*/}" ingress
     show tc filter show dev "${link##*/}" egress
 done
 for space in /run/docker/netns/*; do
+    [ "${space##*/}" != default ] || continue  # the node's own
     for words in @OF_PODS@; do
         output=$(nsenter --net="$space" ip $words 2>/dev/null) || continue
         prompt "ip netns exec docker-${space##*/} ip $words"

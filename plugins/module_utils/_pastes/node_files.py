@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import typing as t
 
@@ -23,6 +24,8 @@ SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads of the folder
 OWN_UNITS = "kubenode-*"
 _TYPE, _NAME = re.compile(r'"type"\s*:\s*"([\w.-]+)"'), re.compile(r'"name"\s*:\s*"([\w.-]+)"')
 _CONFIGURATIONS = {"sysctl.d": settings_model.SYSCTL, "systemd/networkd.conf": settings_model.NETWORKD}  # of systemd-analyze
+_MESSAGE = re.compile(r"(?:-?\w+: )*cat: ")  # of cat itself or of the shell
+_NONE = "No such file or directory"
 LISTENERS = tuple(f"/proc/net/{name}" for name in proc_net.SOCKETS)
 
 
@@ -32,17 +35,26 @@ class NodeFiles:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self._asked: list[str] = []  # words of commands that print all files of some names
+        self._cut: list[str] = []  # paths of which lines may be left out
         self._units: dict[str, dict[str, str]] = {}
         self._asked_units: set[str] = set()
 
     def add(self, part: Part) -> None:
+        if part.is_cut:
+            return
         if part.kind == commands.UNITS:
-            self._asked_units.update(part.table.split())
-            self._units.update((unit["Id"], unit) for unit in _blocks(part.lines) if unit.get("Id"))
+            units = {unit.get("Id", ""): unit for unit in _blocks(part.lines)}
+            if units and "" not in units and all("=" in line for line in part.lines if line.strip()):
+                self._asked_units.update(part.table.split())
+                self._units.update(units)
+        elif part.table and any(map(_MESSAGE.match, part.lines)):
+            self._asked += [] if _is_refused(part.lines) else [part.table]
+        elif part.table and len(part.lines) >= _most_lines(part.chain):
+            self._cut.append(part.table)
         elif part.table:
             lines = [line.removeprefix(MARK.rstrip()).removeprefix(" ") if line.startswith("|") else line for line in part.lines]
             self.texts[part.table] = "\n".join([*lines, ""])
-        else:
+        elif not _is_refused(part.lines):
             words = part.chain.split()
             part_of_boot = _CONFIGURATIONS.get(words[-1]) if words[:1] == ["cat-config"] else None
             self._asked += words if part_of_boot is None else all_of(part_of_boot)
@@ -65,11 +77,15 @@ class NodeFiles:
 
     def folders(self) -> set[str]:
         """Return the folders all of whose files are shown."""
-        return {pattern.rpartition("/")[0] for pattern in self._asked}
+        return {pattern.rpartition("/")[0] for pattern in self._asked if not self._is_cut(pattern)}
+
+    def _is_cut(self, pattern: str) -> bool:
+        return any(fnmatch.fnmatchcase(path, pattern) for path in self._cut)
 
     def _is_asked(self, path: str) -> bool:
         """Return whether a file would be shown if the node had it."""
-        return path in self.texts or any(fnmatch.fnmatchcase(path, pattern) for pattern in self._asked)
+        patterns = (pattern for pattern in self._asked if fnmatch.fnmatchcase(path, pattern))
+        return path in self.texts or any(not self._is_cut(pattern) for pattern in patterns)
 
     def _cni(self) -> list[Entry] | None:
         """Return names and types only: the rest may contain secrets."""
@@ -148,6 +164,19 @@ class NodeFiles:
 def all_of(part: str) -> list[str]:
     """Return the files that decide about a part of what the next boot sets."""
     return [*settings_model.BOOT_FILES[part], *(f"{folder}/*.conf" for folder in settings_model.BOOT_FOLDERS[part])]
+
+
+def _is_refused(lines: t.Iterable[str]) -> bool:
+    """Return whether what a program says besides files is more than that some are not there."""
+    return any(line.strip() and not line.rstrip().endswith(_NONE) for line in lines)
+
+
+def _most_lines(command: str) -> float:
+    """Return how many lines of a file head and tail print (coreutils: 10 without an option)."""
+    if command.split()[:1] != ["-v"]:
+        return math.inf  # cat, and systemd-analyze
+    number = re.search(r"(?:^|\s)-(?:n\s*|-lines[= ])?\+?(\d+)\b", command)
+    return int(number[1]) if number else 10
 
 
 def _blocks(lines: t.Iterable[str]) -> t.Iterator[dict[str, str]]:

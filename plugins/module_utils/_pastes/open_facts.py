@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._ruleset import references
-from .._ruleset.ruleset import Table
+from .._ruleset.ruleset import LEGACY, NFT, Table
 from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
 from .._snapshot.settings import ALL, DEFAULT
@@ -153,18 +153,22 @@ def _settings(shown: Shown, subsets: Entry, tables: Tables, family: str) -> t.It
 def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -> t.Iterator[Fact]:
     """Yield the open facts about the rules of iptables."""
     family = FAMILIES[long_family]
-    for entry in subsets["iptables"] or ():
-        if entry["family"] == family:
+    of_family = [entry for entry in subsets["iptables"] or () if entry["family"] == family]
+    for entry in of_family:
+        if entry["backend"] == NFT:
             yield from (open_facts.chain(family, entry["table"], name) for name in entry["lacking"])
+    has_half = any(entry["backend"] == LEGACY for entry in of_family)
+    if has_half and not shown.has_all_tables(long_family, is_legacy=True):
+        yield open_facts.legacy(family)
     if shown.has_all_tables(long_family):
-        if shown.has_legacy_tables(long_family) and not shown.has_all_tables(long_family, is_legacy=True):
+        if shown.has_legacy_tables(long_family) and not (has_half or shown.has_all_tables(long_family, is_legacy=True)):
             yield open_facts.legacy(family)
         return
     lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux
     of_nft = [name for name in lacking if shown.lacks_table_of_nft(family, name)]
     yield from (open_facts.table(family, name) for name in lacking if name not in of_nft)
     is_of_legacy = shown.has_all_tables(long_family, is_legacy=True)
-    if of_nft and not (is_of_legacy or shown.has_no_legacy_tables(long_family)):
+    if of_nft and not (has_half or is_of_legacy or shown.has_no_legacy_tables(long_family)):
         yield open_facts.legacy(family)  # whose tables nft does not print
     for name in BUILT_IN:
         table = tables.get((family, name))

@@ -14,11 +14,16 @@ from .ruleset import PROTOCOL, TRANSPORTS, Element, Table
 
 
 def unreferenced(table: Table) -> list[str]:
-    """Return the chains with rules, and the verdict maps with elements, to which neither a hook nor a rule refers."""
+    """Return the chains with rules, and the verdict maps with elements, to which neither a hook nor a rule refers.
+
+    A table with a hook is listed as a whole: what nothing refers to there gets no packet.
+    """
+    if any(chain.hook for chain in table.chains.values()):
+        return []
     targets = {each.target for rule in table.rules() for each in rule.statements}
     targets.update(each.statement.target for elements in table.sets.values() for each in elements if each.statement)
     used = {name for rule in table.rules() for name in rule.sets}
-    chains = [name for name, chain in table.chains.items() if chain.rules and not chain.hook and name not in targets]
+    chains = [name for name, chain in table.chains.items() if chain.rules and name not in targets]
     return [*chains, *(name for name, elements in table.sets.items() if name not in used and lookup(elements))]
 
 

@@ -10,6 +10,7 @@ ss asks the kernel by netlink instead, which loads a kernel module.
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 import typing as t
@@ -37,12 +38,18 @@ def counters(*texts: str) -> dict[str, int]:
             kind, colon, rest = line.partition(": ")
             words = rest.split() if colon else line.split()
             if colon and kind in names:
-                values.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
+                pairs = ((f"{kind}.{name}", _number(value)) for name, value in zip(names[kind], words))
+                values.update((name, number) for name, number in pairs if number is not None)
             elif colon:
                 names[kind] = words
-            elif len(words) == 2:
-                values[words[0]] = int(words[1])
+            elif len(words) == 2 and (number := _number(words[1])) is not None:
+                values[words[0]] = number
     return values
+
+
+def _number(text: str) -> int | None:
+    """Return a counter; None for a text that the kernel does not print, as reports may have."""
+    return int(text) if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) else None
 
 
 def otherhost_dropped(statistics: bytes) -> int:
@@ -53,19 +60,22 @@ def otherhost_dropped(statistics: bytes) -> int:
 def sums(text: str, columns: t.Sequence[str]) -> dict[str, int]:
     """Return the sums over all processors in a file of /proc/net/stat, whose numbers are hexadecimal."""
     names, *rows = [line.split() for line in text.splitlines()] or [[]]
-    return {name: sum(int(row[names.index(name)], 16) for row in rows) for name in columns if name in names}
+    whole = [row for row in rows if len(row) == len(names) and all(map(_WORD.fullmatch, row))]
+    return {name: sum(int(row[names.index(name)], 16) for row in whole) for name in columns if name in names}
 
 
+_WORD = re.compile(r"[\da-f]{1,8}", re.ASCII)  # of 32 bits
 SOCKETS = ("tcp", "tcp6")
+_LOCAL = re.compile(r"(?:[\dA-F]{8}|[\dA-F]{32}):[\dA-F]{4}", re.ASCII)
 LISTEN = "0A"  # include/net/tcp_states.h
 
 
 def listeners(text: str) -> t.Iterator[dict[str, t.Any]]:
     """Yield the listening sockets. text: of one of PATHS (net/ipv4/tcp_ipv4.c, net/ipv6/tcp_ipv6.c)."""
-    for _number, local, _remote, state, *_rest in map(str.split, text.splitlines()[1:]):
-        if state == LISTEN:
-            address, _colon, port = local.partition(":")
-            yield {"address": _address(address), "port": int(port, 16)}
+    rows = (line.split() for line in text.splitlines()[1:])
+    for local in (row[1] for row in rows if row[3:4] == [LISTEN] and _LOCAL.fullmatch(row[1])):
+        address, _colon, port = local.partition(":")
+        yield {"address": _address(address), "port": int(port, 16)}
 
 
 def _address(digits: str) -> str:

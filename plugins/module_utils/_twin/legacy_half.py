@@ -71,7 +71,7 @@ def hooked(table: Table, hooks: t.Iterable[Hook]) -> Table:
 def of_legacy(chain: str) -> str:
     """Return the name that a chain of the legacy half has in a twin. A long one ends in a number that tells it from others."""
     room = LONGEST - len(SUFFIX)
-    short = chain if len(chain) <= room else f"{chain[: room - 5]}-{zlib.crc32(chain.encode()) & 0xFFFF:04x}"
+    short = chain if len(chain) <= room else f"{chain[: room - 9]}-{zlib.crc32(chain.encode()):08x}"
     return f"{short}{SUFFIX}"
 
 

@@ -46,7 +46,7 @@ class Referred(t.NamedTuple):
 
 def referring(snapshot: Entry, place: tuple[str, str], name: str, ends: t.Sequence[str]) -> Referred | None:
     """Return what lets packets come to a chain or a map; None if nothing there can stop or translate a packet between two
-    addresses, or its reply.
+    addresses, or its reply, or if no element of the map is for the address to which the packet goes.
 
     place: family and name of the table, of iptables or of nft. ends: an empty one may be any address.
     """
@@ -59,10 +59,11 @@ def referring(snapshot: Entry, place: tuple[str, str], name: str, ends: t.Sequen
             changed = _with_base_chains(snapshot, table, f"jump {name}", _hooks(name, rules), rules) if rules else None
             return Referred(changed) if changed else None
         elements = [each for each in table.sets.get(name, ()) if each.statement and each.statement.kind in (DROP, REJECT)]
-        met = next((each for each in elements if _is_of(each.key, ends)), None)
-        if met and met.statement:
+        met = [each for each in elements if _is_of(each.key, ends)]
+        if met:
             changed = _with_base_chains(snapshot, table, f"{references.lookup(elements)} vmap @{name}", _FILTERING, ())
-            return Referred(changed, f", which has {' . '.join(met.key)} : {met.statement.kind}")
+            shown = [f", which has {' . '.join(each.key)} : {each.statement.kind}" for each in met if each.statement]
+            return Referred(changed, shown[0] if len(shown) == 1 else "")
     return None
 
 
@@ -132,6 +133,6 @@ def _with_base_chains(
 
 
 def _is_of(key: t.Sequence[str], ends: t.Sequence[str]) -> bool:
-    """Return whether the addresses in a key are those to which a packet or its reply may go."""
+    """Return whether the addresses in a key are those to which a packet may go."""
     addresses = [part for part in key if references.field(part).endswith("daddr")]
     return all(not end or _holds(address, end) for address in addresses for end in ends[1:])

@@ -62,6 +62,30 @@ def test_cni_configurations_show_names_and_types_alone() -> None:
     assert snapshot()["cni"] is None
 
 
+@pytest.mark.parametrize(
+    ("subset", "output"),
+    [
+        ("cni", "head -v -n 999 /etc/cni/net.d/*\n-bash: head: command not found\n"),
+        ("cni", "head -v -n 999 /etc/cni/net.d/*\nhead: cannot open '/etc/cni/net.d/a' for reading: Permission denied\n"),
+        ("cni", "head -v /etc/cni/net.d/*\n==> /etc/cni/net.d/a.conf <==\n" + '"type": "calico"\n' * 10),
+        ("cni", "head -v -n 999 /etc/cni/net.d/* | grep -v type\n==> /etc/cni/net.d/a.conf <==\n"),
+        ("units", "systemctl show -p Id 'kubenode-*'\nFailed to connect to bus: No such file or directory\n"),
+        ("units", "systemctl show -p Id 'kubenode-*'\n"),
+        ("listeners", "head -v -n 9999 /proc/net/tcp /proc/net/tcp6\nhead: cannot open '/proc/net/tcp': Permission denied\n"),
+        ("listeners", "cat /proc/net/tcp\ncat: /proc/net/tcp: Permission denied\n" + PROMPT + "cat /proc/net/tcp6\n"),
+    ],
+)
+def test_what_a_command_did_not_print_is_open(subset: str, output: str) -> None:
+    assert snapshot(output)[subset] is None
+
+
+def test_a_file_that_is_not_there_is_no_file() -> None:
+    missing = "head: cannot open '/etc/cni/net.d/*' for reading: No such file or directory\n"
+    assert snapshot(f"head -v -n 999 /etc/cni/net.d/*\n{missing}")["cni"] == []
+    of_tcp = (f"cat {path}\ncat: {path}: No such file or directory\n" for path in ("/proc/net/tcp", "/proc/net/tcp6"))
+    assert snapshot(*of_tcp, "\n")["listeners"] == []
+
+
 def test_a_remark_in_a_file_is_no_command() -> None:
     text = "cat /etc/sysctl.d/99-own.conf\n# ip rule add is not in here\n# sysctl -a\nnet.ipv4.conf.all.rp_filter = 2\n"
     found = snapshot(text, "ip -6 rule\n0:\tfrom all lookup local\n")
