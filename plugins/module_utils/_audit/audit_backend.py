@@ -18,6 +18,7 @@ from .._platform import process
 from .._routing.route import Route
 from .._routing.rule import Rule
 from .._snapshot import open_facts
+from .._snapshot.entries import kernels_rules
 from .._snapshot.values import Entry, entries
 from .._trace import changes_backend, entrance, playbook_task, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
@@ -89,8 +90,9 @@ class Audit(t.NamedTuple):
         # No packet is meant whose destination a fact may be about: what is shown is all for each of them.
         whole = [name for name, value in facts.items() if name in opened and value.lower() == worlds.SHOWN]
         changed, _left = worlds.applied(snapshot, opened, {name: facts[name] for name in facts if name not in whole})
+        none = {"rules": [rule for family in FAMILIES for rule in kernels_rules(family)]}
         for subset in (SHOWN_BY.get(name.partition(":")[0]) for name in whole):
-            changed.update({subset: changed.get(subset) or []} if subset else {})
+            changed.update({subset: changed.get(subset) or none.get(subset, [])} if subset else {})
         if "open" in changed:
             changed["open"] = [entry for entry in entries(changed, "open") if entry.get("fact") not in facts]
         of_trace = {name: value for name, value in facts.items() if name.partition(":")[0] in substitutions.NAMED}

@@ -14,11 +14,14 @@ import typing as t
 
 from .._cni import cni
 from .._core import fields
+from .._routing import route as routing_route
+from .._routing import rule as routing_rule
 from .._snapshot.values import MAIN, Route, is_host
 from .._trace.answer import LOST, Way
-from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_routing
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
 from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
+from .._twin.pod_links import Network
 from . import purpose
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, NEAR, TABLES_OF, Node, holds, is_link_local, setting_line
@@ -223,12 +226,15 @@ def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Ite
     """
     own = node.links_by_address(family)
     lost = functools.cache(functools.partial(_lost_gateway, node, family))  # a node has thousands of rules and few tables
+    # A rule by itself may be left of an interface that is gone.
+    led = {route.table for route in node.every_route() if route.to == "default"}
+    led.update(rule.table for rule in node.rules(family) if rule.pod in pods)
     for rule in node.rules(family):
         address, link = rule.pod, "" if rule.is_inverted or not rule.source else lost(rule.table)
         if not link or address in own or address in pods or not is_host(rule.source):
             continue
         by = _disabling(node, link) if family == IPV6 else ""
-        missed = functools.partial(_missed_address, address, link, str(rule), by)
+        missed = functools.partial(_missed_address, address, link, str(rule), by, RISK if rule.table in led else NOTE)
         yield _path("the outside", f"the address {address}", _of(OUTSIDE[family], link, address, SSH), missed=missed)
 
 
@@ -245,6 +251,8 @@ def _lost_gateway(node: Node, family: str, table: str) -> str:
         if not route.via or route.is_onlink or is_link_local(route.via):
             return ""
         networks = [each.to for each in node.every_route() if each.dev == route.dev and not each.via]
+        if any(is_host(network) and holds(network, route.via) for network in networks):
+            return ""  # an address that is elsewhere, as on the loopback link, is enough
         is_near = any(holds(network, route.via) for network in (*networks, *map(str, node.networks(route.dev))))
         is_bare = route.dev in cards and not node.addresses(route.dev, family)
         return route.dev if is_bare or not is_near else ""
@@ -262,8 +270,8 @@ def _disabling(node: Node, link: str) -> str:
     return ""
 
 
-def _missed_address(address: str, link: str, rule: str, by: str, _way: Way) -> Miss:
-    return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.", RISK)
+def _missed_address(address: str, link: str, rule: str, by: str, severity: str, _way: Way) -> Miss:
+    return Miss(by or f"{address} dev {link}", f"No link has {address}, for whose answers there is rule {rule}.", severity)
 
 
 def _missed_uplink(link: str, family: str, way: Way) -> Miss | None:
@@ -280,9 +288,12 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
         mute = _mute(node, card.name) if family != IPV6 else ""
         for own in node.addresses(card.name, family):
             there = f"the address {own}"
-            near = next((str(net[-2]) for net in node.networks(card.name) if net.num_addresses > 2 and holds(str(net), own)), "")
-            if near and near != own and "UP" in card.flags:
-                yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=is_of_routing)
+            networks = (net for net in node.networks(card.name) if net.num_addresses > 2 and holds(str(net), own))
+            near_network = next(networks, None)
+            near = str(near_network[-2]) if near_network else own
+            if near_network and near != own and "UP" in card.flags:
+                culprit = functools.partial(_stops_all, near_network)
+                yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=culprit)
             if mute or "UP" not in card.flags:
                 missed = functools.partial(_missed_request, mute) if mute else None
                 # One that no rule names may be meant to be down. A router learns the MAC address when the node asks for its own.
@@ -290,6 +301,11 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
                 is_meant = card.name in node.uplinks(family) if mute else not is_used
                 severity = NOTE if is_meant else RISK
                 yield _path("the outside", there, _of(OUTSIDE[family], card.name, own, SSH), severity, missed)
+
+
+def _stops_all(network: Network, decider: Object | None) -> bool:
+    """Return whether a route or a rule is for a whole network: one for a part of it may keep single machines away."""
+    return isinstance(decider, (routing_route.Route, routing_rule.Rule)) and decider.dst[1] <= network.prefixlen
 
 
 def _mute(node: Node, link: str) -> str:
@@ -311,13 +327,15 @@ def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.It
     removed its routes, so that nothing shows which pods are behind it.
     """
     leading = {route.dev for route in node.every_route() if route.family == family and not is_link_local(route.address)}
+    # Where pods of other nodes are reached by another link, the tunnel may be left of another CNI.
+    severity = NOTE if node.remote_pods(family) else RISK
     for link in node.links() if pods else ():
         is_bare = link.name not in leading and not node.addresses(link.name, family)
         if purpose.family_of_tunnel(link.name) == family and (is_bare or "UP" not in link.flags):
             pod = min(pods)
             far = _far_pod(family, pod)
             missed = functools.partial(_missed_answer, link.name, family)
-            yield _path("pods of other nodes", f"the pod {pod}", _of(far, link.name, pod, POD_PORT), RISK, missed)
+            yield _path("pods of other nodes", f"the pod {pod}", _of(far, link.name, pod, POD_PORT), severity, missed)
 
 
 def _far_pod(family: str, pod: str) -> str:
@@ -332,14 +350,15 @@ def _missed_answer(link: str, family: str, way: Way) -> Miss | None:
 
 
 def _by_bare_tables(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
-    """Yield a path to each pod for whose packets a rule names a table that leads by one interface to single machines alone, such
-    as to a gateway, by an interface.
+    """Yield a path to each pod for whose packets a rule names a table that leads by one interface to its gateway alone: the first
+    address of its network, as clouds have it.
     """
     cards = {card.name for card in purpose.cards(node)}
     for rule in (each for each in node.rules(family) if each.pod in pods and not (each.to or each.is_inverted)):
         routes = node.routes(family, rule.table)
         link = routes[0].dev if len({route.dev for route in routes}) == 1 else ""
-        if link in cards and all(is_host(route.to) and not route.via for route in routes):
+        gateways = {str(network[1]) for network in node.networks(link) if network.num_addresses > 2} if link in cards else set()
+        if gateways and all(is_host(route.to) and not route.via and route.address in gateways for route in routes):
             missed = functools.partial(_missed_table, rule.table, link, str(rule))
             there = f"the pod {rule.pod} by {link}"
             yield _path("the outside", there, _of(OUTSIDE[family], link, rule.pod, POD_PORT), RISK, missed)

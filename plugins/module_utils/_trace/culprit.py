@@ -198,10 +198,6 @@ def is_blocking(decider: Object | None) -> bool:
     return isinstance(decider, Route) and decider.type in (BLACKHOLE, UNREACHABLE, PROHIBIT)
 
 
-def is_of_routing(decider: Object | None) -> bool:
-    return isinstance(decider, (Route, Rule))
-
-
 def is_forwarding(decider: Object | None) -> bool:
     return isinstance(decider, Setting) and decider.name in FORWARDING
 

@@ -714,6 +714,36 @@ def restricted(image: Image) -> Node:
     return node
 
 
+def unnumbered(image: Image) -> Node:
+    """On-premises, where the network card has no address: that of the node is on the loopback link."""
+    node = Node(image)
+    node.link("eth0")
+    lo, own = node.snapshot["links"][0], "192.168.7.11"
+    lo["addresses"].append(_address(f"{own}/32"))
+    node.route(own, "lo", table=LOCAL, type="local", scope="host", protocol="kernel")
+    node.route("192.168.0.1", "eth0", scope="link", src=own)
+    node.route("default", "eth0", via="192.168.0.1", src=own)
+    for number in (1, 2):
+        node.pod(f"cali{number}", f"10.244.1.{number}")
+    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
+    kube_proxy(node, "10.244.1.1")
+    return node
+
+
+def leftovers(image: Image) -> Node:
+    """As calico, with what another CNI, an interface that is gone, and operators have left or added."""
+    node = calico(image)
+    node.snapshot["network_daemons"] = {"daemons": {}, "networkd_files": {}}
+    for name, kind, more in (("flannel.1", "vxlan", {"flags": ["BROADCAST"]}), ("wireguard.cali", "wireguard", {})):
+        node.link(name, kind, **more)
+    node.route("192.168.0.250", type="blackhole")
+    node.route("192.168.0.128/26", type="unreachable")
+    node.route("192.168.0.9", "eth0", table="100", scope="link")
+    node.rule(100, from_="10.244.1.2/32", table="100")
+    node.rule(101, from_="192.168.6.11/32", table="101")
+    return node
+
+
 NODES: dict[str, Callable[[Image], Node]] = {
     "EKS": eks,
     "EKS, kube-proxy in its mode nftables": eks_nftables,
@@ -734,5 +764,7 @@ NODES: dict[str, Callable[[Image], Node]] = {
     "GKE": gke,
     "bare metal with MetalLB": metallb,
     "restricted pods and containers": restricted,
+    "an address on the loopback link alone": unnumbered,
+    "leftovers of others": leftovers,
 }
 IMAGES = (KERNEL, SYSTEMD, UBUNTU, CIS, STRICT_DEFAULT)

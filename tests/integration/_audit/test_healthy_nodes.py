@@ -36,6 +36,7 @@ ALWAYS = {
     "bare metal with MetalLB": {"path-lost"},
     "kube-router": {"path-lost"},
     "restricted pods and containers": {"path-lost"},
+    "leftovers of others": {"path-lost", "rule-to-empty-table"},
 }
 # By node, the checks that cannot tell: BPF programs of Cilium, which no twin has, decide, or the network beyond the node, by
 # which packets go from a pod of the node to another.
