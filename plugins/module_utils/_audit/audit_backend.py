@@ -154,7 +154,11 @@ def repeated(
     asked = question(audit, trial, (*first, *changes))._replace(wants_reply=wants_reply, is_compared=True)
     added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
     traced = trace_backend.answer(asked, run)
-    return traced._replace(assumed=(*added, *traced.assumed))
+    traced = traced._replace(assumed=(*added, *traced.assumed))
+    miss = _missed(trial, traced.way)
+    if miss is None:
+        return traced
+    return traced._replace(certain=False, unknown=(*traced.unknown, f"Whether it is lost beyond the node. {miss.what}"))
 
 
 def _added(trial: Trial) -> t.Iterator[str]:

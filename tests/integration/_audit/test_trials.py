@@ -16,6 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import tr
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
 from .._trace import random_nodes
+from .healthy_nodes import KERNEL, leftovers
 from .troubles import TROUBLES
 
 
@@ -51,3 +52,12 @@ def test_a_twin_that_fails_leaves_open_what_it_was_to_tell_and_nothing_else(monk
     tried = [finding for finding in failed["findings"] if "the twin was killed" in finding["what"]]
     assert tried and {finding["state"] for finding in tried} == {"cannot_tell"}
     assert {*failed["passed"]} == {*whole["passed"]} - {finding["id"] for finding in tried}
+
+
+def test_a_packet_that_passes_the_node_and_is_missed_is_not_certain_if_its_finding_is_repeated() -> None:
+    audit = audit_backend.Audit(leftovers(KERNEL).done(), catalogue.CHECKS)
+    found = audit_backend.result(audit, random_nodes.run)["findings"]
+    missed = next(finding for finding in found if "wireguard.cali" in finding["subject"])
+    traced = audit_backend.repeated(audit, f"{missed['id']}:{missed['subject']}", (), True, random_nodes.run)
+    assert traced.way.has_arrived and not traced.certain
+    assert traced.unknown[-1].partition(". ")[2] in missed["what"]
