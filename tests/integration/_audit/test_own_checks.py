@@ -84,7 +84,7 @@ def test_a_record_that_cannot_be_read_leaves_it_open() -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
         node.write("/etc/kubenode/policy-routes-80.json", "{")
         (finding,) = findings(node)
-        assert finding["state"] == "cannot_tell" and finding["ask"].startswith("head -n 9999 /run/kubenode/")
+        assert finding["state"] == "cannot_tell" and finding["ask"].startswith("head -v -n 9999 /run/kubenode/")
 
 
 def test_a_table_that_the_cni_has_filled_is_no_drift_after_the_profile() -> None:

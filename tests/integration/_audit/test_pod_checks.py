@@ -43,7 +43,7 @@ def test_a_namespace_whose_neighbours_were_not_read_may_have_the_trouble() -> No
         options = {"checks": ["gateway-mac-changed"], "snapshot": {**snapshot, "unread": [entry]}}
         (finding,) = Steps(node, "datapath_audit", options).run()["findings"]
         assert (finding["state"], finding["what"]) == ("cannot_tell", "The neighbours could not be read.")
-        assert finding["ask"].startswith("ip -all netns exec ip neigh show nud permanent")
+        assert finding["ask"].startswith("ip -all netns exec ip neigh; ip -all netns exec ip -6 neigh")
 
 
 NESTED = """
