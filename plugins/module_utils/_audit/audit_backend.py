@@ -155,7 +155,7 @@ def repeated(
     added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
     traced = trace_backend.answer(asked, run)
     traced = traced._replace(assumed=(*added, *traced.assumed))
-    miss = _missed(trial, traced.way)
+    miss = _missed(trial, traced.way) if traced.way.is_well() else None
     if miss is None:
         return traced
     return traced._replace(certain=False, unknown=(*traced.unknown, f"Whether it is lost beyond the node. {miss.what}"))
