@@ -616,6 +616,13 @@ def kube_router(image: Image) -> Node:
     return node
 
 
+def _pods_of_calico(node: Node) -> None:
+    for number in (1, 2):
+        node.pod(f"cali{number}", f"10.244.1.{number}")
+    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
+    kube_proxy(node, "10.244.1.1")
+
+
 def calico(image: Image) -> Node:
     """kubeadm with Calico, IP in IP and BIRD, on Ubuntu with systemd-networkd. Felix sets the filters of pods' links."""
     node = _on_premises(image, "eth0")
@@ -623,10 +630,7 @@ def calico(image: Image) -> Node:
     node.link("tunl0", "ipip", ["10.244.1.0/32"], type=768)
     node.route("10.244.2.0/26", "tunl0", via="192.168.0.12", onlink=True, protocol="bird")
     node.route("10.244.1.0/26", type="blackhole", protocol="bird")
-    for number in (1, 2):
-        node.pod(f"cali{number}", f"10.244.1.{number}")
-    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
-    kube_proxy(node, "10.244.1.1")
+    _pods_of_calico(node)
     return node
 
 
@@ -723,10 +727,7 @@ def unnumbered(image: Image) -> Node:
     node.route(own, "lo", table=LOCAL, type="local", scope="host", protocol="kernel")
     node.route("192.168.0.1", "eth0", scope="link", src=own)
     node.route("default", "eth0", via="192.168.0.1", src=own)
-    for number in (1, 2):
-        node.pod(f"cali{number}", f"10.244.1.{number}")
-    _masquerading(node, "cali-nat-outgoing", "10.244.0.0/16")
-    kube_proxy(node, "10.244.1.1")
+    _pods_of_calico(node)
     return node
 
 
