@@ -14,14 +14,11 @@ import typing as t
 
 from .._cni import cni
 from .._core import fields
-from .._routing import route as routing_route
-from .._routing import rule as routing_rule
 from .._snapshot.values import MAIN, Route, is_host
 from .._trace.answer import LOST, Way
-from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding
+from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_network
 from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
-from .._twin.pod_links import Network
 from . import purpose
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, NEAR, TABLES_OF, Node, holds, is_link_local, setting_line
@@ -292,7 +289,7 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
             near_network = next(networks, None)
             near = str(near_network[-2]) if near_network else own
             if near_network and near != own and "UP" in card.flags:
-                culprit = functools.partial(_stops_all, near_network)
+                culprit = functools.partial(is_of_network, near_network.prefixlen)  # one for a part may keep machines away
                 yield _path(f"the network of {card.name}", there, _of(near, card.name, own, SSH), culprit=culprit)
             if mute or "UP" not in card.flags:
                 missed = functools.partial(_missed_request, mute) if mute else None
@@ -301,11 +298,6 @@ def _to_cards(node: Node, family: str) -> t.Iterator[Suspicion]:
                 is_meant = card.name in node.uplinks(family) if mute else not is_used
                 severity = NOTE if is_meant else RISK
                 yield _path("the outside", there, _of(OUTSIDE[family], card.name, own, SSH), severity, missed)
-
-
-def _stops_all(network: Network, decider: Object | None) -> bool:
-    """Return whether a route or a rule is for a whole network: one for a part of it may keep single machines away."""
-    return isinstance(decider, (routing_route.Route, routing_rule.Rule)) and decider.dst[1] <= network.prefixlen
 
 
 def _mute(node: Node, link: str) -> str:
@@ -318,8 +310,8 @@ def _mute(node: Node, link: str) -> str:
 
 
 def _missed_request(mute: str, way: Way) -> Miss | None:
-    what = f"With {mute} the node tells nobody its MAC address, unless the network finds it without ARP."
-    return None if way.verdict in LOST else Miss(mute, what)
+    effect = f"With {mute} the node answers no request of ARP, by which its neighbours learn its MAC address."
+    return None if way.verdict in LOST else Miss(mute, effect)
 
 
 def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:

@@ -198,6 +198,11 @@ def is_blocking(decider: Object | None) -> bool:
     return isinstance(decider, Route) and decider.type in (BLACKHOLE, UNREACHABLE, PROHIBIT)
 
 
+def is_of_network(length: int, decider: Object | None) -> bool:
+    """Return whether it is a rule or a route for all of a network, and not for a part of it. length: of its prefix, in bits."""
+    return isinstance(decider, (Route, Rule)) and decider.dst[1] <= length
+
+
 def is_forwarding(decider: Object | None) -> bool:
     return isinstance(decider, Setting) and decider.name in FORWARDING
 

@@ -23,6 +23,7 @@ from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
 from .._ruleset import nft_objects
+from .._ruleset.ruleset import LEGACY
 from .._snapshot import assumption, values
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.entries import SETTINGS, kernels_rules
@@ -457,7 +458,7 @@ def _restores(
 
 
 def _is_legacy(table: values.SavedTable) -> bool:
-    return table.backend == "legacy"
+    return table.backend == LEGACY
 
 
 def _of_both_backends(family: str, table: str) -> Assumption:
