@@ -49,9 +49,8 @@ from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate, Sent
 SECONDS = 20.0  # in which the last trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
-ASSUMED: dict[str, t.Any] = {
-    substitutions.POD: worlds.SHOWN
-}  # an audit is about the node, whatever the pods have that no output shows
+# An audit is about the node, whatever the pods have that no output shows. What a cloud may drop is lost for it.
+ASSUMED: dict[str, t.Any] = {substitutions.POD: worlds.SHOWN, substitutions.SOURCE_CHECK: worlds.SHOWN}
 # By kinds of facts, the subsets that are empty if no output shows them and there is nothing more.
 SHOWN_BY = {
     **{open_facts.NFT: "nftables", open_facts.TABLE: "iptables", open_facts.IPVS: "ipvs", open_facts.NEIGHBORS: "neighbors"},
@@ -151,7 +150,9 @@ def repeated(
     audit = audit.assuming()
     trial = _trial(audit, finding, run)
     first = changes_backend.read(trial.first)
-    asked = question(audit, trial, (*first, *changes))._replace(wants_reply=wants_reply, is_compared=True)
+    asked = question(audit, trial, (*first, *changes))
+    doubts = {fact: value for fact, value in asked.assume.items() if fact != substitutions.SOURCE_CHECK}
+    asked = asked._replace(assume=doubts, wants_reply=wants_reply, is_compared=True)
     added = [substitutions.replaced(substitutions.STATED, sentence) for sentence in _added(trial)]
     traced = trace_backend.answer(asked, run)
     traced = traced._replace(assumed=(*added, *traced.assumed))

@@ -15,7 +15,13 @@ from .values import Link
 HEADS = {
     "vxlan": 50, "geneve": 50, "ipip": 20, "sit": 20, "gre": 24, "gretap": 38, "wireguard": 60, "ip6tnl": 40, "ip6gre": 44,
 }  # fmt: skip
+POINT_TO_POINT = frozenset(["POINTOPOINT", "NOARP"])  # flags of a link that asks for no MAC address, such as a tunnel
 OF_EITHER = ("vxlan", "geneve", "wireguard")  # kinds of tunnels over IPv4 or IPv6, whose header has 20 bytes more
+
+
+def is_tunnel(link: Link) -> bool:
+    """Return whether a link puts a head before each packet, or has one machine at its other end."""
+    return link.kind in HEADS or not POINT_TO_POINT.isdisjoint(link.flags)
 
 
 def head(link: Link, is_over_ipv6: bool = False) -> int:

@@ -17,6 +17,7 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
+from .._ruleset import service_rules
 from .._snapshot import open_facts, values
 from .._snapshot.assumption import LINK, Assumption, Concern
 from .._snapshot.open_facts import OpenFact
@@ -46,6 +47,7 @@ from .._twin.substitutions import (
     POD,
     POD_NEIGHBOR,
     SOURCE,
+    SOURCE_CHECK,
     STATE,
     STATED,
     TUNNEL,
@@ -215,6 +217,7 @@ class Exchange:
             self._assumed += self._unseen_ends({packet.interface, way.interface, *replies} - {""})
             self._assumed += [*self._announced, *self._unseen_answer(observation.sent, way)]
             self._assumed += self._unseen_neighbours([way, *([reply] if reply else [])])
+            self._assumed += self._unseen_checks([way, *([reply] if reply else [])])
             if reply and verdict.is_away_from_pod(reply, packet.interface, self._scene):
                 to = fields.show(packet.source)
                 sentence = (
@@ -255,6 +258,10 @@ class Exchange:
             return
         departed = way.met.frame.packet
         source, to = fields.show(departed.source), fields.show(departed.destination)
+        if departed.destination == sent.destination and self._is_of_service(departed):
+            sentence = f"{to} is of a Service, and no rule has translated it. A machine beyond the node is assumed to have {to}."
+            yield replaced(ANSWER, sentence, subject=to)
+            return
         is_of_pod = self._topology.is_pod(sent.interface)
         is_private = path.is_private(departed.source) and not path.is_private(departed.destination)
         is_doubtful = (
@@ -280,6 +287,12 @@ class Exchange:
             sentence = f"The packet came in by {way.interface}, in whose network {to} is. It is assumed to stay there."
             yield replaced(ANSWER, sentence, subject=to)
 
+    def _is_of_service(self, packet: Packet) -> bool:
+        """Return whether rules or virtual servers of the node are to translate the destination of a packet."""
+        end = fields.show(packet.destination), protocol_name(packet.protocol), packet.destination_port
+        servers = values.entries(self._snapshot, "ipvs")
+        return path.is_private(packet.destination) and end in service_rules.translated(self._snapshot, servers)
+
     def _is_named(self, address: str) -> bool:
         """Return whether a rule may translate an address, such as that of a Service, because its text has it."""
         texts = (self._drawn.ruleset_text, json.dumps(self._drawn.ruleset), *(text for _program, text in self._drawn.restores))
@@ -299,6 +312,14 @@ class Exchange:
                     f"{to} is in no network of {link}, to which a route without a gateway leads. It is assumed to answer there."
                 )
                 yield replaced(ANSWER, sentence, subject=to)
+
+    def _unseen_checks(self, ways: t.Iterable[Way]) -> t.Iterator[Assumption]:
+        """Yield that a cloud is taken to pass packets whose source belongs to another interface than they leave by."""
+        for way in (way for way in ways if way.met.caveat):
+            sentence = (
+                f"A packet leaves by {way.interface}, to which its source does not belong. The cloud is assumed to pass it."
+            )
+            yield replaced(SOURCE_CHECK, sentence, subject=way.interface)
 
     def _forget(self) -> None:
         """Forget connections and filled sets, so that the next packet is the first one."""

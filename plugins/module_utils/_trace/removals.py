@@ -21,7 +21,7 @@ from .._routing.rule import Rule
 from .._ruleset import iptables_save, observed
 from .._ruleset.ruleset import DROP, LEGACY, NFT, REJECT
 from .._snapshot import settings as setting_model
-from .._snapshot import values
+from .._snapshot import tunnels, values
 from .._snapshot.open_facts import Fact
 from .._snapshot.values import Entry
 from .._twin import blueprint, legacy_half, pod_links
@@ -228,6 +228,8 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
     # By rules to table main, a CNI leads the packets for its pods past the rules of their interfaces.
     if rule.opaque or rule.l3mdev or rule.table in (*kept_tables, rt_names.MAIN):
         return
+    if rule.table and _leads_into_tunnel(rule, snapshot):  # what is to be encrypted would leave by another link
+        return
     places = {(fields.FAMILIES[each.family], each.priority, each.protocol) for each in values.rules(snapshot)}
     protocols = {protocol for *place, protocol in places if place == [rule.family, rule.priority]}
     if not protocols or not protocols <= {*OPERATORS}:
@@ -237,6 +239,12 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
     command = f"{program} rule del priority {rule.priority} {rule.selector} {rule.decision}"
     group = MISLED if rule.table else ""
     yield Removal("Remove the policy rule that misleads the packet", command, takes_along, group=group)
+
+
+def _leads_into_tunnel(rule: Rule, snapshot: Entry) -> bool:
+    links = {link.name for link in values.links(snapshot) if tunnels.is_tunnel(link)}
+    routes = (route for route in values.routes(snapshot) if fields.FAMILIES[route.family] == rule.family)
+    return any(route.table == str(rule.table) and route.dev in links for route in routes)
 
 
 def _of_missing_route(missing: NoRoute, snapshot: Entry) -> t.Iterator[Removal]:

@@ -14,7 +14,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing.route import Route
-from .._snapshot import values
+from .._snapshot import tunnels, values
 from .._snapshot.assumption import Assumption
 from .._snapshot.values import MAIN, Entry, Neighbour, Peer, of_texts
 from .._twin import assumptions, blueprint, pod_links, reachable
@@ -479,7 +479,7 @@ class Topology:
         """Return whether a link asks for no MAC address, such as a tunnel."""
         entry = self.links.get(link, {})
         is_other = entry.get("type", pod_links.ETHERNET) != pod_links.ETHERNET
-        return is_other or not pod_links.POINT_TO_POINT.isdisjoint(entry.get("flags") or ())
+        return is_other or not tunnels.POINT_TO_POINT.isdisjoint(entry.get("flags") or ())
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """Return the link by which the answer comes in to a packet that has left by ``link``.

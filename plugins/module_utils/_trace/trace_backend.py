@@ -209,10 +209,10 @@ def _cures(
 
 def _offered(cure: Candidate, after: Answer, is_certain: bool) -> Cure:
     """Return the remedy. It is not certain if a cloud may drop the packet with the remedy as without it."""
-    caveats = [caveat.sentence for caveat in after.caveats]
-    takes_along = " ".join(filter(None, [cure.takes_along, *caveats]))
-    certain = is_certain and not caveats
-    return Cure(cure.kind, cure.change, cure.task, takes_along, certain, after.way.verdict, after.way.reply_verdict, cure.changes)
+    takes_along = " ".join(filter(None, [cure.takes_along, *(caveat.sentence for caveat in after.caveats)]))
+    return Cure(
+        cure.kind, cure.change, cure.task, takes_along, is_certain, after.way.verdict, after.way.reply_verdict, cure.changes
+    )
 
 
 def _loss(result: Answer) -> Loss | None:

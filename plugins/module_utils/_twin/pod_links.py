@@ -10,10 +10,10 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from .._snapshot.tunnels import POINT_TO_POINT
 from .._snapshot.values import Entry, entries, has_interface_name
 
 TAP, VETH, ETHERNET = "tun", "veth", 1  # kinds; a type of hardware (include/uapi/linux/if_arp.h)
-POINT_TO_POINT = frozenset(["POINTOPOINT", "NOARP"])  # flags of a link that asks for no MAC address, such as a tunnel
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 

@@ -30,8 +30,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
     "next-hops", "filter",
 )  # fmt: skip
-POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, HOP_LIMIT, ANNOUNCED, FULL = (
-    "pod", "pod-neighbor", "tunnel", "source", "answer", "hop-limit", "announced", "neighbors-full"
+POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
+    "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half"
@@ -67,6 +67,11 @@ TABLE: dict[str, Substitution] = {
         "an answer that comes back to the node",
         "whether networks beyond the node have a route to the source",
         "tcpdump -ni any host {}",
+    ),
+    SOURCE_CHECK: Substitution(
+        "a cloud that passes packets of each source",
+        "whether the cloud checks the sources of an interface",
+        "aws ec2 describe-network-interfaces --query NetworkInterfaces[].SourceDestCheck",
     ),
     HOP_LIMIT: Substitution(
         "an answer of a metadata service that a router passes on",

@@ -268,7 +268,8 @@ def test_a_command_that_may_open_what_should_be_closed_is_not_offered() -> None:
 
 def cures_of(scene: Scene) -> list[dict[str, Any]]:
     found = Steps(scene.node, "datapath_trace", {"packet": scene.packet}).run()
-    assert found["unknown"] == [] and found["certain"], found
+    # What a cloud may drop is open, with and without a cure.
+    assert found["unknown"] == [] and all(entry["fact"].startswith("source-check:") for entry in found["depends_on"]), found
     assert {cure["reply_verdict"] for cure in found["cures"]} <= {"forwarded", "delivered"}
     assert all(cure["certain"] for cure in found["cures"])
     return list(found["cures"])

@@ -716,6 +716,30 @@ def test_a_reply_under_a_services_address_by_another_uplink_is_named(
     assert (found["verdict"], found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "forwarded", "eth1")
     caveat = f"Packets to its source come in by {came_in_by}: a cloud that checks the sources"
     assert (caveat in found["reason"]) == is_alone, found["reason"]
+    assert ("source-check:eth1" in [entry["fact"] for entry in found["depends_on"]]) == is_alone
+
+
+def test_a_packet_to_a_service_that_no_rule_translates_is_not_certain_to_arrive(node: NamespaceNode) -> None:
+    """No chain of a hook leads to the chain of Services, and the packet leaves as it came."""
+    dump = {
+        "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n inet 10.0.0.4/24 scope global eth0\n",
+        "ip rule": "0: from all lookup local\n32766: from all lookup main\n32767: from all lookup default\n",
+        "ip route show table all": "default via 10.0.0.1 dev eth0\n",
+        "ip neigh": "10.0.0.1 dev eth0 lladdr 02:00:00:00:00:01 REACHABLE\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n"
+        "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m tcp --dport 53 -j KUBE-SVC-A\n"
+        "-A KUBE-SVC-A -j DNAT --to-destination 10.0.0.9:53\nCOMMIT\n",
+        "nft list ruleset": "",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 0\n",
+    }
+    facts = {
+        port: [
+            entry["fact"]
+            for entry in trace(node, {"destination": "10.96.0.10", "destination_port": port}, dump=dump)["depends_on"]
+        ]
+        for port in (53, 54)
+    }
+    assert ("answer:10.96.0.10" in facts[53], "answer:10.96.0.10" in facts[54]) == (True, False), facts
 
 
 def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: NamespaceNode) -> None:
