@@ -17,7 +17,7 @@ from .._routing import policy
 from .._ruleset import observed, service_rules
 from .._ruleset.ruleset import PROTOCOL, Chain, Table
 from .._ruleset.service_rules import NODE_PORTS, NODE_PORTS_CHAIN, Entrance
-from .._snapshot import open_facts, tunnels, values
+from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
 from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host
@@ -64,7 +64,6 @@ ASK = {
     "pods": "; ".join(f"ip -all netns exec ip {words}" for words in _OF_PODS),
     "pod_neighbors": "ip -all netns exec ip neigh; ip -all netns exec ip -6 neigh",
 }
-NEAR = {IPV4: 16, IPV6: 48}  # bits that the networks of the pods of a cluster's nodes have in common
 TCP = "tcp"
 NODE_PORT_ADDRESSES = "nodeport-ips"  # of kube-proxy, its set of nft
 SERVICES_CHAIN = "KUBE-SERVICES"  # of kube-proxy, its chain of iptables
@@ -135,14 +134,6 @@ class Node:
         """Return the links at whose other end is a pod."""
         inner = pod_links.pod_links(self.snapshot)
         return [link for link in self.all_links() if link.name in inner]
-
-    def tunnels(self) -> list[Link]:
-        """Return the links that put a head before each packet. An output without kinds may hide one, unless names tell."""
-        links = self.all_links()
-        for link in links if "open" in self.snapshot else ():
-            if not (link.kind or link.name == LOOPBACK or has_interface_name(link.name)):
-                raise Unobserved(f"The kind of {link.name} is open.", "ip -d link")
-        return [link for link in links if link.kind in tunnels.HEADS]
 
     def link(self, name: str) -> Link:
         self.links()
@@ -427,45 +418,6 @@ class Node:
         names = dict.fromkeys([*self.uplinks(family), *sorted(self.every_uplink())])
         return [address for name in names if name != LOOPBACK for address in self.addresses(name, family)]
 
-    def remote_pods(self, family: str) -> dict[str, Route]:
-        """Return an address of each network that is like those of this node's pods and of another node, with the route to it: by
-        a gateway, or of any table by a tunnel or, wrongly, to the link of a pod, or of a further table to nowhere. First are
-        those without one, which a CNI made a neighbour of a tunnel.
-        """
-        own, to_pods = self.links_by_address(family), {*self.pods.values()}
-        near = {ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False) for pod in self.pods_of(family)}
-        routes = (each for each in self.every_route() if each.family == family and each.to != "default" and not is_host(each.to))
-        # In table main, a CNI stops packets to what it has of the networks of its pods and no pod has.
-        leading = (
-            each
-            for each in routes
-            if (each.table != MAIN if each.is_blocking else each.via and each.table == MAIN)
-            or each.dev in to_pods
-            or self.is_tunnel(each.dev)
-        )
-        networks = ((_network(route.to), route) for route in leading if route.is_blocking or not route.plain.get("type"))
-        remote = {str(net[1]): route for net, route in networks if net and any(net[1] in other for other in near)}
-        led = [network for route in remote.values() if (network := _network(route.to))]
-        ends = (entry for entry in self._known_neighbors() if entry.state == "PERMANENT" and self.is_tunnel(entry.dev))
-        lost: dict[str, Route] = {}
-        for end, link in ((network[0], entry.dev) for entry in ends if (network := _network(entry.address))):
-            is_near = any(end in pods and end != pods.broadcast_address for pods in near)
-            if is_near and not any(end + 1 in network for network in led):
-                pod = str(end + 1)
-                lost[pod] = Route.of({"family": family, "to": pod, "dev": link, "table": MAIN})
-        return {address: route for address, route in {**lost, **remote}.items() if address not in own}
-
-    def _known_neighbors(self) -> list[values.Neighbour]:
-        """Return the neighbours, as far as they are known."""
-        with contextlib.suppress(Unobserved):
-            return self.neighbors()
-        return []
-
-    def is_tunnel(self, name: str) -> bool:
-        """Return whether a link puts a head before each packet, or has one machine at its other end."""
-        link = self.link(name)
-        return link.kind in tunnels.HEADS or not pod_links.POINT_TO_POINT.isdisjoint(link.flags)
-
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
         self.all_links()
@@ -571,7 +523,7 @@ def _metric(route: Route) -> int:
     return int(route.metric or (1024 if route.family == IPV6 else 0))
 
 
-def _network(prefix: str) -> Network | None:
+def network(prefix: str) -> Network | None:
     try:
         return ipaddress.ip_network(prefix, strict=False)
     except ValueError:
@@ -580,8 +532,8 @@ def _network(prefix: str) -> Network | None:
 
 def holds(prefix: str, address: str) -> bool:
     """Return whether an address is in a prefix; never for another text."""
-    network, single = _network(prefix), _network(address)
-    return network is not None and single is not None and single.network_address in network
+    of_prefix, single = network(prefix), network(address)
+    return of_prefix is not None and single is not None and single.network_address in of_prefix
 
 
 def is_link_local(address: str) -> bool:

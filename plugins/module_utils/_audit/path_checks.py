@@ -21,7 +21,7 @@ from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
 from . import purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, NEAR, TABLES_OF, Node, holds, is_link_local, setting_line
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, holds, is_link_local, setting_line
 from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 
 Judge = t.Callable[[Way], t.Optional[Miss]]
@@ -211,7 +211,7 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
         yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet, missed=missed)
         of_node = {"destination": address, "protocol": protocol, "destination_port": port}
         yield _path("the node", f"the Service {address}:{port}", of_node, missed=missed)
-    for address, route in [*node.remote_pods(family).items()][:MOST_REMOTE]:
+    for address, route in [*purpose.remote_pods(node, family).items()][:MOST_REMOTE]:
         there, missed = f"the pod {address} of another node", _by_tunnel(node, route)
         yield _path(f"the pod {pod}", there, _of(pod, link, address, POD_PORT), missed=missed)
 
@@ -320,7 +320,7 @@ def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.It
     """
     leading = {route.dev for route in node.every_route() if route.family == family and not is_link_local(route.address)}
     # Where pods of other nodes are reached by another link, the tunnel may be left of another CNI.
-    severity = NOTE if node.remote_pods(family) else RISK
+    severity = NOTE if purpose.remote_pods(node, family) else RISK
     for link in node.links() if pods else ():
         is_bare = link.name not in leading and not node.addresses(link.name, family)
         if purpose.family_of_tunnel(link.name) == family and (is_bare or "UP" not in link.flags):
@@ -332,7 +332,7 @@ def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.It
 
 def _far_pod(family: str, pod: str) -> str:
     """Return the last address that is like a pod's, which one of another node may have."""
-    return str(ipaddress.ip_network(f"{pod}/{NEAR[family]}", strict=False)[-2])
+    return str(purpose.cluster_of(pod, family)[-2])
 
 
 def _missed_answer(link: str, family: str, way: Way) -> Miss | None:
@@ -486,7 +486,7 @@ def _last_chain(node: Node, family: str, way: Way) -> str:
 def _by_tunnel(node: Node, route: Route) -> Judge | None:
     """Return what judges packets to a network to which a route leads by a tunnel, and no default route may."""
     judge = _missed_tunnel if route.to != "default" and not is_host(route.to) else _missed_neighbour
-    return functools.partial(judge, node, route) if node.is_tunnel(route.dev) else None
+    return functools.partial(judge, node, route) if purpose.is_tunnel(node, route.dev) else None
 
 
 def _missed_neighbour(_node: Node, route: Route, way: Way) -> Miss | None:

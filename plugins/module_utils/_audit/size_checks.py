@@ -19,6 +19,7 @@ from .._snapshot.values import Link, Route
 from .._trace.culprit import Mtu, Object, RouteMtu
 from .._trace.packet import OUTSIDE
 from .._twin.pod_links import Network
+from . import purpose
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node
 from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial
@@ -52,7 +53,7 @@ _WORDS = {
     "Small packets arrive and large ones are lost, such as an answer of HTTPS or a file",
 )
 def _tunnel_mtu(node: Node) -> t.Iterator[Suspicion]:
-    for tunnel in (link for link in node.tunnels() if "UP" in link.flags):
+    for tunnel in (link for link in purpose.with_heads(node) if "UP" in link.flags):
         head = tunnels.head(tunnel, not node.uplinks(IPV4))
         for carrier in map(node.link, tunnels.carriers(tunnel, functools.partial(_leading, node))):
             if node.mtu(tunnel.name) + head > node.mtu(carrier.name):
@@ -120,7 +121,7 @@ def _ways_out(node: Node, family: str) -> t.Iterator[tuple[Route, dict[str, str]
     """
     pods, tables = node.pods_of(family), node.tables_of_enis() if family == IPV4 else {}
     table_of = {rule.pod: rule.table for rule in node.rules(family) if rule.table in tables} if tables else {}
-    names = {link.name for link in node.tunnels()} if pods else ()
+    names = {link.name for link in purpose.with_heads(node)} if pods else ()
     by_tunnel = {route.dev: route for route in node.routes(family) if route.dev in names}
     to_networks = (each for each in by_tunnel.values() if each.to != "default" and _network(each).num_addresses > 2)
     for route in (*node.best_defaults(family), *to_networks) if pods else ():
