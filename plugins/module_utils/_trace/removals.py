@@ -242,9 +242,9 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
 
 
 def _leads_into_tunnel(rule: Rule, snapshot: Entry) -> bool:
+    """Return whether a route of the rule's table leads into a tunnel, in either family: that of this one may be what is broken."""
     links = {link.name for link in values.links(snapshot) if tunnels.is_tunnel(link)}
-    routes = (route for route in values.routes(snapshot) if fields.FAMILIES[route.family] == rule.family)
-    return any(route.table == str(rule.table) and route.dev in links for route in routes)
+    return any(route.table == str(rule.table) and route.dev in links for route in values.routes(snapshot))
 
 
 def _of_missing_route(missing: NoRoute, snapshot: Entry) -> t.Iterator[Removal]:

@@ -431,3 +431,18 @@ def test_a_policy_rule_that_misleads_is_removed_unless_it_leads_to_an_eni() -> N
         tried = list(removals.of_loss(Loss(culprit, "eth0", rules), snapshot, {1001}))
         assert [removal.command for removal in tried] == commands
     assert tried[-1].takes_along == "The rules after it decide about all packets that it selects: from 10.0.1.11."
+
+
+@pytest.mark.parametrize("kind", ["wireguard", "ipip", ""])
+def test_a_policy_rule_that_leads_into_a_tunnel_is_not_removed(kind: str) -> None:
+    """Calico leads packets for other nodes to WireGuard by a rule of the operators' protocol. Its route for IPv6 is as it was."""
+    stopping = {"family": "ipv4", "to": "10.0.2.0/24", "type": "blackhole", "table": "1", "protocol": "bird"}
+    leading = {"family": "ipv6", "to": "fd00:2::/64", "dev": "wireguard.cali", "table": "1"}
+    snapshot = {
+        "links": [{"name": "wireguard.cali", "kind": kind, "addresses": []}],
+        "routes": [stopping, leading],
+        "rules": [rule(99, table="1")],
+    }
+    culprit = to("10.0.2.0", 24, type=BLACKHOLE)._replace(table=1)
+    tried = removals.of_loss(Loss(culprit, "eth0", (Rule(fields.IPV4, 99, table=1), None)), snapshot)
+    assert [removal.command for removal in tried] == ([] if kind else ["ip rule del priority 99 from all lookup 1"])
