@@ -242,7 +242,7 @@ def _of_policy_rule(rule: Rule, snapshot: Entry, kept_tables: t.Collection[int])
 
 
 def _leads_into_tunnel(rule: Rule, snapshot: Entry) -> bool:
-    """Return whether a route of the rule's table leads into a tunnel, in either family: that of this one may be what is broken."""
+    """Return whether a route of the rule's table leads into a tunnel, in either family: that of this one may be broken."""
     links = {link.name for link in values.links(snapshot) if tunnels.is_tunnel(link)}
     return any(route.table == str(rule.table) and route.dev in links for route in values.routes(snapshot))
 
