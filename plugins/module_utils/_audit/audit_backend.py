@@ -456,7 +456,7 @@ class _Prover:
         decider = lost.culprit.object if lost.culprit else None
         miss = _missed(first.trial, finding.way) if first.trial else None
         # No policy lets a packet pass and stops the answer to it.
-        if lost is finding.way and not miss and path_checks.is_meant(self._node, decider, lost.met.chains):
+        if lost is finding.way and not miss and path_checks.is_meant(self._node, decider, lost.met):
             return None
         more = [f"{len(paths) - 1} further paths are lost by the same."] if len(paths) > 1 else []
         text = miss.subject if miss else path_checks.of_all_links(self._node, decider) or (lost.culprit and lost.culprit.text)

@@ -14,8 +14,10 @@ import typing as t
 
 from .._cni import cni
 from .._core import fields
+from .._routing.route import LOCAL
 from .._snapshot.values import MAIN, Route, is_host
-from .._trace.answer import LOST, Way
+from .._trace import carriers
+from .._trace.answer import LOST, Met, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_network
 from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
@@ -52,9 +54,11 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         node.pods.values()
     )
     for family in FAMILIES:
-        own = node.links_by_address(family)  # those of a veth both of whose ends the node has
         addresses = {**_recorded(node, family), **_learned(node, family), **node.pods_of(family)}
-        inner = {pod: link for pod, link in addresses.items() if pod not in own and link not in switched}
+        own = node.links_by_address(family)
+        inner = {
+            pod: link for pod, link in addresses.items() if link not in switched and not _is_own_end(node, link, own.get(pod))
+        }
         pods = {pod: link for pod, link in inner.items() if not _is_leftover(node, pod, link)}
         internal = _internal(node, family, pods)
         shapes = _shapes(node, family, {pod: link for pod, link in pods.items() if pod not in internal})
@@ -66,6 +70,7 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
         yield from _to_lost_addresses(node, family, pods)
         yield from _to_cards(node, family)
         yield from _by_bare_tunnels(node, family, pods)
+        yield from _between_tunnels(node, family, pods)
         yield from _by_bare_tables(node, family, pods)
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
@@ -140,6 +145,12 @@ def _internal(node: Node, family: str, pods: t.Mapping[str, str]) -> set[str]:
     return {pod for pod in inner if not any(holds(source, pod) for source in sources)}
 
 
+def _is_own_end(node: Node, link: str, other: str | None) -> bool:
+    """Return whether the node has both ends of a veth. other: its link with the address behind the first one."""
+    peer = node.link(link).peer
+    return other is not None and not peer.namespace and peer.name in ("", other)
+
+
 def _is_leftover(node: Node, pod: str, link: str) -> bool:
     """Return whether a route leads an address to a pod that has another one in its place."""
     addresses = [each for each in node.link(link).peer.addresses if (":" in each) == (":" in pod) and not is_link_local(each)]
@@ -211,9 +222,12 @@ def _to_others(node: Node, family: str, pod: str, link: str) -> t.Iterator[Suspi
         yield _path(f"the pod {pod}", f"the Service {address}:{port}", packet, missed=missed)
         of_node = {"destination": address, "protocol": protocol, "destination_port": port}
         yield _path("the node", f"the Service {address}:{port}", of_node, missed=missed)
+    tunnels = purpose.behind_tunnels(node, family)
     for address, route in [*purpose.remote_pods(node, family).items()][:MOST_REMOTE]:
         there, missed = f"the pod {address} of another node", _by_tunnel(node, route)
         yield _path(f"the pod {pod}", there, _of(pod, link, address, POD_PORT), missed=missed)
+        if tunnels.get(address, route.dev) != route.dev:  # by which the other node sends, whatever leads there
+            yield _path(there, f"the pod {pod}", _of(address, tunnels[address], pod, POD_PORT), RISK)
 
 
 def _to_lost_addresses(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
@@ -312,6 +326,21 @@ def _mute(node: Node, link: str) -> str:
 def _missed_request(mute: str, way: Way) -> Miss | None:
     effect = f"With {mute} the node answers no request of ARP, by which its neighbours learn its MAC address."
     return None if way.verdict in LOST else Miss(mute, effect)
+
+
+def _between_tunnels(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
+    """Yield the paths of the packets in which tunnels carry those of pods. No firewall is to stop these."""
+    for link in node.all_links() if pods else ():
+        far = next((each for each in carriers.remotes(link) if (":" in each) == (family == IPV6)), "")
+        for packet in carriers.between(node.snapshot, link, far) if far and link.kind in carriers.KINDS else ():
+            missed = functools.partial(_missed_carrier, link.name)
+            ends = ("the other nodes", "the node") if packet.interface else ("the node", "the other nodes")
+            yield _path(*ends, {**packet.report(), "interface": packet.interface}, missed=missed)
+
+
+def _missed_carrier(tunnel: str, way: Way) -> Miss | None:
+    culprit = way.culprit if way.verdict in LOST else None
+    return Miss(culprit.text, f"The packets of pods by {tunnel} are carried in it.") if culprit else None
 
 
 def _by_bare_tunnels(node: Node, family: str, pods: t.Mapping[str, str]) -> t.Iterator[Suspicion]:
@@ -511,16 +540,19 @@ def _missed_tunnel(node: Node, route: Route, way: Way) -> Miss | None:
     return Miss(by, f"It leaves by {way.interface}, as no rule leads to the table of the route {route}{like}.")
 
 
-def is_meant(node: Node, decider: Object | None, entered: t.Collection[str]) -> bool:
+def is_meant(node: Node, decider: Object | None, met: Met) -> bool:
     """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, one of a firewall for new connections
     to the node, or a virtual server, which stops packets without an endpoint.
 
-    entered: families, tables and chains that a new connection entered.
+    met: by a new connection. That to another machine needs answers of neighbours, which no firewall is to stop.
     """
     if not isinstance(decider, ChainRule):
         return isinstance(decider, VirtualServer)
-    is_of_firewall = any(chain.endswith(" INPUT") for chain in entered) or not _input_chains(node).isdisjoint(entered)
-    return is_of_firewall or cni.decides_about_pods(decider.chain, decider.table, lambda owner: _serves(node, owner))
+    is_for_node = met.route is None or met.route.type == LOCAL
+    is_of_firewall = any(chain.endswith(" INPUT") for chain in met.chains) or not _input_chains(node).isdisjoint(met.chains)
+    return (is_for_node and is_of_firewall) or cni.decides_about_pods(
+        decider.chain, decider.table, lambda owner: _serves(node, owner)
+    )
 
 
 def of_all_links(node: Node, decider: Object | None) -> str:

@@ -109,14 +109,22 @@ def remote_pods(node: Node, family: str) -> dict[str, Route]:
     networks = ((network(route.to), route) for route in leading if route.is_blocking or not route.plain.get("type"))
     remote = {str(net[1]): route for net, route in networks if net and any(net[1] in cluster for cluster in near)}
     led = [destination for route in remote.values() if (destination := network(route.to))]
-    ends = (entry for entry in _neighbors(node) if entry.state == "PERMANENT" and is_tunnel(node, entry.dev))
-    lost: dict[str, Route] = {}
-    for end, link in ((host[0], entry.dev) for entry in ends if (host := network(entry.address))):
-        is_near = any(end in cluster and end != cluster.broadcast_address for cluster in near)
-        if is_near and not any(end + 1 in destination for destination in led):
-            pod = str(end + 1)
-            lost[pod] = Route.of({"family": family, "to": pod, "dev": link, "table": MAIN})
+    lost = {
+        pod: Route.of({"family": family, "to": pod, "dev": link, "table": MAIN})
+        for pod, link in behind_tunnels(node, family).items()
+        if not any(ipaddress.ip_address(pod) in destination for destination in led)
+    }
     return {address: route for address, route in {**lost, **remote}.items() if address not in own}
+
+
+def behind_tunnels(node: Node, family: str) -> dict[str, str]:
+    """Return an address of each network whose first one a CNI made a neighbour of a tunnel, and the tunnel."""
+    near = _clusters(node, family)
+    entries = (entry for entry in _neighbors(node) if entry.state == "PERMANENT" and is_tunnel(node, entry.dev))
+    ends = ((host[0], entry.dev) for entry in entries if (host := network(entry.address)))
+    return {
+        str(end + 1): link for end, link in ends if any(end in cluster and end != cluster.broadcast_address for cluster in near)
+    }
 
 
 def _neighbors(node: Node) -> list[Neighbour]:

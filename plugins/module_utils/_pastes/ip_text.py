@@ -411,6 +411,8 @@ def _detail(entry: Entry, words: list[str]) -> None:
         if first in tunnels.HEADS:
             pairs = dict(zip(words, words[1:]))
             entry.update({key: pairs[word] for word, key in _ENDS.items() if pairs.get(word, "any") != "any"})
+            if "dstport" in pairs:
+                entry["port"] = fields.number(pairs["dstport"], 0, 65535)
         if "master" in words:
             entry["master"] = words[words.index("master") + 1]
     elif first == "UP" or "MTU:" in " ".join(words):

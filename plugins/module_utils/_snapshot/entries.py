@@ -56,6 +56,7 @@ TUNNELS = {
     **dict.fromkeys(("gre", "gretap", "ip6gre", "ip6gretap"), _OF_GRE), **dict.fromkeys(("ipip", "sit", "ip6tnl"), _OF_IP),
     "geneve": ((), (), (2, 7)), "vxlan": ((3,), (4, 17), (2, 16)),
 }  # fmt: skip
+_PORTS = {"geneve": 5, "vxlan": 15}  # by kind, the attribute of the port of UDP
 # Kinds without such settings: hardware, and these.
 PLAIN = ("", "dummy", "ifb", "tun", "veth")
 VETH = "veth"
@@ -138,13 +139,15 @@ def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
     return shown
 
 
-def _tunnel(values: t.Mapping[int, bytes], kind: str, names: t.Mapping[int, str]) -> dict[str, str]:
-    """Return the link that carries a tunnel, and its addresses, as far as it has been given any; nothing for another link."""
+def _tunnel(values: t.Mapping[int, bytes], kind: str, names: t.Mapping[int, str]) -> dict[str, t.Any]:
+    """Return the link that carries a tunnel, its addresses and its port, as far as it has any; nothing for another link."""
     data = attributes(attributes(values.get(IFLA_LINKINFO, b"")).get(INFO_DATA, b""))
     given = [[data[number] for number in numbers if any(data.get(number, b""))] for numbers in TUNNELS.get(kind, ())]
     shown = {name: value[0] for name, value in zip(("parent", "local", "remote"), given) if value}
     carrier = names.get(int.from_bytes(shown.pop("parent", b""), sys.byteorder))
-    return {**({"parent": carrier} if carrier else {}), **{name: fields.show(address) for name, address in shown.items()}}
+    port = {"port": int.from_bytes(data[_PORTS[kind]], "big")} if _PORTS.get(kind) in data else {}
+    ends = {name: fields.show(address) for name, address in shown.items()}
+    return {**({"parent": carrier} if carrier else {}), **ends, **port}
 
 
 def _numbers(values: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[str, int]:

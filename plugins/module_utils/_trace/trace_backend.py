@@ -20,8 +20,9 @@ from .._snapshot.evidence import Evidence
 from .._twin import assumptions, build_backend, isolation_backend, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import certainty, changes_backend, exchange_backend, likelihood
+from . import carriers, certainty, changes_backend, exchange_backend, likelihood
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
+from .carriers import Carrier
 from .packet import Packet
 from .removals import Loss
 
@@ -75,7 +76,49 @@ class Judgement(t.NamedTuple):
 
 
 def judge(question: Question, run: process.Runner) -> Judgement:
-    """Ask in all worlds that fit the snapshot, and conclude from the answers. Raises DatapathError."""
+    """Ask in all worlds that fit the snapshot, and conclude from the answers. Raises DatapathError.
+
+    What leaves by a tunnel arrives only if the packet does in which the tunnel carries it.
+    """
+    judgement = _judged(question, run)
+    if not judgement.answer.way.is_well(question.wants_reply):
+        return judgement
+    for carrier in carriers.of_way(question.snapshot, judgement.answer.way):
+        of_carrier = question._replace(packet=carrier.packet, wants_reply=carrier.wants_reply, is_compared=False)
+        judgement = _carried(judgement, carrier, _judged(of_carrier, run))
+        if not judgement.answer.way.has_arrived or carrier.wants_reply:
+            break
+    return judgement
+
+
+def _carried(judgement: Judgement, carrier: Carrier, below: Judgement) -> Judgement:
+    """Return the answer for a packet with that for what carries it, and with the remedies for the latter if that is lost."""
+    answer, outer = judgement.answer, below.answer
+    lost = next((way for way in outer.way.both if way.verdict in LOST), None)
+    if lost is None:
+        depends_on = (*answer.depends_on, *(each for each in outer.depends_on if each not in answer.depends_on))
+        return judgement._replace(answer=answer._replace(certain=answer.certain and outer.certain, depends_on=depends_on))
+    is_reply = answer.way.reply is not None and (carrier.is_reply or lost is not outer.way)
+    reason = f"{carrier.link} carries {'its reply' if is_reply else 'the packet'} as {carrier.packet}. {lost.reason}"
+    comes_in = bool(lost.came_in_by)
+    reply = _lost_as(answer.way.reply, lost, reason, comes_in) if is_reply and answer.way.reply else None
+    way = answer.way if reply else _lost_as(answer.way, lost, reason, comes_in)
+    if reply or not comes_in:
+        reason = f"{answer.way.reason} {reason}"
+    way = way._replace(reply=reply, culprit=(reply or way).culprit, reason=reason, tells_reply=True)
+    return Judgement(answer._replace(way=way, certain=answer.certain and outer.certain), below.tracer, below.last)
+
+
+def _lost_as(way: Way, carrier: Way, reason: str, comes_in: bool) -> Way:
+    """Return the way of a packet that is lost with what carries it. comes_in: whether that is before it comes in."""
+    before, culprit = way.steps[:1] if comes_in else way.steps, carrier.culprit
+    if culprit and culprit.step is not None:
+        culprit = culprit._replace(step=culprit.step + len(before))
+    steps = (*before, *carrier.steps)
+    return way._replace(verdict=carrier.verdict, interface="", culprit=culprit, reason=reason, steps=steps, met=carrier.met)
+
+
+def _judged(question: Question, run: process.Runner) -> Judgement:
     if question.is_own:
         build_backend.refuse_to_load_modules(question.snapshot)
     worlds.check(question.snapshot)

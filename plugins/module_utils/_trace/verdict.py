@@ -403,6 +403,8 @@ def unsent(sent: Packet, departure: Departure, scene: Scene) -> Way | None:
     if not departure.interface:
         lacking = f"route to {to}" if departure.has_default else f"default route and none to {to}"
         return lost(f"The pod has no {lacking}, so that it does not {verb}.", NoRoute(to, place=" in the pod"))
+    if departure.interface == LOOPBACK and departure.route and departure.route.type != LOCAL:
+        return lost(f"A route of the pod keeps packets to {to} in it: {departure.route}.", departure.route)
     if not departure.link and sent.is_reply:
         reason = f"The pod answers {to} by its interface {departure.interface}, which does not lead to the node."
         return lost(reason, None, UNKNOWN)

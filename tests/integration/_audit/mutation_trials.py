@@ -18,6 +18,7 @@ import functools
 import json
 import os
 import random
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ FOUND, OTHER, MISSED, UNKNOWABLE, FALSE, QUIET = "found", "other", "missed", "un
 
 class Trial(NamedTuple):
     """lost: the connections that the change ends. findings: errors and risks that the healthy node does not have. cures: what
-    became of their remedies.
+    became of their remedies. snapshot: of the broken node.
     """
 
     seed: int
@@ -65,6 +66,7 @@ class Trial(NamedTuple):
     findings: Sequence[Mapping[str, Any]]
     cures: Sequence[Cure]
     seconds: Mapping[str, float]
+    snapshot: Mapping[str, Any]
 
     @property
     def verdict(self) -> str:
@@ -103,7 +105,7 @@ def snapshot_of(node: Network, machines: Mapping[str, Machine]) -> dict[str, Any
     return {**read, snapshot.POD_ADDRESSES: node.records} if isinstance(node, Layout) else read
 
 
-def audited(read: dict[str, Any]) -> list[dict[str, Any]]:
+def audited(read: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the errors and risks that an audit finds present."""
     result = audit_backend.result(audit_backend.Audit(read, catalogue.CHECKS), random_nodes.run)
     return [each for each in result["findings"] if each["state"] == PRESENT and each["severity"] in (ERROR, RISK)]
@@ -155,7 +157,7 @@ def trial(seed: int) -> Trial:
             still_lost = functools.partial(lost, layout, machines, listeners)
             cures = [*cure_trials.tried(machines["node"], findings, read, still_lost, gone)]
             clock.stop("cure")
-        return Trial(seed, name, mutation, gone, findings, cures, clock.seconds)
+        return Trial(seed, name, mutation, gone, findings, cures, clock.seconds, read)
 
 
 def of_odd_node(seed: int) -> list[dict[str, Any]] | None:
@@ -178,7 +180,19 @@ def of_change(name: str, make: Callable[[mutations.Source], Iterator[mutations.M
         mutation = next(each for source in sources for each in make(source) if each.change == change)
         mutation.apply(machines)
         gone = lost(layout, machines, listeners)
-        return Trial(0, name, mutation, gone, audited(snapshot_of(layout, machines)), (), {})
+        read = snapshot_of(layout, machines)
+        return Trial(0, name, mutation, gone, audited(read), (), {}, read)
+
+
+def of_commands(name: str, commands: Mapping[str, Sequence[str]]) -> tuple[Sequence[Connection], Sequence[str]]:
+    """Return what is lost after commands, and what errors and risks of an audit say is wrong. commands: by machine."""
+    layout = LAYOUTS[name]()
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        for machine, lines in commands.items():
+            for line in lines:
+                machines[machine].run(shlex.split(line))
+        gone = lost(layout, machines, listeners)
+        return gone, [_decider(finding) for finding in audited(snapshot_of(layout, machines))]
 
 
 def _without(findings: Sequence[Mapping[str, Any]], false: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

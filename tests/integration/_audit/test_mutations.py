@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import Phase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
 from lab import network
 
 from . import mutation_trials, mutations
@@ -86,6 +87,48 @@ def test_what_one_change_loses_names_its_object(name: str, make: Any, change: st
     assert trial.verdict == FOUND, str(trial)
 
 
+SCENES: dict[str, tuple[str, dict[str, list[str]], str]] = {
+    "a firewall stops what carries the packets of a tunnel": (
+        "VXLAN",
+        {"node": ["iptables-nft -A INPUT -p udp --dport 8472 -j DROP"]},
+        "-A INPUT -p udp -m udp --dport 8472 -j DROP",
+    ),
+    "packets leave beside a tunnel by which answers come in": (
+        "VXLAN",
+        {
+            "node": [
+                "sysctl -w net/ipv4/conf/flannel.1/rp_filter=1",
+                "ip route replace 10.60.2.0/24 via 192.0.2.12 dev eth0",
+            ]
+        },
+        "net.ipv4.conf.flannel/1.rp_filter = 1",
+    ),
+    "a firewall stops the answers of neighbours": (
+        "veth routes",
+        {"node": ["ip6tables-nft -A INPUT -p icmpv6 -j DROP"]},
+        "-A INPUT -p ipv6-icmp -j DROP",
+    ),
+    "the node has the address of a pod": ("Cilium's shape", {"node": ["ip addr add 10.60.1.5/32 dev eth0"]}, "10.60.1.5"),
+    "a pod keeps its packets": (
+        "veth routes",
+        {"pod1": ["ip route add 198.51.100.0/24 dev lo"]},
+        "ip route 198.51.100.0/24 dev lo",
+    ),
+    "a VPN's table has the pods' network": (
+        "VPN and VRF-like tables",
+        {"node": ["ip route add 10.60.0.0/16 dev eth1 table 52", "ip rule add pref 5205 lookup 52"]},
+        "5205: from all lookup 52",
+    ),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_what_several_objects_lose_together_names_one_of_them(scene: str) -> None:
+    name, commands, culprit = SCENES[scene]
+    lost, said = mutation_trials.of_commands(name, commands)
+    assert lost and any(culprit in text for text in said), said
+
+
 def test_of_a_sample_of_mutations_as_many_are_found_as_before_no_more_are_false_and_each_remedy_cures() -> None:
     trials = [mutation_trials.trial(seed) for seed in SEEDS]
     verdicts = collections.Counter(trial.verdict for trial in trials)
@@ -104,6 +147,21 @@ def test_a_random_mutation_that_loses_nothing_has_no_finding_and_each_remedy_cur
     trial = mutation_trials.trial(seed)
     tally.update([trial.verdict, *(cure.verdict for cure in trial.cures)])
     assert trial.verdict != FALSE and all(cure.verdict == CURED for cure in trial.cures), str(trial)
+
+
+@pytest.mark.thorough
+@hypothesis.given(seed=st.integers(0, 2**32))
+@hypothesis.settings(max_examples=5, deadline=None, suppress_health_check=[*hypothesis.HealthCheck], phases=[Phase.generate])
+def test_one_pod_of_a_shape_has_the_findings_of_all(seed: int) -> None:
+    """A sweep proves what pods share by one pod of each shape, and tries some Services, node ports and other nodes alone."""
+    trial = mutation_trials.trial(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_checks, "_shapes", lambda _node, _family, pods: [*pods])
+        for bound in ("MOST_SERVICES", "MOST_NODE_PORTS", "MOST_REMOTE"):
+            patch.setattr(path_checks, bound, 1_000)
+        whole = mutation_trials.audited(trial.snapshot)
+    titles = [{(each["severity"], each["id"], each["subject"]) for each in found} for found in (trial.findings, whole)]
+    assert titles[0] == titles[1], str(trial)
 
 
 @pytest.mark.thorough

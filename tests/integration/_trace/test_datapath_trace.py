@@ -719,6 +719,49 @@ def test_a_reply_under_a_services_address_by_another_uplink_is_named(
     assert ("source-check:eth1" in [entry["fact"] for entry in found["depends_on"]]) == is_alone
 
 
+TUNNELS = {  # the last words of a link, and the match of rules for what carries its packets
+    "vxlan": (
+        "vxlan id 1 local 10.0.0.4 remote 10.0.0.5 dev eth0 dstport 4789 ttl auto",
+        "-p udp -m udp --dport 4789",
+    ),
+    "geneve": ("geneve id 1 remote 10.0.0.5 dstport 6081 ttl auto", "-p udp -m udp --dport 6081"),
+    "ipip": ("ipip remote 10.0.0.5 local 10.0.0.4 ttl inherit", "-p 4"),
+}
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+@pytest.mark.parametrize("chain", ["INPUT", "OUTPUT", ""])
+@pytest.mark.parametrize("passes_answers", [True, False])
+def test_a_rule_that_stops_what_carries_the_packets_of_a_tunnel_stops_them(
+    node: NamespaceNode, kind: str, chain: str, passes_answers: bool
+) -> None:
+    """Tunnels over UDP take another port for each packet, so that none is an answer for connection tracking."""
+    words, match = TUNNELS[kind]
+    answers = f"-A {chain or 'INPUT'} -m conntrack --ctstate ESTABLISHED -j ACCEPT\n" if passes_answers else ""
+    stopping = f"-A {chain} {match} -j DROP\n" if chain else ""
+    dump = {
+        "ip -d addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n link/ether 02:00:00:00:00:04\n inet 10.0.0.4/24 scope global eth0\n"
+        f"5: tun0: <UP,LOWER_UP> mtu 1450\n link/ether 02:00:00:00:01:04\n {words}\n inet 10.60.1.0/32 scope global tun0\n"
+        "7: veth1@if3: <UP,LOWER_UP> mtu 1450\n veth\n",
+        "ip rule": "0: from all lookup local\n32766: from all lookup main\n32767: from all lookup default\n",
+        "ip route show table all": "default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4\n"
+        "10.60.1.5 dev veth1 scope link\n10.60.2.0/24 via 10.60.2.0 dev tun0 onlink\n",
+        "ip neigh": "10.60.2.0 dev tun0 lladdr 02:00:00:00:01:05 PERMANENT\n"
+        "10.0.0.5 dev eth0 lladdr 02:00:00:00:00:05 REACHABLE\n",
+        "iptables-save": "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+        f"{answers}{stopping}COMMIT\n",
+        "nft list ruleset": "",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 0\nnet.ipv4.ip_forward = 1\n",
+    }
+    packet = {"source": "10.60.1.5", "destination": "10.60.2.5", "destination_port": 80, "interface": "veth1"}
+    found = trace(node, packet, dump=dump)
+    stopped = found["verdict"] == "dropped", found["reply"] is not None and found["reply"]["verdict"] == "dropped"
+    is_answer = passes_answers and kind == "ipip" and chain == "INPUT"
+    assert stopped == (chain == "OUTPUT", chain == "INPUT" and not is_answer), found["reason"]
+    if any(stopped):
+        assert match in found["culprit"]["text"] and "tun0 carries" in found["reason"]
+
+
 def test_a_packet_to_a_service_that_no_rule_translates_is_not_certain_to_arrive(node: NamespaceNode) -> None:
     """No chain of a hook leads to the chain of Services, and the packet leaves as it came."""
     dump = {

@@ -317,7 +317,7 @@ def test_a_rule_of_a_policy_or_of_a_firewall_for_new_connections_is_meant_to_sto
 ) -> None:
     plugins = [{"path": "/etc/cni/net.d/10-calico.conflist", "plugins": ["calico", "kube-bridge"]}]
     node = Node({**SNAPSHOT, "cni": plugins, "nftables_text": FIREWALL}, Context())
-    assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), entered) is is_meant
+    assert path_checks.is_meant(node, ChainRule("ip", "filter", chain, "-j DROP"), Met(chains=(*entered,))) is is_meant
 
 
 @pytest.mark.parametrize(("eth0", "whole"), [(0, "net.ipv4.ip_forward = 0"), (1, "")])
@@ -329,4 +329,4 @@ def test_what_no_link_forwards_is_by_the_setting_of_the_node(eth0: int, whole: s
 
 
 def test_a_virtual_server_stops_packets_only_without_an_endpoint_which_is_meant() -> None:
-    assert path_checks.is_meant(Node(SNAPSHOT, Context()), VirtualServer("TCP  10.96.0.10:80 rr"), [])
+    assert path_checks.is_meant(Node(SNAPSHOT, Context()), VirtualServer("TCP  10.96.0.10:80 rr"), Met())
