@@ -330,9 +330,9 @@ def _missed_request(mute: str, way: Way) -> Miss | None:
 
 def _between_tunnels(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
     """Yield the paths of the packets in which tunnels carry those of pods. No firewall is to stop these."""
-    for link in node.all_links() if pods else ():
-        far = next((each for each in carriers.remotes(link) if (":" in each) == (family == IPV6)), "")
-        for packet in carriers.between(node.snapshot, link, far) if far and link.kind in carriers.KINDS else ():
+    used = {route.dev for route in purpose.remote_pods(node, family).values()} if pods else ()
+    for link in (link for link in node.all_links() if link.name in used):
+        for packet in carriers.between(node.snapshot, link) if link.kind in carriers.KINDS else ():
             missed = functools.partial(_missed_carrier, link.name)
             ends = ("the other nodes", "the node") if packet.interface else ("the node", "the other nodes")
             yield _path(*ends, {**packet.report(), "interface": packet.interface}, missed=missed)

@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
 from .._core import fields
+from .._core.errors import Invalid
 from .._snapshot import values
 from .._snapshot.values import Entry, Link
 from .._twin import blueprint
@@ -43,17 +45,9 @@ def of_way(snapshot: Entry, way: Way) -> t.Iterator[Carrier]:
     ends = {each.interface: _remote(links[each.interface], each) for each in way.both if each.interface in links}
     for each in way.both:
         for name, is_sent in ((each.came_in_by, False), (each.interface, True)):
-            remote = ends.get(name) or next(iter(remotes(links[name])), "") if name in links else ""
-            packets = between(snapshot, links[name], remote) if remote else ()
-            for packet in packets:
+            for packet in between(snapshot, links[name], ends.get(name, "")) if name in links else ():
                 if is_sent is not bool(packet.interface):
                     yield Carrier(name, packet, each is not way)
-
-
-def remotes(link: Link) -> list[str]:
-    """Return the addresses of the other ends of a tunnel that it names itself."""
-    named = [link.remote, *(str(entry.get("dst") or "") for entry in values.entries(link.plain, "fdb"))]
-    return [*dict.fromkeys(filter(None, named))]
 
 
 def _remote(link: Link, way: Way) -> str:
@@ -64,18 +58,36 @@ def _remote(link: Link, way: Way) -> str:
     return link.remote or next(told, "") or (next(gateways, "") if link.kind in PROTOCOLS else "")
 
 
-def between(snapshot: Entry, link: Link, remote: str) -> list[Packet]:
-    """Return a packet of a tunnel to its other end, and one from there; none without an address of the node's own."""
-    number, far = fields.address(remote)
-    family = "ipv6" if number == fields.IPV6 else "ipv4"
+def between(snapshot: Entry, link: Link, remote: str = "") -> list[Packet]:
+    """Return a packet of a tunnel to its other end, and one from there; none if an address is not known.
+
+    remote: the other end; empty for any that the tunnel has.
+    """
+    told = (str(entry.get("dst") or "") for entry in values.entries(link.plain, "fdb"))
+    far = _machine(remote or link.remote or next(filter(None, told), ""))
+    if not far:
+        return []
     tables = Tables(blueprint.parsed_rules(snapshot), (route for route, _protocol in blueprint.parsed_routes(snapshot, [])))
     route = tables.decide(Query(b"", far)).route
     below = next((each for each in values.links(snapshot) if route and each.name in route.links), Link())
-    own = next(iter(filter(None, (link.local, *below.of_family(family)))), "")
-    if not own:
+    local, own = _machine(link.local), below.of_family("ipv6" if len(far) == 16 else "ipv4")
+    near = local or (_machine(own[0]) if own else b"")
+    if len(near) != len(far):
         return []
-    protocol = UDP if link.kind in PORTS else PROTOCOLS[link.kind]
-    port = int(link.plain.get("port") or PORTS.get(link.kind, 0))
-    ends = (protocol, SOURCE_PORT if port else 0, port)
-    sent = Packet(fields.address(link.local)[1] if link.local else b"", far, *ends)
-    return [sent, entrance.placed(Packet(far, fields.address(own)[1], *ends, AUTO), snapshot, is_guess=True)]
+    given = str(link.plain.get("port") or "")
+    port = int(given) if given.isdigit() else PORTS.get(link.kind, 0)
+    ends = (UDP if link.kind in PORTS else PROTOCOLS[link.kind], SOURCE_PORT if port else 0, port)
+    try:
+        received = entrance.placed(Packet(far, near, *ends, AUTO), snapshot, is_guess=True)
+    except Invalid:  # no route leads to the other end
+        return []
+    return [Packet(local, far, *ends), received]
+
+
+def _machine(address: str) -> bytes:
+    """Return the address of one machine in network order; empty for another text, as of a group."""
+    try:
+        host = ipaddress.ip_address(address)
+    except ValueError:
+        return b""
+    return b"" if host.is_multicast or host.is_unspecified else host.packed

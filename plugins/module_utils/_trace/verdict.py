@@ -109,7 +109,15 @@ def judge(observation: Observation, scene: Scene) -> Way:
         **chains_met(events),
     )
     way = past_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
-    return with_step(_with_programs(packet, way, scene))
+    return with_step(_with_programs(packet, _sent_by_rule(packet, way), scene))
+
+
+def _sent_by_rule(packet: Packet, way: Way) -> Way:
+    """Return the way, with the rule that sends a packet to an address that does not answer."""
+    is_silent = way.culprit is not None and isinstance(way.culprit.object, Neighbor) and way.verdict in LOST
+    is_translated = way.met.query is not None and way.met.query.destination != packet.destination
+    step = next((step for step in reversed(way.steps) if step.packet), None) if is_silent and is_translated else None
+    return way._replace(reason=f"{way.reason} The rule {step.text} of {step.where} sends it there.") if step else way
 
 
 def _unusable(query: Query, scene: Scene) -> Way | None:
