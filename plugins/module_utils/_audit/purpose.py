@@ -12,6 +12,7 @@ import ipaddress
 import re
 import typing as t
 
+from .._cni import cni
 from .._snapshot import tunnels
 from .._snapshot.values import MAIN, Link, Neighbour, Route, has_interface_name, is_host
 from .._twin.blueprint import LOOPBACK
@@ -45,6 +46,15 @@ def cards(node: Node) -> list[Link]:
 
 def is_tunnel(node: Node, name: str) -> bool:
     return tunnels.is_tunnel(node.link(name))
+
+
+def _is_of_pods(node: Node, name: str) -> bool:
+    """Return whether a link is a tunnel, and not one of a CNI that no configuration names any more."""
+    owners, plugins = [owner for owner in cni.OTHERS if owner.has_link(name)], set[str]()
+    with contextlib.suppress(Unobserved):
+        plugins = node.plugins()
+    is_gone = owners and plugins and all(plugins.isdisjoint(owner.plugins) for owner in owners)
+    return is_tunnel(node, name) and not is_gone
 
 
 def with_heads(node: Node) -> list[Link]:
@@ -120,7 +130,7 @@ def remote_pods(node: Node, family: str) -> dict[str, Route]:
 def behind_tunnels(node: Node, family: str) -> dict[str, str]:
     """Return an address of each network whose first one a CNI made a neighbour of a tunnel, and the tunnel."""
     near = _clusters(node, family)
-    entries = (entry for entry in _neighbors(node) if entry.state == "PERMANENT" and is_tunnel(node, entry.dev))
+    entries = (entry for entry in _neighbors(node) if entry.state == "PERMANENT" and _is_of_pods(node, entry.dev))
     ends = ((host[0], entry.dev) for entry in entries if (host := network(entry.address)))
     return {
         str(end + 1): link for end, link in ends if any(end in cluster and end != cluster.broadcast_address for cluster in near)

@@ -442,6 +442,7 @@ class Exchange:
             reason = f"The reply arrives as {arrived}, and {expected} is expected: its translation is not undone."
             unseen, why = verdict.unseen_on_bridge(link, reply.interface, packet, self._scene)
             reply = reply._replace(verdict=DROPPED, reason=f"{reason}{why}", culprit=Culprit.of(unseen) if unseen else None)
+        reply = verdict.kept(reply, observation.sent, departed)
         reply = verdict.by_its_uplink(reply, observation.sent.interface, self._scene)
         reply = verdict.unreturned(reply, observation.sent, way, self._scene)
         reply = verdict.astray(reply, observation.sent.interface, self._scene)

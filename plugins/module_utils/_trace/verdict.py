@@ -49,6 +49,7 @@ from .packet import ICMP, ICMPV6, TCP, Packet
 from .topology import Departure, Topology
 
 OWN = (LOCAL, BROADCAST)  # types of routes
+UNTRACKING = re.compile(r"-j (CT|NOTRACK)\b|\bct zone set\b|\bnotrack\b")  # in rules by which a reply is of another connection
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
@@ -506,6 +507,18 @@ def _stricter(path: str, link: str, scene: Scene) -> Setting:
     """Return the one of a link's setting and of that of all links that counts, which is the larger one."""
     settings = [Setting(path.format(name), scene.settings(path.format(name)) or 0) for name in (link, "all")]
     return max(settings, key=lambda setting: setting.value)
+
+
+def kept(reply: Way, sent: Packet, departed: Packet) -> Way:
+    """Return the reply, lost if the node takes it for its own although it forwarded the packet as one of its own."""
+    is_kept = reply.verdict == DELIVERED and not reply.met.frame and bool(sent.interface)
+    if not is_kept or departed.source == sent.source or departed.replied("") == sent.replied(""):
+        return reply
+    step = next((step for step in reply.steps if UNTRACKING.search(step.text)), None)
+    why = f" The rule {step.text} of {step.where} keeps the node from knowing its connection." if step else ""
+    reason = f"The reply arrives at the node itself, and {sent.replied('')} is expected: its translation is not undone.{why}"
+    decider = step.object if step else None
+    return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=Culprit.of(decider) if decider else None))
 
 
 def by_its_uplink(reply: Way, link: str, scene: Scene) -> Way:

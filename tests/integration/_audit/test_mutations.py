@@ -114,6 +114,16 @@ SCENES: dict[str, tuple[str, dict[str, list[str]], str]] = {
         {"pod1": ["ip route add 198.51.100.0/24 dev lo"]},
         "ip route 198.51.100.0/24 dev lo",
     ),
+    "replies are of another zone of connections": (
+        "veth routes",
+        {"node": ["iptables-nft -t raw -A PREROUTING -i eth0 -j CT --zone 5"]},
+        "CT --zone 5",
+    ),
+    "a proxy answers for a port and does not listen": (
+        "veth routes",
+        {"node": ["iptables-nft -t nat -I PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 192.0.2.50:3128"]},
+        "--to-destination 192.0.2.50:3128",
+    ),
     "a VPN's table has the pods' network": (
         "VPN and VRF-like tables",
         {"node": ["ip route add 10.60.0.0/16 dev eth1 table 52", "ip rule add pref 5205 lookup 52"]},
