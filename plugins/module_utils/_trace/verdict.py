@@ -488,6 +488,8 @@ def _silence(sent: Packet, target: bytes, scene: Scene) -> Explanation:
         return f"{shown} is no address of the node, and proxy ARP answers only where the node forwards", forwarding
     if link in route.links:
         return f"proxy ARP answers for addresses to which a route leads by another link, and this one leads back: {route}", route
+    if proxy.value:
+        return f"proxy ARP answers for {shown}, and only a rule of an arp table stops such a request", silent
     return f"{shown} is no address of the node, and proxy ARP is off", proxy
 
 
