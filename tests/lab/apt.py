@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -36,17 +35,6 @@ def unpack(suite: str, name: str, folder: Path) -> None:
     """Unpacks a package of ``suite``, without its dependencies, in an existing folder."""
     (package,) = (package for package in packages(suite, [name]) if package.name.startswith(f"{name}_"))
     host.run(["dpkg-deb", "--extract", package, folder])
-
-
-def with_version(package: Path, version: str, folder: Path) -> Path:
-    """The same package, maintainer scripts included, under another version: something to upgrade from or to."""
-    target = folder / f"{package.name.partition('_')[0]}_{version.replace(':', '%3a')}.deb"
-    with tempfile.TemporaryDirectory() as unpacked:
-        host.run(["dpkg-deb", "--raw-extract", package, unpacked])
-        control = Path(unpacked, "DEBIAN", "control")
-        control.write_text(re.sub(r"^Version:.*$", f"Version: {version}", control.read_text(), flags=re.MULTILINE))
-        host.run(["dpkg-deb", "--root-owner-group", "--build", unpacked, target])
-    return target
 
 
 def publish(node: BootingNode, debs: Iterable[Path]) -> None:

@@ -13,7 +13,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,18 +22,8 @@ from lab import Lab, LabError, Node, collection, entering
 from lab.load_balancer import LINK, PROBE_SOURCE
 from lab.machine import Machine
 from lab.namespace import FOLDERS
-from lab.node import POD_PORT, NamespaceNode
-from lab.prober import Prober
+from lab.node import NamespaceNode
 from lab.waiting import until
-
-BUILD_LIMIT = 1.5  # seconds for two nodes
-
-
-def test_two_nodes_are_built_in_well_under_the_limit() -> None:
-    start = time.monotonic()
-    with Lab("quick", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]):
-        assert time.monotonic() - start < BUILD_LIMIT
-
 
 # Clean-up
 
@@ -191,26 +180,6 @@ def test_a_node_does_not_reach_the_hosts_systemd(lab: Lab) -> None:
     assert not lab.node("node1").exists("/run/dbus")
 
 
-def test_everybody_reaches_everybody_with_global_addresses(lab: Lab) -> None:
-    for pod in lab.pods:
-        assert lab.client.ping(pod.address)
-        answer = lab.client.fetch(pod.address, POD_PORT)
-        assert answer is not None
-        assert (answer.status, answer.peer) == (200, lab.client.address)
-        for node in lab.nodes:
-            assert Prober(node).icmp(pod.address, timeout=1.0, tries=1)
-
-
-def test_a_server_listens_at_once_and_its_status_can_change(lab: Lab) -> None:
-    node = lab.node("node1")
-    server = node.serve(10256, status=503)
-    for status in (503, 200):
-        server.status = status
-        answer = lab.load_balancer.probe_http(node.address, 10256)
-        assert answer is not None
-        assert (answer.status, answer.peer) == (status, PROBE_SOURCE)
-
-
 # Checksums
 
 
@@ -332,14 +301,6 @@ def test_processes_are_counted_with_their_arguments(lab: Lab) -> None:
     ]
 
 
-def test_a_program_that_is_counted_does_what_it_did(lab: Lab) -> None:
-    node = lab.node("node1")
-    with node.count_processes():
-        node.run(["nft", "-f", "-"], "table ip6 t {}")
-        assert "table ip6 t" in node.run(["nft", "list", "ruleset"]).stdout
-        assert "ip6tables v" in node.run(["ip6tables", "--version"]).stdout
-
-
 def test_a_replaced_program_can_call_what_was_there_before(lab: Lab) -> None:
     node = lab.node("node1")
     node.run(["nft", "add", "table", "ip6", "t"])
@@ -387,47 +348,6 @@ def test_a_full_folder_refuses_and_recovers(lab: Lab) -> None:
     assert node.snapshot() == before
 
 
-# Modules
-
-DUMMY = """
-import os
-from ansible.module_utils.basic import AnsibleModule
-
-module = AnsibleModule({"fail": {"type": "bool"}, "die": {"type": "bool"}}, supports_check_mode=True)
-if module.params["die"]:
-    os._exit(7)
-if module.params["fail"]:
-    module.fail_json("asked to", seen=1)
-module.exit_json(changed=False, check=module.check_mode, with_diff=module._diff, links=os.listdir("/sys/class/net"))
-"""
-
-
-@pytest.fixture
-def dummies(tmp_path: Path) -> Path:
-    modules = tmp_path / "ansible_collections/some/thing/plugins/modules"
-    modules.mkdir(parents=True)
-    (modules / "dummy.py").write_text(DUMMY)
-    return tmp_path
-
-
-@pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("diff", [False, True])
-def test_a_module_runs_in_the_node(lab: Lab, dummies: Path, check: bool, diff: bool) -> None:
-    result = lab.node("node1").module("some.thing.dummy", check=check, diff=diff, collections=dummies)
-    assert (result["failed"], result["rc"], result["check"], result["with_diff"]) == (False, 0, check, diff)
-    assert "veth-pod1" in result["links"]
-
-
-def test_a_module_that_fails_answers_what_it_said(lab: Lab, dummies: Path) -> None:
-    result = lab.node("node1").module("some.thing.dummy", {"fail": True}, collections=dummies)
-    assert (result["failed"], result["rc"], result["msg"], result["seen"]) == (True, 1, "asked to", 1)
-
-
-def test_a_module_that_dies_is_a_failure(lab: Lab, dummies: Path) -> None:
-    result = lab.node("node1").module("some.thing.dummy", {"die": True}, collections=dummies)
-    assert (result["failed"], result["rc"]) == (True, 7)
-
-
 # The connection plugin
 
 
@@ -437,29 +357,6 @@ def ansible(lab: Lab, inventory: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run(
         [command, "--inventory", inventory, *arguments], env=environment, text=True, capture_output=True, check=False
     )
-
-
-@pytest.mark.parametrize("pipelining", ["true", "false"])
-def test_ansible_works_on_a_node(lab: Lab, tmp_path: Path, pipelining: str) -> None:
-    inventory = lab.write_inventory(tmp_path / "hosts.json")
-    (tmp_path / "up").write_bytes(bytes(range(256)) * 1000)
-    option = f"ansible_pipelining={pipelining}"
-    copied = ansible(lab, inventory, "node1", "-e", option, "-m", "copy", "-a", f"src={tmp_path}/up dest=/etc/lab-copied")
-    assert copied.returncode == 0, copied.stdout + copied.stderr
-    assert not os.path.exists("/etc/lab-copied")
-    fetched = ansible(
-        lab,
-        inventory,
-        "node1",
-        "-e",
-        option,
-        "-m",
-        "fetch",
-        "-a",
-        f"src=/etc/lab-copied dest={tmp_path}/down flat=true",
-    )
-    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
-    assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
 
 
 def test_the_connection_refuses_the_host(lab: Lab, tmp_path: Path, not_unshared: subprocess.Popen[bytes]) -> None:

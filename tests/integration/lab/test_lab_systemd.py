@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that run systemd boot, reboot and stop as real ones do; their package managers see a test's packages."""
+"""Nodes that run systemd boot, and end with their lab as those of namespaces do."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sampling import sampled
 
-from lab import apt, images, namespace, nft_versions, rpm
+from lab import images, nft_versions
 from lab.container import SystemdNode
 from lab.entering import LabError
-from lab.machine import Machine
 from lab.podman import Podman
 from lab.waiting import until
 
@@ -43,13 +41,6 @@ mkdir "$folder"
 """
 
 
-@pytest.fixture
-def front() -> Iterator[Machine]:
-    """The other end of a node's link, as the load balancer is in a whole lab."""
-    with namespace.machine("front") as machine:
-        yield machine
-
-
 # Other tests boot the other releases.
 @pytest.mark.parametrize("suite", sampled(nft_versions.SUITES, lambda suite: suite == "bullseye"))
 def test_a_node_of_each_release_boots_and_has_its_nft(podman: Podman, suite: str) -> None:
@@ -58,36 +49,6 @@ def test_a_node_of_each_release_boots_and_has_its_nft(podman: Podman, suite: str
     assert node.wait_until_booted() == "running"
     assert f"v{nft_versions.SUITES[suite]} " in node.run(["nft", "--version"]).stdout
     assert [line.split()[0] for line in node.run(["ip", "-br", "link"]).stdout.splitlines()] == ["lo"]
-
-
-def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(podman: Podman, front: Machine) -> None:
-    def plug(node: SystemdNode) -> None:
-        front.ip([f"link add plug type veth peer name eth0 netns {node.pid}"])
-
-    node = SystemdNode("reboots", podman, podman.image("bookworm"), plug)
-    node.start()
-    node.wait_until_booted()
-    _enable(node, "look", "/bin/sh -c 'ip -br link show eth0 > /etc/seen'")
-
-    for reboot in (node.reboot, lambda: _reboot_from_inside(node)):
-        before = node.pid
-        node.write("/run/gone", "")
-        node.run(["nft", "add", "table", "inet", "gone"])
-        node.run(["ip", "rule", "add", "priority", "77", "table", "77"])
-        reboot()
-        assert node.pid != before
-        assert not node.exists("/run/gone")
-        assert node.run(["nft", "list", "tables"]).stdout == ""
-        assert "77:" not in node.run(["ip", "rule"]).stdout
-        assert "eth0" in node.run(["ip", "-br", "link"]).stdout
-        if reboot == node.reboot:  # a node that reboots by itself gets its link during the boot
-            assert node.read("/etc/seen").startswith("eth0")
-
-
-def _reboot_from_inside(node: SystemdNode) -> None:
-    before = node.pid
-    node.run(["systemctl", "reboot"], check=False)  # the command's own end is part of the reboot
-    node.follow_reboot(before)
 
 
 def test_a_failed_unit_is_named(podman: Podman) -> None:
@@ -145,42 +106,6 @@ def test_the_machine_s_own_podman_knows_nothing_of_it(podman: Podman) -> None:
     node = SystemdNode("unknown", podman, podman.image("bookworm"))
     listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False)
     assert node.name not in listed.stdout.split()
-
-
-def test_apt_finds_what_is_published_once_its_index_is_fresh(podman: Podman, tmp_path: Path) -> None:
-    debs = apt.packages("bookworm")
-    node = SystemdNode("apt", podman, podman.image("bookworm", images.NODE_PACKAGES))
-    node.start()
-    node.wait_until_booted()
-    install = ["apt-get", "install", "--yes", "nftables"]
-    apt.publish(node, [])
-    node.run(["apt-get", "update"])
-    apt.publish(node, debs)
-    assert node.run(install, check=False).returncode != 0  # stale: the index lacks it
-    node.run(["apt-get", "update"])
-    node.run(install)
-    assert "v1.0.6" in node.run(["nft", "--version"]).stdout
-    newer = apt.with_version(next(deb for deb in debs if deb.name.startswith("nftables_")), "1.0.6-99", tmp_path)
-    apt.publish(node, [*debs, newer])
-    node.run(["apt-get", "update"])
-    node.run(install)
-    assert node.run(["dpkg-query", "--show", "--showformat", "${Version}", "nftables"]).stdout == "1.0.6-99"
-
-
-def test_dnf_finds_what_is_published_once_its_index_is_fresh(podman: Podman) -> None:
-    node = SystemdNode("dnf", podman, podman.image("bookworm", rpm.PACKAGES))
-    node.start()
-    node.wait_until_booted()
-    rpm.prepare(node)
-    assert node.run(["sh", "-c", "command -v apt-get"], check=False).returncode != 0
-    install = ["dnf", "--assumeyes", "install", "nftables"]
-    assert node.run(install, check=False).returncode != 0
-    rpm.publish(node, ["1.0.2", "1.0.9"])
-    assert node.run(install, check=False).returncode != 0  # stale
-    node.run([*install[:2], "--refresh", "install", "nftables-1.0.2"])
-    assert node.run(["nft", "--version"]).stdout == "nftables v1.0.2 (lab)\n"
-    node.run(["dnf", "--assumeyes", "upgrade", "nftables"])
-    assert node.run(["rpm", "-q", "nftables"]).stdout == "nftables-1.0.9-1.noarch\n"
 
 
 def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, Node, playbook
+from lab import Lab, LabError, Node
 from lab.load_balancer import LINK
 from lab.prober import Prober
 from lab.theft import Theft
@@ -26,21 +25,6 @@ from lab.waiting import until
 # test_datapath_info_modules.py, which need what is tested here.
 pytestmark = pytest.mark.thorough
 
-PLAYBOOK = [
-    {
-        "hosts": "node1",
-        "gather_facts": False,
-        "tasks": [
-            {"kubenode.datapath.imds_info": {"cloud": "azure"}, "register": "metadata"},
-            {
-                "kubenode.datapath.nftables_probe_snat": {
-                    "interface": "{{ metadata.interfaces[0].name }}",
-                    "permanent": False,
-                }
-            },
-        ],
-    }
-]
 
 # A VM that has just been switched on.
 ANOTHER_LAB = """
@@ -63,34 +47,6 @@ def running() -> Iterator[Lab]:
 def node(running: Lab) -> VmNode:
     found: VmNode = running.node("node1")
     return found
-
-
-def test_its_kernel_has_the_modules_that_test_hosts_lack(node: VmNode) -> None:
-    node.run(["modprobe", "--all", "ebtable_broute", "ip_vs", "dummy", "8021q", "vrf", "ip_set"])
-    assert "Bridge chain: BROUTING" in node.run(["ebtables-legacy", "-t", "broute", "-L"]).stdout
-    node.ip(["link add dummy1 type dummy", "link add link eth0 name eth0.5 type vlan id 5", "link delete eth0.5"])
-    node.run(["ip", "link", "delete", "dummy1"])
-    node.run(["ipvsadm", "--list"])
-
-
-@pytest.mark.thorough
-def test_a_playbook_over_ssh_changes_nothing_the_second_time(running: Lab, node: VmNode, tmp_path: Path) -> None:
-    (tmp_path / "playbook.yml").write_text(json.dumps(PLAYBOOK))
-    inventory = running.write_inventory(tmp_path / "inventory.json")
-    pod = running.pod("pod1").address
-
-    def play() -> int:
-        return playbook.play(inventory, tmp_path / "playbook.yml").well().changed
-
-    assert running.client.fetch(pod, 8080)
-    assert not running.load_balancer.probe_tcp(pod, 8080)
-    assert play() == 1
-    assert running.load_balancer.probe_tcp(pod, 8080)
-    converged = node.snapshot()
-    assert "azureSLBProbe" in converged["nft"]
-    assert "/etc/ssh/sshd_config" in converged["files"]
-    assert play() == 0
-    assert node.snapshot() == converged
 
 
 def test_a_card_is_plugged_in_and_out_while_it_runs(running: Lab, node: VmNode) -> None:
