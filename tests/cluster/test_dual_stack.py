@@ -3,16 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The profile aks_dual_stack on nodes with a real kubelet and kube-proxy, applied by its playbook.
 
-``KUBENODE_PROBES``: how many probes each target gets when none may be lost. ``KUBENODE_SERVICES``: how many Services
-a node has during a converged run. 5000 and 2000 are a thorough run.
+``KUBENODE_PROBES``: how many probes each target gets when none may be lost. 5000 are a thorough run.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import os
-import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,14 +23,12 @@ from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.client import PATIENCE
 from lab.kubernetes.forwarding import FAMILIES
 from lab.kubernetes.manifests import BOTH, IpFamily
-from lab.kubernetes.pod_images import SERVER_PORT
-from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.load_balancer import PROBE_SOURCE
 from lab.probing import Probing
 from lab.service import Policy
 from lab.waiting import until
 
 PROBES = int(os.environ.get("KUBENODE_PROBES", "200"))
-SERVICES = int(os.environ.get("KUBENODE_SERVICES", "500"))
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 
@@ -41,8 +36,8 @@ QUICK = 0.3  # seconds to wait for an answer that must not come
 STRICT = 0.9  # seconds to wait for an answer without packet loss: TCP sends a lost packet again after a second
 PATIENT = 4.0  # seconds to wait for an answer that must come
 
-LOCAL_POD, SPREAD = "local-pod", "spread"
-"""Workloads: pods on node1 alone, and a pod on each node. SPREAD is a Service as well."""
+LOCAL_POD = "local-pod"
+"""A workload: pods on node1 alone."""
 
 SERVED: dict[str, tuple[Policy, tuple[IpFamily, ...]]] = {
     "cluster-dual": ("Cluster", BOTH),
@@ -54,8 +49,6 @@ SERVED: dict[str, tuple[Policy, tuple[IpFamily, ...]]] = {
 
 LOCAL = [service for service, (policy, _families) in SERVED.items() if policy == "Local"]
 
-QUIET = "quiet"
-"""A Service and its pod on node1, which nothing probes but a test."""
 
 CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 
@@ -109,20 +102,19 @@ class Site:
         """Whether the endpoints are the current pods, and each node's kube-proxy serves the targets that need no profile."""
         if not self._is_known():
             return False
-        services = [*SERVED, SPREAD, QUIET]
-        asked = [(self.own, service) for service in services]
-        asked += [(self.other, service) for service in services if service not in LOCAL]
+        asked = [(self.own, service) for service in SERVED]
+        asked += [(self.other, service) for service in SERVED if service not in LOCAL]
         is_answered = all(self.cluster.client.fetch(node.address, self.port(service)) for node, service in asked)
         return is_answered and all(self.health(service, self.own) == 200 for service in LOCAL)
 
     def _is_known(self) -> bool:
         """Whether the API knows the current pods, which after a boot takes a while."""
-        pods = {name: self.cluster.pods_of(f"app={name}") for name in (LOCAL_POD, SPREAD, QUIET)}
+        running_pods = self.cluster.pods_of(f"app={LOCAL_POD}")
         for slice in self.cluster.api.items("/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"):
             service = slice["metadata"]["labels"]["kubernetes.io/service-name"]
-            if selector := self._specs[service].get("selector"):  # the API's own Service has none
+            if self._specs[service].get("selector"):  # the API's own Service has none
                 family = slice["addressType"]
-                running = {pod.address if family == "IPv6" else pod.ipv4 for pod in pods[selector["app"]]}
+                running = {pod.address if family == "IPv6" else pod.ipv4 for pod in running_pods}
                 endpoints = [endpoint for endpoint in slice["endpoints"] or () if endpoint["conditions"]["ready"]]
                 if not running or running != {address for endpoint in endpoints for address in endpoint["addresses"]}:
                     return False
@@ -133,11 +125,7 @@ class Site:
 def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     cluster.metadata.start()
     objects = [
-        manifests.server(SPREAD),
-        manifests.service(SPREAD, "NodePort"),
         _local_pod(),
-        manifests.server(QUIET, "Deployment", nodeName="node1"),
-        manifests.service(QUIET, "NodePort"),
         *(
             manifests.service(name, policy=policy, families=families, selector={"app": LOCAL_POD})
             for name, (policy, families) in SERVED.items()
@@ -145,8 +133,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ]
     cluster.apply(*objects)
     try:
-        for workload in (f"daemonset/{SPREAD}", f"deployment/{LOCAL_POD}", f"deployment/{QUIET}"):
-            cluster.wait_for_rollout(workload)
+        cluster.wait_for_rollout(f"deployment/{LOCAL_POD}")
         running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
         cluster.until("the Services are served", running.is_served)
         yield running
@@ -272,15 +259,6 @@ def wait_for_backends(site: Site, with_table: bool) -> None:
             assert site.cluster.client.fetch(address, 80, PATIENT), (service, family)
 
 
-def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -> None:
-    """kube-proxy chooses one of the pods by chance for each probe; 40 probes meet both but once in 10^12 times."""
-    answers = [{bare.probe(SPREAD, node, QUICK) for _number in range(40)} for node in (bare.own, bare.other)]
-    assert answers == [{True, False}, {True, False}]
-    bare.play()
-    with none_lost(bare, {node.name: functools.partial(bare.probe, SPREAD, node) for node in (bare.own, bare.other)}):
-        pass
-
-
 # No probe is lost
 
 
@@ -394,86 +372,3 @@ def entered(node: SystemdNode, unit: str, state: str) -> int:
     moment = int(node.run(["systemctl", "show", "--value", f"--property={name}", unit]).stdout)
     assert moment, f"{unit} has not come to {state} in this boot"
     return moment
-
-
-# Cost
-
-
-def test_a_probe_is_one_conntrack_entry_with_the_table_as_without_it(bare: Site) -> None:
-    """Without the table, no pod of node1 answers a probe, and a probe without an answer leaves no entry."""
-    site, probes = bare, 20
-    own, other, port = site.own, site.other, ("--orig-port-dst", str(site.port(QUIET)))
-    masqueraded = ("--orig-src", other.address, "--orig-dst", site.cluster.pods_of(f"app={QUIET}")[0].address)
-    own.run(["conntrack", "-D", "-f", "ipv6", *masqueraded], check=False)  # the client's entries, which last two minutes
-    assert not any(site.probe(QUIET, own, QUICK) for _number in range(probes))
-    assert all(site.probe(QUIET, other) for _number in range(probes))
-    assert entries(own, "--orig-src", PROBE_SOURCE, *port) == 0
-    assert entries(other, "--orig-src", PROBE_SOURCE, *port) == probes
-    assert entries(own, *masqueraded) == probes, "the pod's node has one too"
-    site.play()
-    assert all(site.probe(QUIET, node) for node in (own, other) for _number in range(probes))
-    assert entries(own, "--orig-src", PROBE_TRANSLATED, *port) == probes
-    assert entries(other, "--orig-src", PROBE_TRANSLATED, *port) == probes
-    assert entries(own, "--orig-src", PROBE_SOURCE, *port) == 0
-
-
-def entries(node: SystemdNode, *options: str) -> int:
-    """How many IPv6 connections over TCP the node tracks; ``options`` of conntrack(8) choose among them."""
-    return len(node.run_from_host(["conntrack", "-L", "-f", "ipv6", "-p", "tcp", *options]).splitlines())
-
-
-def test_a_converged_run_costs_no_more_with_many_services(converged: Site) -> None:
-    before = cost_of_a_run(converged.own)
-    with many_services(converged):
-        assert cost_of_a_run(converged.own) < 1.3 * before
-
-
-def cost_of_a_run(node: SystemdNode) -> float:
-    """CPU seconds of Ansible and the module, the least of five runs that change nothing: another program's load adds none."""
-    seconds = []
-    for _number in range(5):
-        started = _used_by_children()
-        result = node.module("nftables_probe_snat", {"boot_condition": "imds"})
-        seconds.append(_used_by_children() - started)
-        assert (result["failed"], result["changed"]) == (False, False), result
-    return min(seconds)
-
-
-def _used_by_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-@contextmanager
-def many_services(site: Site) -> Iterator[None]:
-    """SERVICES more, each with a node port and an endpoint, in the rules of kube-proxy of node1."""
-    cluster, namespace = site.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}}
-    pod = cluster.pods_of(f"app={LOCAL_POD}")[0].address
-
-    def add(number: int) -> None:
-        service = manifests.service(f"many-{number}", "NodePort", families=("IPv6",), selector=None)
-        cluster.api.request("/api/v1/namespaces/many/services", "POST", service)
-        # By hand: the controllers are allowed twenty requests a second.
-        endpoints = {
-            "metadata": {"name": f"many-{number}", "labels": {"kubernetes.io/service-name": f"many-{number}"}},
-            "addressType": "IPv6",
-            "endpoints": [{"addresses": [pod], "conditions": {"ready": True}}],
-            "ports": [{"name": "", "port": SERVER_PORT, "protocol": "TCP"}],
-        }
-        cluster.api.request("/apis/discovery.k8s.io/v1beta1/namespaces/many/endpointslices", "POST", endpoints)
-
-    cluster.apply(namespace)
-    try:
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
-        # A listing costs as much as a sync.
-        cluster.until("kube-proxy has written the Services", lambda: service_chains(site.own) >= SERVICES, pause=1.0)
-        yield
-    finally:
-        cluster.kubectl("delete", "namespace/many", "--wait=false")
-        cluster.until("kube-proxy has removed the Services", lambda: service_chains(site.own) < SERVICES, pause=1.0)
-
-
-def service_chains(node: SystemdNode) -> int:
-    """How many Services with an endpoint kube-proxy serves over IPv6."""
-    return node.run(["ip6tables-save", "-t", "nat"]).stdout.count("\n:KUBE-SVC-")
