@@ -85,19 +85,8 @@ def test_a_pod_whose_address_is_in_the_network_of_an_eni_is_reached(lab: UplinkL
     assert lab.fetch(address, POD_PORT, node, V4.node(1)) is not None
 
 
-def test_nodes_of_the_former_version_are_moved_without_a_gap(lab: UplinkLab) -> None:
-    """The former rules stay where they are, and only exceptions come before them."""
-    node = lab.node("node1")
-    options = {"rules": [{"priority": 1400, "from": V4.node(1), "table": 1101}], "routes": []}
-    options["routes"] = [{"table": 1101, "to": "default", "via": V4.gateway(1), "dev": "eth1", "onlink": True}]
-    node.module("policy_routes", {**options, "permanent": False})
-    done = profile(node)["policy_routes"]
-    assert done["rules"]["removed"] == [] and done["routes"]["removed"] == []
-    assert done["rules"]["kept"] == 1
-
-
 def test_the_rehearsal_refuses_rules_that_cut_the_node_off_from_its_pods(lab: UplinkLab) -> None:
-    """The plan of the former version, as a task of its own."""
+    """Without the exceptions by which the profile keeps what the node reaches without an ENI."""
     node = lab.node("node1")
     rules = [{"priority": 1400, "from": V4.node(1), "table": 1101}]
     routes = [{"table": 1101, "to": "default", "via": V4.gateway(1), "dev": "eth1", "onlink": True}]

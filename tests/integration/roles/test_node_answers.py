@@ -122,14 +122,3 @@ def test_facts_put_no_answer_in_the_place_of_another_nodes(liar: Liar) -> None:
     liar.play(own, {"setup": {"ansible_facts": {"inventory_hostname": "victim"}}})
     nodes = json.loads((reports / "audit.json").read_text())["nodes"]
     assert [*nodes] == ["node1"] and nodes["node1"]["error"].startswith("facts of this host have set inventory_hostname, ")
-
-
-LIES = [{"node": None}, {"ebtables_cleanup": {}}]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("lie", LIES, ids=str)
-def test_a_lie_is_an_error_that_names_the_node_and_the_key(liar: Liar, lie: dict[str, Any]) -> None:
-    failed = liar.migrate({"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile": {**PROFILE, **lie}})
-    assert failed.failed and "profile: node1 answered with " in failed.output
-    assert f" as {next(iter(lie))}" in failed.output and "object has no attribute" not in failed.output

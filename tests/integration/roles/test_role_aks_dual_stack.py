@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, agentbaker, carried, playbook
+from lab import Lab, Node, agentbaker, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
@@ -73,20 +73,6 @@ def test_a_run_makes_what_check_mode_predicts_and_absent_restores_the_node(site:
     assert site.play(aks_dual_stack_state="absent").well().changed == 1
     assert site.node.snapshot() == clean
     assert site.play(aks_dual_stack_state="absent").well().changed == 0
-
-
-def test_a_change_is_what_check_mode_predicts_and_the_role_finds_it_as_desired(site: Site) -> None:
-    clean = site.node.snapshot()
-    assert not site.is_answered()
-    for options in ({}, {"priority": -290, "ipv6": "address"}):
-        site.module(**options).four()
-        assert site.is_answered()
-    carried.place_program(site.node)
-    after = site.node.snapshot()
-    assert site.play(aks_dual_stack_priority="-290", aks_dual_stack_ipv6="address").well().changed == 0
-    assert site.node.snapshot() == after
-    site.module(state="absent").four()
-    assert site.node.snapshot() == clean
 
 
 def test_a_machine_that_is_not_the_node_is_refused_before_a_change(site: Site) -> None:

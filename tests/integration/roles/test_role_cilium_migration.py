@@ -252,27 +252,6 @@ def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
 
 
 @pytest.mark.thorough
-def test_a_node_that_a_killed_run_cordoned_is_uncordoned(pool: Pool) -> None:
-    pool.play().well()
-    pool.say(node="true|true||")
-    assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
-    assert pool.calls()[1:] == RELEASE and (pool.folder / "node").read_text() == "|||"
-
-
-@pytest.mark.thorough
-def test_an_annotation_on_an_uncordoned_node_is_stale(pool: Pool) -> None:
-    """The run was killed before it cordoned the node, or an operator has uncordoned the node."""
-    options: dict[str, Any] = {"cordon": "true", "kubectl": str(pool.kubectl)}
-    pool.say(node="|true||")
-    pool.play(**options).well()
-    assert pool.calls()[1:] == [ANNOTATE, "cordon -- node1", *RELEASE]
-    for arguments, option, left in ((["--check"], " --dry-run=client --", "|true||"), ([], " --", "|||")):
-        pool.say(node="|true||")
-        assert pool.play(*arguments, **options).well().changed == 1
-        assert pool.calls()[1:] == [RELEASE[1].replace(" --", option)] and (pool.folder / "node").read_text() == left
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("kills", [1, 8])
 def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool, kills: int) -> None:
     """kills: how many runs are killed, each at another part of the time that a run lasts."""
@@ -321,40 +300,6 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
     report = pool.report()
     assert report["done"]["files"] == [azure_vnet.STATE, azure_vnet.CONFLIST] and report["done"]["kept_files"] == []
     assert pool.play(drain=True, **options).well().changed == 0
-
-
-@pytest.mark.thorough
-def test_pods_of_daemonsets_are_named_and_restarted_on_request_and_do_not_drain_the_node(pool: Pool) -> None:
-    pool.play().well()
-    pool.attach(LIVING)
-    pool.say(pods=pods("DaemonSet"), deleted=pool.ends(LIVING))
-    options: dict[str, Any] = {"kubectl": [str(pool.kubectl)], "drain": True}
-    left = pool.play(**options).well()
-    assert left.changed == 0 and [call.split()[:2] for call in pool.calls()] == [["get", "node"], ["get", "pods"]]
-    assert "kubectl drain does not evict it, as it is of the DaemonSet default/agent" in left.output
-    options = {"kubectl": [str(pool.kubectl)], "restart_daemonset_pods": "true", "restart_timeout": 2}
-    pool.say(fails="delete")
-    failed = pool.play(**options)
-    assert failed.failed and "delete: refused by the test" in failed.output and "node1 stays cordoned" in failed.output
-    (pool.folder / "fails").unlink()
-    pool.calls()
-    done = pool.play(**options).well()
-    delete = "delete pod --namespace=default --timeout=2s -- old"
-    assert [call for call in pool.calls() if not call.startswith("get")] == [delete, *RELEASE], "cordoned before"
-    assert "pod default/old of azure-vnet has ended" in done.output
-
-
-@pytest.mark.thorough
-def test_a_daemonset_without_a_ready_pod_is_named_and_the_node_stays_cordoned(pool: Pool) -> None:
-    pool.play().well()
-    pool.attach(LIVING)
-    pool.say(
-        pods=pods("DaemonSet"),
-        deleted=f"sed -i 's/old-new|DaemonSet|agent|True/old-new|DaemonSet|agent|False/' {pool.folder}/pods",
-    )
-    failed = pool.play(kubectl=[str(pool.kubectl)], restart_daemonset_pods=True, restart_timeout=2)
-    assert failed.failed and "was not a ready pod of the DaemonSet default/agent on node1" in pool.report()["trouble"]
-    assert "node1 stays cordoned" in failed.output
 
 
 @pytest.mark.thorough

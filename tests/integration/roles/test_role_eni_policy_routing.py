@@ -22,7 +22,6 @@ from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.node import POD_PORT
 from lab.playbook import Played
-from lab.prober import Answer
 from lab.steps import Steps, warnings
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
@@ -154,17 +153,6 @@ def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
     assert aws.is_node_port_answered()
 
 
-def test_audits_say_what_the_profile_mends_and_cost_a_converged_node_one_module(aws: Site) -> None:
-    done = aws.play(audit=True, **AWS).well()
-    assert (
-        "Before: error rp-strict-asymmetric eth0: " in done.output and "After: rp-strict-asymmetric eth0 is gone." in done.output
-    )
-    assert "is still there" not in done.output and aws.is_node_port_answered()
-    converged = aws.play(audit=True, **AWS).well()
-    assert (converged.changed, converged.modules) == (0, ["datapath_audit", "profile"])
-    assert "The audit finds nothing that eni_policy_routing mends, and the run changes nothing." in converged.output
-
-
 def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: Site) -> None:
     clean = aws.node.snapshot()
     first: dict[str, dict[str, Any]] = {}
@@ -174,22 +162,6 @@ def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: 
         assert aws.node.snapshot() == first.setdefault(remedy, aws.node.snapshot())
     aws.module(remedy="loose", state="absent").run()
     assert aws.node.snapshot() == clean
-
-
-@pytest.mark.thorough
-def test_strict_names_the_file_of_the_image_that_makes_it_impossible(aws: Site) -> None:
-    """As on Ubuntu: the larger of conf/all and the link's own value counts."""
-    path = "/etc/sysctl.d/10-network-security.conf"
-    aws.node.write(path, "net.ipv4.conf.default.rp_filter = 2\nnet.ipv4.conf.all.rp_filter = 2\n")
-    aws.node.set_sysctls({"net.ipv4.conf.all.rp_filter": 2})
-    clean = aws.node.snapshot()
-    refused = aws.play(remedy="strict", **AWS)
-    reason = f"Line 2 of {path} sets it to 2 at the next boot (systemd-sysctl) and at the next `sysctl --system`."
-    assert refused.failed and reason in refused.output and "set raise_all to true: then every other link" in refused.output
-    assert aws.node.snapshot() == clean
-    assert aws.play(remedy="strict", raise_all=True, **AWS).well().changed == 1
-    assert aws.play(remedy="strict", raise_all=True, **AWS).well().changed == 0
-    assert aws.play(remedy="strict", state="absent", **AWS).well().changed == 1 and aws.node.snapshot() == clean
 
 
 def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) -> None:
@@ -260,75 +232,9 @@ def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_
 
     to_mangle(node, backend, "-D", "PREROUTING", "1")
     assert aws.module(**given).run()["changed"]
-    assert not has_table(node) and aws.is_node_port_answered()
-
-
-@pytest.mark.thorough
-def test_a_cni_that_does_not_mark_is_not_said_to(aws: Site) -> None:
-    """As with AWS_VPC_CNI_NODE_PORT_SUPPORT=false, or before the CNI starts; the order of role and CNI does not matter."""
-    given = AUTO
-    played = four_steps(aws, **given)
-    none = "No rule of amazon-vpc-cni marks connections that come in by eth0."
-    assert f"are marked by the table of nftables_connmark. {none}" in played.output
-    assert has_table(aws.node) and aws.is_node_port_answered()
-    mark_as_the_cni(aws.node, "nft", "0x80")
-    assert aws.play(**given).changed == 1
-    assert not has_table(aws.node) and aws.is_node_port_answered()
-    never = aws.play(**{**given, "connmark": "never"})
+    never = aws.play("--check", **{**given, "connmark": "never"})
     assert "are not marked by the role, because eni_policy_routing_connmark is never. Rules of amazon-vpc-cni" in never.output
-
-
-@pytest.mark.thorough
-def test_service_addresses_bring_the_table_although_the_cni_marks(aws: Site) -> None:
-    mark_as_the_cni(aws.node, "nft", "0x100")
-    played = aws.play(**AUTO, service_addresses=["203.0.113.0/24"])
-    assert "are marked by the table of nftables_connmark" in played.output
-    listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
-    assert "ip daddr 203.0.113.0/24 ct mark set ct mark | 0x00000100" in listed
-    assert aws.play(**AUTO, service_addresses="[]").changed == 1, "text, as Packer gives it"
-    assert not has_table(aws.node)
-    assert aws.play(**AUTO).changed == 0
-
-
-@pytest.mark.thorough
-def test_an_enis_mark_brings_its_table_rule_and_filter_and_goes_again(aws: Site) -> None:
-    """A client outside the VPC calls a pod of eth1; the CNI marks for the primary ENI, and sends the pod's reply there."""
-    node, pod = aws.node, aws.lab.pod("pod1")
-    mark_as_the_cni(node, "nft", "0x80")
-    node.ip([f"rule delete from {pod.address} lookup {ENI.table}"])
-    clean = node.snapshot()
-
-    def answer() -> Answer | None:
-        return aws.lab.client.fetch(pod.address, POD_PORT, timeout=0.5)
-
-    assert not answer()
-    given = {**AUTO, "interface_marks": [{"name": "eth1", "mark": "0x20"}]}
-    played = four_steps(aws, **given)
-    assert "The table has marks of eth1 (0x20), too." in played.output
-    called = answer()
-    assert called and called.peer == aws.lab.client.address
-    assert "Added: " not in played.output
-    assert re.search("^1024:\tfrom all fwmark 0x20/0xa0 lookup 2 ", node.run(["ip", "rule"]).stdout, re.MULTILINE)
-    assert node.read("/proc/sys/net/ipv4/conf/eth1/rp_filter").strip() == "2"
-    kept = node.read("/etc/kubenode/policy-routes-75.json")
-    assert '"interface_marks": [{"name": "eth1", "mark": "0x20"}]' in kept, "for the next boot"
-    refused = aws.play(**{**AUTO, "interface_marks": [{"name": "eth7", "mark": "0x20"}]})
-    assert refused.failed and "eni_policy_routing_interface_marks[0].name must be an interface of this node" in refused.output
-    assert aws.play(**AUTO, interface_marks="[]").changed == 1, "text, as Packer gives it"
-    assert not has_table(node) and not answer()
-    added = aws.play(**given)
-    assert added.changed == 1 and "Added: ip rule 1024: from all fwmark 0x20/0xa0 lookup 2" in added.output
-    aws.play(state="absent", **AUTO)
-    assert node.snapshot() == clean
-
-
-@pytest.mark.thorough
-def test_under_strict_the_roles_table_has_the_mark_of_the_cni(aws: Site) -> None:
-    mark_as_the_cni(aws.node, "nft", "0x100")
-    strict = aws.play(layout="aws_vpc_cni", remedy="strict")
-    assert "marked by the table of nftables_connmark" in strict.output
-    listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
-    assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed and "ct mark set ct mark | 0x00000100" in listed
+    assert not has_table(node) and aws.is_node_port_answered()
 
 
 def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
@@ -403,29 +309,6 @@ def test_the_daemons_alone_need_no_layout_and_no_metadata(aws: Site) -> None:
     played = four_steps(aws, manage=["daemons"])
     assert "systemd-networkd" in played.output and "Connections that arrive" not in played.output
     assert aws.play(manage=["daemons"], state="absent").changed == 1
-    assert aws.node.snapshot() == clean
-
-
-@pytest.mark.thorough
-def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:
-    """EKS on Amazon Linux 2023, an ENI that was attached at launch: nodeadm's number is 10001, and the CNI's is 2."""
-    theirs = "from 10.0.1.10 lookup 10001"
-    aws.node.ip(
-        [
-            f"rule add {theirs} priority 32765 protocol static",
-            "route add default via 10.0.1.1 dev eth1 table 10001 protocol static metric 513 onlink",
-        ]
-    )
-    clean = aws.node.snapshot()
-    played = aws.play(**AWS)
-    assert not played.failed, played.output
-    assert f"There, by protocol static: ip rule 32765: {theirs}" in played.output
-    rules = aws.node.run(["ip", "rule"]).stdout
-    assert [line for line in rules.splitlines() if line.startswith("32765:")] == [f"32765:\t{theirs} proto static"]
-    assert "default via 10.0.1.1 dev eth1" in aws.node.run(["ip", "route", "show", "table", "2"]).stdout
-    assert aws.is_node_port_answered()
-    assert aws.play(**AWS).changed == 0
-    aws.play(state="absent", **AWS)
     assert aws.node.snapshot() == clean
 
 

@@ -146,18 +146,6 @@ def test_three_nodes_may_lose_one(fleet: Fleet) -> None:
     assert "batch 2 of kubenode_batches has one node" in re.sub(r"\s+", " ", refused.output)
 
 
-def test_a_node_that_is_kept_back_was_not_reached(fleet: Fleet) -> None:
-    occupy(fleet.node(2))
-    report = fleet.folder / "report.json"
-    done = fleet.play(kubenode_batches="[2, 1]", kubenode_report=str(report))
-    assert {name: node["state"] for name, node in json.loads(report.read_text())["nodes"].items()} == {
-        "node1": "changed",
-        "node2": "failed",
-        "node3": "not reached",
-    }
-    assert "1 of 3 nodes are lost, and kubenode_max_failed_percentage is 0" in done.output and done.failed
-
-
 @pytest.mark.each_core
 @pytest.mark.parametrize("callback", sampled(["json", "jsonl"], lambda callback: callback == "json"))
 def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet, callback: str) -> None:
