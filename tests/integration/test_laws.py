@@ -432,6 +432,7 @@ def test_whatever_was_altered_is_put_right(subject: Subject, entries: Mapping[st
     assert not subject.run(options)["changed"]
 
 
+# One entry for each kind of check; the tables of all wrong values are in the unit tests of the models.
 BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
     "ebtables_cleanup": [
         ("addresses[1] must be an address", {"addresses": ["10.240.0.1", "pod-7"]}),
@@ -465,54 +466,21 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
     ],
     "nftables_connmark": [
         ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
-        ("primary_interface must be a link's name", {"primary_interface": None}),
         ("primary_interface must be a link's name", {"primary_interface": 'eth0" accept'}),
-        ("primary_interface must be a link's name", {"primary_interface": "averylonglinkname"}),
-        ("primary_interface must be the name of one network interface", {"primary_interface": "lo"}),
-        ("pod_interfaces must be a list of at least one", {"pod_interfaces": None}),
-        ("pod_interfaces must be a list of at least one", {"pod_interfaces": []}),
-        ("pod_interfaces[0] must be a pattern that primary_interface eth0 does not match", {"pod_interfaces": ["eth*"]}),
-        (
-            "pod_interfaces[1] must be a pattern that primary_interface eth0 does not match",
-            {"pod_interfaces": ["a", "eth0"]},
-        ),
         ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["{ eni1 }"]}),
-        ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["averylonglinkna*"]}),
-        ("pod_interfaces[0] must be a name, or eni* for all names with that prefix", {"pod_interfaces": ["eni+"]}),
-        ("mark must be a number from 1", {"mark": "0"}),
-        ("mark must be a number from 1", {"mark": "0x100000000"}),
-        ("mark must be a number from 1", {"mark": "0x80/0x80"}),
         ("mark must be within mask 0x00000040", {"mask": "0x40"}),
-        ("mask must be a number from 1", {"mask": "-1"}),
         ("table must be a word", {"table": 'a"; flush ruleset; "'}),
-        ("path must be an absolute path", {"path": "/etc/a b"}),
         ("path must be in a folder that exists or whose parent exists", {"path": "/etc/kubenode-one/two/three.nft"}),
         ("path must be in or below a folder that", {"path": "/etc/systemd/system/mine.service"}),
     ],
     "nftables_probe_snat": [
         ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
-        ("probes must be a list of at least one", {"probes": []}),
-        ("probes[0].source must be an IPv6 unicast address", {"probes": [{"source": "eth0", "translated": "2001:db8::1"}]}),
-        (
-            "probes[0].source must be an IPv6 unicast address",
-            {"probes": [{"source": "10.0.0.1", "translated": "2001:db8::1"}]},
-        ),
         ("table must be a word", {"table": 'a"; flush ruleset; "'}),
-        ("table must be a word", {"table": "a\nflush ruleset"}),
-        ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "chain"}),
-        ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "accept"}),
         ("dictionary requested, could not parse JSON", {"probes": "[" * 100_000}),
         ("interface must be a link's name", {"interface": "eth0 counter drop"}),
-        ("interface must be a link's name", {"interface": "averylonglinkname"}),
-        ("priority must be an integer from", {"priority": 2**31}),
         ("path must be an absolute path", {"path": "relative"}),
-        ("path must be an absolute path", {"path": "/etc/a b"}),
         ("path must be in a folder that exists or whose parent exists", {"path": "/etc/kubenode-one/two/three.nft"}),
-        ("path must be in or below a folder that", {"path": "/etc/systemd/system/mine.service"}),
-        ("path must be in or below a folder that", {"path": "/etc/cron.d/mine"}),
         ("path must be in or below a folder that", {"path": "/etc/ld.so.preload"}),
-        ("path must be an absolute path", {"path": "/etc/.kubenode"}),
-        ("path must be an absolute path", {"path": "/etc/" + "a" * 201}),
         ("priority must be an integer", {"priority": True}),
     ],
     "policy_routes": [
@@ -536,9 +504,7 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
             {"uplinks": [{"name": "eth0"}], "routes": []},
         ),
         ("uplinks must be left out if enis is given", {"uplinks": [{"name": "eth0"}], "enis": {"layout": "terway"}}),
-        ("uplinks[0].gateway must be a unicast address", {"uplinks": [{"name": "eth0", "gateway": "224.0.0.1"}]}),
         ("uplinks[0].gateway must be the IPv4 address of the uplink's", {"uplinks": '[{"name": "eth0", "gateway": "::1"}]'}),
-        ("rules[0].priority must be given", {"rules": [{"table": 7}]}),
         (
             "rules[1] must be unique; rules[0] has the same priority and selector but another meaning",
             {"rules": [{"priority": 7, "table": 7}, {"priority": 7, "table": 8}]},
@@ -552,10 +518,6 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
             {"routes": [{"table": 7, "to": "default", "dev": "eth0", "via": "10.66.0.1"}]},
         ),
         (
-            "rules[0].from must be a prefix without host bits",
-            {"rules": [{"priority": 7, "table": 7, "from": "10.0.0.1/8"}]},
-        ),
-        (
             "routes[1].via must be a neighbour on one link, by a connected route of its own table or of main, or given with dev;",
             {"routes": [{"table": 7, "to": "192.0.2.1", "dev": "eth0"}, {"table": 7, "to": "default", "via": "10.66.0.1"}]},
         ),
@@ -566,14 +528,9 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
     ],
     "rp_filter": [
         ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
-        ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
         ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
         ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),
-        ("interfaces[0] must be a link or a pattern of links", {"interfaces": "default"}),
-        ("interfaces[0] must be a link or a pattern of links", {"interfaces": "[l]o"}),
         ("interfaces[0] must be a link's name", {"interfaces": ["eth0/1"]}),
-        ("interfaces[0] must be a link's name", {"interfaces": ["eth0 eth1"]}),
-        ("interfaces[0] must be a link's name", {"interfaces": ["averylonglinkname"]}),
         ("path must be an absolute path", {"path": "/etc/sysctl.d/a b.conf"}),
     ],
 }

@@ -191,10 +191,6 @@ def refreshes(calls: list[list[str]]) -> int:
     return sum(Path(call[0]).name == "apt-get" and call[-1] == "update" for call in calls)
 
 
-def installed(node: SystemdNode) -> str:
-    return node.run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "nftables"]).stdout
-
-
 def start_service(node: SystemdNode) -> None:
     """An operator enables and starts nftables.service; other programs load their tables afterwards."""
     node.run(["systemctl", "enable", "--quiet", "--now", "nftables.service"])
@@ -304,13 +300,6 @@ def test_a_masked_service_is_left_active_and_stopping_it_flushes_nothing(node: S
     assert not node.exists(MASK)
 
 
-def test_a_foreign_mask_stays(node: SystemdNode) -> None:
-    node.run(["systemctl", "mask", "--quiet", "nftables.service"])
-    run(node, service="masked")
-    run(node, state="absent")
-    assert node.run(["readlink", MASK]).stdout == "/dev/null\n"
-
-
 # The installed nft suffices
 
 
@@ -324,15 +313,6 @@ def test_nft_that_is_there_costs_one_process_and_is_not_ours(node: SystemdNode) 
         assert not result["changed"]
         assert [[Path(call[0]).name, *call[1:]] for call in calls] == [["nft", "--version"]]
     assert state(node) == before
-
-
-def test_an_upgrade_of_what_was_there_is_not_undone(node: SystemdNode, tmp_path: Path) -> None:
-    node.run(["apt-get", "--yes", "install", "nftables"])
-    offer(node, "bookworm", "2.0.0-1", tmp_path)
-    four_steps(node, minimum_version="2.0.0")
-    assert not node.exists(RECORD)
-    assert not run(node, state="absent")["changed"]
-    assert installed(node) == "installed 2.0.0-1"
 
 
 def test_what_others_need_by_now_stays(node: SystemdNode) -> None:
@@ -374,15 +354,6 @@ def test_an_index_whose_file_is_gone_is_refreshed(node: SystemdNode, tmp_path: P
     with programs.counted(node, COUNTED) as calls:
         assert run(node)["version"] == "2.0.0"
     assert refreshes(calls) == 1
-
-
-def test_no_sufficient_version_is_an_error_that_names_it_and_nothing_changes(node: SystemdNode) -> None:
-    before = state(node)
-    result = attempt(node, minimum_version="9.1")
-    assert result["failed"]
-    for part in ("minimum_version is 9.1", "nftables 1.0.6-2", "Nothing was changed"):
-        assert part in result["msg"]
-    assert state(node) == before
 
 
 def test_a_package_that_fails_to_configure_is_rolled_back(node: SystemdNode) -> None:
