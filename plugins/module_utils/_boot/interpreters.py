@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The choice of the Python that runs a unit's boot program."""
+"""The Python that runs a unit's boot program: the one that the unit names already, or a new choice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Refusal
-from .._files import folder_guards
+from .._files import files, folder_guards
+from .._files.managed_files import HEADING
 from .._platform import process
+from .._systemd import boot_unit, unit_files, units
+from .._systemd.boot_unit import BootUnit, UnitVerdict
 
 OLDEST = (3, 9)  # as in program_archive.MAIN, which refuses to run with an older one
 # Folders that a boot empties, and homes, which may be mounted late or over the network: at boot they may hold no program, or one
@@ -98,3 +101,20 @@ def _too_old(path: str) -> str:
     if done.rc == 0:
         return ""
     return f"is not Python {'.'.join(map(str, OLDEST))} or newer: {done.stderr.strip() or done.rc}"
+
+
+def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
+    """Return the interpreter that the unit on the node names, if it lasts and the unit needs no change; else a new choice.
+
+    So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for the choice.
+    If the unit has failed, the choice is made anew, because the interpreter may be the reason.
+
+    unit: gives the unit for an interpreter. Raises Refusal if the node has no suitable interpreter.
+    """
+    current = backend.read(unit_files.path_of(unit("").name))
+    named = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
+    if named and current == files.Content(HEADING + unit(named).text) and is_lasting(named):
+        name = unit(named).name
+        if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not UnitVerdict.FAILED:
+            return named
+    return choose()

@@ -3,21 +3,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads the rules that mark packets and connections: those of CNIs, or all. Read only; loads no kernel module.
+"""Reads what marks packets and connections: rules, of CNIs or all, links and sockets. Read only; loads no kernel module.
 
 nf_tables is asked by netlink. Only a program can read the legacy tables, and it is started only if they are in use.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import struct
 import typing as t
 
+from .._core.errors import Failure
+from .._interfaces import link_message
 from .._netfilter.chains_backend import LEGACY, legacy_tables
-from .._netlink import nfnetlink
+from .._netlink import nfnetlink, packet_marks
 from .._platform import kernel, process
+from .._routing import routing_backend
 from .._ruleset import iptables_save, nft_netlink, ruleset
-from .._ruleset.ruleset import Table
+from .._ruleset.ruleset import ALL, Table
+from . import foreign_marks
+from .foreign_marks import ForeignMark
 from .marks import TABLES
 
 UNREAD = "The legacy table {} of iptables is in use, but was not read"
@@ -63,3 +70,33 @@ def _of_kernel(family: str, name: str) -> Table:
         if name in TABLES or any(part in encoded.encoding for part in ENCODED):
             rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
     return Table(family, name, chains={chain: ruleset.Chain(rules=listing) for chain, listing in rules.items()})
+
+
+WIREGUARD = "wireguard"  # the kind of a link
+# By the kernel's module that lists the sockets of a protocol, its number and name.
+DIAGNOSING = {"tcp_diag": (socket.IPPROTO_TCP, "TCP"), "udp_diag": (socket.IPPROTO_UDP, "UDP")}
+
+
+def foreign(tables: t.Iterable[Table], protocol: int, own: str, comment: str = "") -> list[ForeignMark]:
+    """Return the marks. tables: those of the node. The other arguments are those of foreign_marks. Raises Failure."""
+    return [
+        *foreign_marks.of_rules(routing_backend.listed_rules(), protocol),
+        *of_links(),
+        *foreign_marks.of_tables(tables, own, comment),
+        *_of_sockets(),
+    ]
+
+
+def of_links() -> t.Iterator[ForeignMark]:
+    """Yield the marks that WireGuard links give to their outer packets. Raises Failure."""
+    links = map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))
+    for link, mark in packet_marks.of_wireguard([link.name for link in links if link.kind == WIREGUARD]).items():
+        yield ForeignMark(mark, ALL, f"the WireGuard link {link}")
+
+
+def _of_sockets() -> t.Iterator[ForeignMark]:
+    """Yield the marks of sockets. A kernel without the module of a protocol does not list them."""
+    for module, (number, name) in DIAGNOSING.items():
+        with contextlib.suppress(Failure):
+            for mark, port in (packet_marks.of_sockets(number) if kernel.is_ready(module) else {}).items():
+                yield ForeignMark(mark, ALL, f"a {name} socket with port {port}")

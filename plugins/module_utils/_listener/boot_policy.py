@@ -14,7 +14,7 @@ import hashlib
 import typing as t
 
 from .._boot import boot_files
-from .._boot.boot_interpreter import interpreter
+from .._boot.interpreters import interpreter
 from .._boot.program_archive import archive
 from .._boot.rehearsed_unit import RehearsedUnit
 from .._core.errors import Invalid, Refusal

@@ -132,7 +132,7 @@ class BootTable:
 
         Raises Refusal if the node has no suitable one.
         """
-        from .._boot.boot_interpreter import interpreter  # only tables with a condition need it
+        from .._boot.interpreters import interpreter  # only tables with a condition need it
 
         condition = BootCondition(kind, interface, "", self.program)
         chosen = interpreter(self._backend, self._systemd, lambda python: self._unit(condition._replace(python=python)))

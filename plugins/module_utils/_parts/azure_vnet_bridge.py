@@ -18,8 +18,8 @@ from .._files.files import Files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Link, Scene
 from .._leftovers import survey_backend
-from .._leftovers.bridge_guards import bridge_users
 from .._leftovers.bridge_resource import DissolvedBridge
+from .._leftovers.leftover_guards import bridge_users
 from .._leftovers.resolved_backend import Resolved
 from .._platform.machine_guards import require_own_root
 from .._platform.sysctl import Sysctl

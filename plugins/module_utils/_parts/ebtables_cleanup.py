@@ -20,8 +20,8 @@ from .._files.folder_guards import roots_folders
 from .._leftovers import cleanup_options
 from .._leftovers.backup_resource import BackupFile
 from .._leftovers.cleanup_resource import AzureVnetLeftovers, LeftoverBackends, Selection
-from .._leftovers.cni_guards import another_cni, harmful_leftovers, no_monitor
 from .._leftovers.leftover import CHAIN, RULE
+from .._leftovers.leftover_guards import another_cni, harmful_leftovers, no_monitor
 from .._leftovers.restoration_resource import Restored, RestoredLeftovers
 from .._netfilter.chain import texts_by_place
 from .._platform.library import PYROUTE2, CarriedLibrary

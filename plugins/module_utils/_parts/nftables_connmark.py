@@ -26,8 +26,7 @@ from .._nftables.return_path_guards import mark_rule, missing_links, strict_link
 from .._nftables.return_path_table import ReturnPath
 from .._nftables.table_resource import BootTable, LiveTable
 from .._platform import kernel
-from .._platform.sysctl import Sysctl
-from .._platform.sysctl_configuration import configuration
+from .._platform.sysctl import Sysctl, configuration
 from .._profiles import ownership_backend
 from .._profiles.ownership import unowned
 from .._rp_filter.boot_record import BootRecord

@@ -18,8 +18,7 @@ from .._files import managed_files
 from .._files.files import Files
 from .._files.folder_guards import roots_folders
 from .._platform import kernel
-from .._platform.sysctl import Sysctl
-from .._platform.sysctl_configuration import configuration
+from .._platform.sysctl import Sysctl, configuration
 from .._profiles import ownership_backend
 from .._profiles.ownership import unowned
 from .._rp_filter import boot_record, reverse_path_guards

@@ -3,18 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Settings of the running kernel under /proc/sys. Starts no process."""
+"""Settings of the running kernel under /proc/sys, and the files that set them at the next boot. Starts no process."""
 
 from __future__ import annotations
 
 import os
 import socket
 import typing as t
+from pathlib import Path
 
 from .._core.errors import Failure, ForeignChange
 from .._core.names import DOTTED
 from .._core.plan import UndoBackend
+from .._files import files
 from . import kernel
+from .sysctl_files import FOLDERS, LAST_OF_PROCPS
 
 
 class Write(t.NamedTuple):
@@ -95,3 +98,27 @@ class Sysctl(UndoBackend):
         if current in (None, operation.value) or (isinstance(operation, Restore) and current != operation.written):
             return []
         return [f"{operation.key.translate(DOTTED)} is {current} and not {operation.value}"]
+
+
+def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
+    """Return all files that systemd-sysctl or ``sysctl --system`` may read: texts by path.
+
+    A file that cannot be read is left out.
+
+    warn: called with a sentence for each path that is not a regular file, so that these programs may block on it.
+    """
+    paths = [path for folder in FOLDERS for path in sorted(Path(folder).glob("[!.]*.conf"))]
+    return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text_of(path, warn)}
+
+
+def _text_of(path: Path, warn: t.Callable[[str], None]) -> t.Iterator[str]:
+    try:
+        yield files.text(str(path), errors="surrogateescape")
+    except files.NotRegular as error:
+        if not path.is_dir():
+            warn(
+                f"{path} was not read: {error.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
+                " wait for it forever, or fail. Remove it."
+            )
+    except OSError:
+        return

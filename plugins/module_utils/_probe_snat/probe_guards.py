@@ -16,7 +16,7 @@ from .._core.errors import Failure, Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._nftables.nft_backend import Nft
-from .._platform import kernel, sysctl_configuration, sysctl_files
+from .._platform import kernel, sysctl, sysctl_files
 from . import agentbaker_resource, ipv6_backend
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
@@ -275,7 +275,7 @@ def advertisements_at_boot(link: str, warn: t.Callable[[str], None]) -> t.Iterab
     """Warn of a line in a file of sysctl.d that costs the IPv6 default route which the kernel learns by the link."""
     if not ipv6_backend.has_advertised_default(link):
         return
-    boot = sysctl_files.by_systemd(sysctl_configuration.configuration(warn))
+    boot = sysctl_files.by_systemd(sysctl.configuration(warn))
     line = next(filter(None, (boot.winner(f"net/ipv6/conf/{name}/accept_ra") for name in (link, "default"))), None)
     if line and line.number in (0, 1):
         yield (

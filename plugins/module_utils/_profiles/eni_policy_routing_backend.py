@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import eni_layout
-from .._cni import foreign_marks_backend, marks, marks_backend
+from .._cni import marks, marks_backend
 from .._core.option import Values
 from .._platform import process
 from .._routing import policy
@@ -27,7 +27,7 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
         mode_backend.check_links(eni_policy_routing.links(options))
     interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
     read, cni = marks_backend.read_all(run), marks.CNIS.get(options["layout"])
-    foreign = foreign_marks_backend.read(read.tables, options["protocol"], eni_policy_routing.TABLE, cni.comment if cni else "")
+    foreign = marks_backend.foreign(read.tables, options["protocol"], eni_policy_routing.TABLE, cni.comment if cni else "")
     return Observation(is_image, interfaces, marks.find(read.tables), read.unread, _networks(options), foreign)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._cni import cilium_backend, foreign_marks_backend, marks_backend
+from .._cni import cilium_backend, marks_backend
 from .._core.option import Values
 from .._discovery import uplinks_backend
 from .._discovery.uplinks import OF_CNIS
@@ -29,7 +29,7 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
     agent = cilium_backend.find()
     programs = _programs(node.links) if agent and agent.replaces_kube_proxy is not False else {}
     read = marks_backend.read_all(run)
-    marks = foreign_marks_backend.read(read.tables, options["protocol"], symmetric_routing.TABLE)
+    marks = marks_backend.foreign(read.tables, options["protocol"], symmetric_routing.TABLE)
     return Observation(is_image, node, programs, bool(agent and agent.replaces_kube_proxy), marks, read.unread)
 
 

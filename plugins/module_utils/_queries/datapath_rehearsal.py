@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from .._cni import foreign_marks_backend
+from .._cni import marks_backend
 from .._core.option import Option, Options
 from .._module import Module, require_root
 from .._platform import processes
@@ -47,5 +47,5 @@ def _rehearsed(
         trials = [connected, *trials]
     elif not trials:
         module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
-    marked = rehearsal_backend.of_marks(observed, changes, foreign_marks_backend.of_links())
+    marked = rehearsal_backend.of_marks(observed, changes, marks_backend.of_links())
     return rehearsal_backend.rehearse(observed, changes, [*trials, *marked], module.run)

@@ -22,7 +22,7 @@ from .._interfaces.link_message import IFINFO
 from .._netlink.attributes import attributes
 from .._network_daemons import daemons_backend
 from .._network_daemons.daemons_backend import Networkd
-from .._platform import kernel, process, sysctl_configuration
+from .._platform import kernel, process, sysctl
 from .._routing import policy
 from .._routing.rt_tables_backend import tables
 from .._systemd import unit_resource
@@ -110,7 +110,7 @@ def firewalls_of_node(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
 
 def boot(run: process.Runner, note: Notes) -> dict[str, t.Any]:
     """Return what the files of sysctl.d and of systemd-networkd set at the next boot."""
-    files = sysctl_configuration.configuration(lambda sentence: note("settings", sentence))
+    files = sysctl.configuration(lambda sentence: note("settings", sentence))
     return boot_model.boot(files, {path: file.text for path, file in Networkd(run).configuration().items()})
 
 

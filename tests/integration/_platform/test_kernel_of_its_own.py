@@ -42,15 +42,15 @@ print(json.dumps(groups))
 TUNNELS = """
 import socket, struct, sys
 sys.path.insert(0, "/root")
-from utils._netlink import attributes, sockets, wire, wireguard
-family = wireguard._family()
+from utils._netlink import attributes, packet_marks, wire
+family = packet_marks._family()
 mark = {2: b"wg0\\0", 7: struct.pack("=I", 51820)}  # WGDEVICE_A_IFNAME, WGDEVICE_A_FWMARK
-setting = attributes.message(family, 0, wireguard.GENL.pack(1, 1, 0) + attributes.pack(mark))  # WG_CMD_SET_DEVICE
-assert not wire.exchange([setting], wireguard._open)
+setting = attributes.message(family, 0, packet_marks.GENL.pack(1, 1, 0) + attributes.pack(mark))  # WG_CMD_SET_DEVICE
+assert not wire.exchange([setting], packet_marks._open_generic)
 sender = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 sender.setsockopt(socket.SOL_SOCKET, socket.SO_MARK if hasattr(socket, "SO_MARK") else 36, 7)
 sender.bind(("::1", 5300))
-print(wireguard.marks(["wg0", "wg1", "gone"]), sockets.marks(socket.IPPROTO_UDP))
+print(packet_marks.of_wireguard(["wg0", "wg1", "gone"]), packet_marks.of_sockets(socket.IPPROTO_UDP))
 """
 
 
@@ -108,7 +108,7 @@ def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, befor
 
 def test_the_marks_of_wireguard_links_and_of_sockets_are_read(node: VmNode) -> None:
     utils = Path(memory_group.__file__).parent.parent
-    for file in ("_core/errors.py", *(f"_netlink/{name}.py" for name in ("attributes", "sockets", "wire", "wireguard"))):
+    for file in ("_core/errors.py", *(f"_netlink/{name}.py" for name in ("attributes", "packet_marks", "wire"))):
         node.run(["mkdir", "-p", f"/root/utils/{file.partition('/')[0]}"])
         node.write(f"/root/utils/{file}", (utils / file).read_text())
     node.ip(["link add wg0 type wireguard", "link add wg1 type wireguard"])

@@ -19,7 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import daemons_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl_configuration
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rt_tables_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 
@@ -108,9 +108,9 @@ def run(argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
 
 
 def sysctl_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(sysctl_configuration, "FOLDERS", (str(root),))
-    monkeypatch.setattr(sysctl_configuration, "LAST_OF_PROCPS", str(root / "none"))
-    return [Path(path).name for path in sysctl_configuration.configuration(lambda sentence: None)]
+    monkeypatch.setattr(sysctl, "FOLDERS", (str(root),))
+    monkeypatch.setattr(sysctl, "LAST_OF_PROCPS", str(root / "none"))
+    return [Path(path).name for path in sysctl.configuration(lambda sentence: None)]
 
 
 def routing_tables(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -185,12 +185,12 @@ def test_a_reader_goes_on_without_it(
 def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place, reason: str
 ) -> None:
-    monkeypatch.setattr(sysctl_configuration, "FOLDERS", (str(tmp_path),))
-    monkeypatch.setattr(sysctl_configuration, "LAST_OF_PROCPS", str(tmp_path / "none"))
+    monkeypatch.setattr(sysctl, "FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(sysctl, "LAST_OF_PROCPS", str(tmp_path / "none"))
     place(tmp_path / "10-odd.conf")
     (tmp_path / "20-masked.conf").symlink_to("/dev/null")
     warnings: list[str] = []
-    assert sysctl_configuration.configuration(warnings.append) == {f"{tmp_path}/20-masked.conf": ""}
+    assert sysctl.configuration(warnings.append) == {f"{tmp_path}/20-masked.conf": ""}
     if place is Path.mkdir:  # systemd-sysctl does not wait for a folder
         assert warnings == []
     else:

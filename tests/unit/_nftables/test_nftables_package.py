@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import transaction, version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import converge as loop
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal, Uncertain
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
@@ -209,7 +210,7 @@ def test_what_a_killed_run_held_is_let_go_after_its_package_manager_has_ended(no
     before = node.tree()
     node.manager.changing = sys.exit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction, "perform", _without_undo(transaction.perform))
+        patch.setattr(loop, "perform", _without_undo(loop.perform))
         with pytest.raises(SystemExit):
             node.run(node.package())
     assert HOLD in node.units.loaded

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads the marks that WireGuard links give to their outer packets, by generic netlink. It only reads.
+"""Reads the marks that sockets (SO_MARK) and WireGuard links give to their packets. It only reads.
 
-Call it only for links of this kind, which the kernel has with its module: the question would load the module.
+Ask only for protocols and kinds of links whose kernel module is loaded, such as udp_diag: the question would load it.
 """
 
 from __future__ import annotations
 
+import functools
 import socket
 import struct
 import typing as t
@@ -18,14 +19,44 @@ from .._core.errors import Failure
 from . import wire
 from .attributes import attributes, message, pack, u32
 
+DIAGNOSIS, BY_FAMILY = 4, 20  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY: include/uapi/linux/netlink.h, sock_diag.h
+# include/uapi/linux/inet_diag.h
+REQUEST = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, extensions, states, the socket
+ANSWER = struct.Struct("=4xH66x")  # inet_diag_msg: ..., port, ...
+ANY_STATE, MARK = 2**32 - 1, 15
+
+
+_open_diagnosis = functools.partial(wire.open_socket, DIAGNOSIS)
+
+
+def of_sockets(protocol: int) -> dict[int, int]:
+    """Map the marks of a protocol's sockets, as ``ss`` lists them, to the port of one of them each. Raises Failure.
+
+    The kernel does not list the sockets of its own links, such as those of WireGuard.
+    """
+    bodies = (
+        body
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for body in wire.dump(BY_FAMILY, REQUEST.pack(family, protocol, 0, ANY_STATE), "the sockets", _open_diagnosis)
+    )
+    marked = ((u32(attributes(body, ANSWER.size), MARK), body) for body in bodies)
+    return {mark: socket.ntohs(ANSWER.unpack_from(body)[0]) for mark, body in marked if mark}
+
+
 GENERIC = 16  # NETLINK_GENERIC, include/uapi/linux/netlink.h
 GENL = struct.Struct("=BBH")  # genlmsghdr: command, version, reserved
 CONTROLLER, GET_FAMILY, FAMILY_ID, FAMILY_NAME = 16, 3, 1, 2  # include/uapi/linux/genetlink.h
 GET_DEVICE, DEVICE_NAME, DEVICE_MARK = 0, 2, 7  # include/uapi/linux/wireguard.h; other attributes are keys and peers
 
 
-def marks(links: t.Iterable[str]) -> dict[str, int]:
-    """Map the links to their marks, without those that give none. Raises Failure if the kernel does not answer."""
+_open_generic = functools.partial(wire.open_socket, GENERIC)
+
+
+def of_wireguard(links: t.Iterable[str]) -> dict[str, int]:
+    """Map the links to the marks of their outer packets, without those that give none, by generic netlink.
+
+    Raises Failure if the kernel does not answer.
+    """
     names = [*links]
     family = _family() if names else 0
     read = {link: _mark(family, link) for link in names} if family else {}
@@ -35,7 +66,7 @@ def marks(links: t.Iterable[str]) -> dict[str, int]:
 def _family() -> int:
     """Return the number that the kernel gave to the family wireguard; 0 if it has none."""
     question = message(CONTROLLER, 0, GENL.pack(GET_FAMILY, 1, 0) + pack({FAMILY_NAME: b"wireguard\0"}))
-    with wire.connected(_open) as netlink:
+    with wire.connected(_open_generic) as netlink:
         answer = next(wire.answers(netlink, question))
     return 0 if answer.kind == wire.ERROR else u32(attributes(answer.body, GENL.size), FAMILY_ID)
 
@@ -44,11 +75,7 @@ def _mark(family: int, link: str) -> int:
     """Return the mark of a link; 0 if it is not there any more. The kernel repeats no mark in the parts with further peers."""
     body = GENL.pack(GET_DEVICE, 1, 0) + pack({DEVICE_NAME: link.encode("utf-8", "surrogateescape") + b"\0"})
     try:
-        answers = wire.dump(family, body, f"the WireGuard link {link}", _open)
+        answers = wire.dump(family, body, f"the WireGuard link {link}", _open_generic)
     except Failure:
         return 0
     return max((u32(attributes(answer, GENL.size), DEVICE_MARK) for answer in answers), default=0)
-
-
-def _open() -> socket.socket:
-    return wire.open_socket(GENERIC)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Warnings about files, rules and programs on the node that use a bridge that is about to be removed."""
+"""Refusals for a node where azure-vnet or its monitor is still at work; warnings of leftovers, and of users of a bridge."""
 
 from __future__ import annotations
 
@@ -11,10 +11,48 @@ import glob
 import re
 import typing as t
 
+from .._cni import cni_backend
+from .._core.errors import Refusal
 from .._files import files
 from .._interfaces.link_message import Link
 from .._netlink import rtnetlink
+from .._platform import process
 from .._routing.routing_backend import Netlink
+from . import cni_leftovers, survey_backend
+
+
+def another_cni() -> t.Iterable[str]:
+    """Refuse if azure-vnet would set up the next pod."""
+    active = [(path, file.content) for path, file in cni_backend.configurations().items() if not file.is_inert]
+    if active and active[0][1].is_there:
+        raise Refusal(
+            f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names"
+            " azure-vnet. Nothing was changed. Install another CNI's configuration under a name that sorts before it, such as"
+            " 05-cilium.conflist"
+        )
+    return ()
+
+
+def no_monitor() -> t.Iterable[str]:
+    """Refuse if a monitor restores azure-vnet's rules from its state file.
+
+    azure-cnimonitor restores missing rules every ten seconds. Without the state file it deletes every rule, those of live pods
+    included (network/monitor_linux.go, AddStateRulesToMap).
+    """
+    for number, name in cni_backend.monitors().items():
+        raise Refusal(
+            f"{name} runs here (process {number}) and restores azure-vnet's rules from its state file. Nothing was changed."
+            " Delete the DaemonSet azure-cni-networkmonitor, or stop the process if something else runs it, then run again"
+        )
+    return ()
+
+
+def harmful_leftovers(run: process.Runner) -> t.Iterable[str]:
+    """Warn of leftovers of other CNIs that act on packets. Starts programs only if there are leftovers."""
+    troubles: list[str] = []
+    leftovers = survey_backend.of_others(run, troubles.append, survey_backend.survey(run))
+    return [*troubles, *cni_leftovers.harms(leftovers)]
+
 
 # Where networkd, netplan, ifupdown and NetworkManager keep the configuration that a boot applies.
 NETWORK_FILES = (
