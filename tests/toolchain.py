@@ -254,7 +254,6 @@ def docs() -> Iterator[Check]:
     yield Check("catalogue of checks", ["python", "-m", "generators.check_catalogue"], environment(tools))
     yield Check("argument specs of the roles", ["python", "-m", "generators.role_arguments"], environment(tools))
     yield Check("schema of the roles", ["python", "-m", "generators.role_schema"], environment(tools))
-    yield Check("examples of the checks", ["python", "-m", "generators.example_playbooks"], environment(tools))
     yield Check("schema of the chart", ["python", "-m", "generators.chart_schema"], environment(tools))
     source = BUILD / "docs/source"
     shutil.rmtree(source, ignore_errors=True)
