@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 import types
@@ -120,6 +121,30 @@ GOOD: list[tuple[str, Result]] = [
 @pytest.mark.parametrize("form", [lambda value: value, as_text], ids=["typed", "text"])
 def test_right_values_pass_typed_and_as_text(role: str, given: Result, form: t.Callable[[t.Any], t.Any]) -> None:
     assert check(role, {name: value if value is None else form(value) for name, value in given.items()}) == []
+
+
+JUNK: list[t.Any] = [{"a": {"b": 1}}, [["x"]], -5, "\n", "x" * 300, "[1, 2", 10**20]
+# Variables that take one of these: a text, a name, or a number.
+LENIENT = {
+    "bridge_interface",
+    "bridge_name",
+    "comment",
+    "interface",
+    "kubectl",
+    "node_name",
+    "primary_interface",
+    "priority",
+    "verify_from",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_value_that_no_variable_takes_is_told_with_its_variable(role: str) -> None:
+    right = next((given for name, given in GOOD if name == role), {})
+    names = [name for name in _profiles.options_of(role) if name not in LENIENT and not name.endswith("checkpoint_command")]
+    for name, value in itertools.product(names, JUNK):
+        errors = _profiles.check(role, {**right, name: value}).errors
+        assert errors and all(error.startswith(f"{role}_") for error in errors), (name, value, errors)
 
 
 def test_a_template_is_checked_by_its_value() -> None:
