@@ -30,7 +30,7 @@ WORK = ROOT / ".build/mutants"
 TOLD = ("killed", "timeout", "survived", "no tests")
 # These tests read the checkout, or run the sources as programs, which lack mutmut.
 OUTSIDE = (
-    *("test_house", "test_docsite", "test_pins"),
+    *("test_house", "test_documentation", "test_toolchain"),
     *("test_the_program_is_whole", "test_a_rehearsal_of_the_question", "test_a_rehearsal_asks_for_nothing"),
     "test_the_version_of_the_collection",
 )

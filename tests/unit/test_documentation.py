@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documentation: its site, which `make docs` builds, its pages of checks, and what they promise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import house
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from generators import check_catalogue, drawings
+from publishing import site_versions
+
+TESTS = Path(__file__).resolve().parents[1]
+DOCS = TESTS.parent / "docs"
+
+
+def test_the_list_of_guides_for_the_ansible_documentation_names_each_guide() -> None:
+    named = re.findall(r"/docs/([\w-]+\.md)>", (DOCS / "docsite/rst/guides.rst").read_text())
+    assert sorted(named) == sorted(path.name for path in DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "threat-model.md"])
+def test_each_promise_names_tests_that_exist(page: str) -> None:
+    named = re.findall(r"^- `([\w/]+\.py)::(\w+)`", (DOCS / page).read_text(), re.MULTILINE)
+    assert named
+    missing = [name for path, name in named if f"def {name}(" not in (TESTS / path).read_text()]
+    assert not missing
+
+
+def test_the_site_has_each_guide_in_a_list() -> None:
+    """A page in none of the lists fails the build of the site, which `make test` leaves out."""
+    named = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+def test_the_drawings_are_those_of_their_descriptions() -> None:
+    drawn = {name: drawings.svg(panel) for name, panel in drawings.PANELS.items()}
+    assert drawn == {name: (drawings.FOLDER / f"{name}.svg").read_text() for name in drawn}, "run `make docs`"
+
+
+def test_each_picture_is_shown_on_a_page() -> None:
+    pages = "".join(
+        path.read_text() for path in [*DOCS.glob("*.md"), *DOCS.parent.glob("deploy/**/*.md"), DOCS.parent / "README.md"]
+    )
+    assert set(re.findall(r"pictures/([\w.-]+)", pages)) == {path.name for path in drawings.FOLDER.iterdir()}
+
+
+def test_the_page_of_modules_names_each_module_and_plugin() -> None:
+    page = (DOCS / "modules.md").read_text()
+    folders = ("callback", "connection", "filter", "inventory", "lookup", "modules")
+    public = {path.stem for folder in folders for path in (DOCS.parent / "plugins" / folder).glob("*.py")}
+    assert public <= set(re.findall(r"`(\w+)`", page))
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert listed == sorted(listed) == sorted({path.stem for path in (DOCS.parent / "plugins/modules").glob("*.py")})
+
+
+def test_the_readme_links_no_picture_that_the_collection_lacks() -> None:
+    """Galaxy shows the README alone, so that a relative picture would be a broken one."""
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (DOCS.parent / "README.md").read_text())
+    assert pictures and all(picture.startswith("https://") for picture in pictures)
+    of_repository = [name for picture in pictures for name in re.findall(r"datapath/main/(docs/.*)", picture)]
+    assert of_repository and all((DOCS.parent / name).is_file() for name in of_repository)
+
+
+# The folder with the sites of all versions
+
+
+def test_each_version_keeps_its_site_and_the_newest_release_is_the_front(tmp_path: Path) -> None:
+    for version in ("v1.9.0", "main", "v1.10.0", "v1.2.3", "v1.9.0"):
+        site = tmp_path / "html"
+        site.mkdir(exist_ok=True)
+        (site / "index.html").write_text(version)
+        site_versions.add(tmp_path / "pages", site, version)
+    pages = tmp_path / "pages"
+    assert (pages / "v1.9.0/index.html").read_text() == "v1.9.0"
+    assert 'url=v1.10.0/"' in (pages / "index.html").read_text()
+    listed = re.findall(r'href="(.*)/"', (pages / "versions.html").read_text())
+    assert listed == ["v1.10.0", "v1.9.0", "v1.2.3", "main"]
+
+
+def test_before_the_first_release_the_front_is_the_main_branch(tmp_path: Path) -> None:
+    (tmp_path / "html").mkdir()
+    site_versions.add(tmp_path / "pages", tmp_path / "html", site_versions.NEXT)
+    assert 'url=main/"' in (tmp_path / "pages/index.html").read_text()
+
+
+def test_a_page_that_a_version_no_longer_has_is_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+    (old / "gone.html").touch()
+    for site in (old, new):
+        site_versions.add(tmp_path / "pages", site, site_versions.NEXT)
+    assert not (tmp_path / "pages/main/gone.html").exists()
+
+
+# The catalogue of checks in docs/audit.md, and docs/symptoms.md
+
+
+def test_the_catalogue_is_that_of_the_checks() -> None:
+    page = check_catalogue.PAGE.read_text()
+    assert page == check_catalogue.renewed(page), (
+        "run `make docs`, or `python3 tests/toolchain.py run python -m generators.check_catalogue`"
+    )
+
+
+def test_each_check_has_an_entry_and_a_renewal_changes_nothing_else() -> None:
+    page = check_catalogue.PAGE.read_text()
+    emptied = page[: page.index(check_catalogue.BEGIN)] + check_catalogue.BEGIN + "old\n" + check_catalogue.END + "after\n"
+    assert check_catalogue.renewed(emptied) == f"{page}after\n"
+    assert [line[4:] for line in page.splitlines() if line.startswith("### ")] == [check.id for check in catalogue.CHECKS]
+
+
+def test_the_page_of_symptoms_is_that_of_the_checks() -> None:
+    assert check_catalogue.SYMPTOMS.read_text() == check_catalogue.symptoms_page(), "run `make docs`"
+
+
+def test_each_check_explains_a_symptom_under_an_id_of_its_own() -> None:
+    assert [check.id for check in catalogue.CHECKS if not check.symptoms] == []
+    assert len({check.id for check in catalogue.CHECKS}) == len(catalogue.CHECKS)
+
+
+def test_each_file_of_checks_is_in_the_catalogue() -> None:
+    files = {path.stem for path in house.files("_audit") if path.stem.endswith("_checks")}
+    assert {Path(str(file.__file__)).stem for file in catalogue.FILES} == files, "name the file in _audit/catalogue.py"
+
+
+# Each row of docs/which-profile.md says in which versions its trouble exists, and who says so: rows age
+
+
+CHECKOUT = Path(__file__).parents[2]
+COLUMNS = ("cluster", "trouble", "versions", "profile")
+SOURCE = re.compile(r"\]\(https://|\[\d\]")
+VERSION = re.compile(r"\d")
+
+
+def _rows() -> list[dict[str, str]]:
+    lines = (CHECKOUT / "docs/which-profile.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
+    return [dict(zip(COLUMNS, row)) for row in cells if row != [*COLUMNS]]
+
+
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["cluster"][:60])
+def test_a_row_names_versions_and_a_source(row: dict[str, str]) -> None:
+    assert [*row] == [*COLUMNS]
+    assert VERSION.search(row["versions"]), "no version, and no date"
+    assert SOURCE.search(" ".join(row.values())), "no report, and no note"
