@@ -20,8 +20,8 @@ from demo import expect, probe, say
 
 from lab import Lab, Node, azure_vnet, collection, disk, host, kubelet, packer, snapshot
 from lab.disk import Disk, DiskFiles
+from lab.machine import ThisMachine
 from lab.metadata_replies import Aws, Azure, Nic, Reply, Request
-from lab.this_machine import ThisMachine
 
 FOLDER = collection.CHECKOUT / ".build/image"
 TEMPLATES = collection.CHECKOUT / "packer"

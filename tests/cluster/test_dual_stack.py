@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from lab import netstat, place, playbook
+from lab import machine, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.client import PATIENCE
@@ -95,8 +95,8 @@ class Site:
     def turned_away(self) -> int:
         """How many connection requests the pods of LOCAL_POD have dropped, because too many waited to be accepted."""
         pods = self.cluster.pods_of(f"app={LOCAL_POD}")
-        texts = [self.cluster.kubectl("exec", pod.name, "--", "cat", netstat.PATH) for pod in pods]
-        return sum(netstat.tcp_ext(text, "ListenDrops") for text in texts)
+        texts = [self.cluster.kubectl("exec", pod.name, "--", "cat", machine.NETSTAT) for pod in pods]
+        return sum(machine.tcp_ext(text, "ListenDrops") for text in texts)
 
     def is_served(self) -> bool:
         """Whether the endpoints are the current pods, and each node's kube-proxy serves the targets that need no profile."""

@@ -19,12 +19,12 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from lab import links, netstat, proxy
+from lab import links, proxy
 from lab.base import Cloud
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.load_balancer import Client
-from lab.machine import Machine
+from lab.machine import NETSTAT, Machine, tcp_ext
 from lab.namespace import FORWARDING_NETWORK, Namespace
 from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
@@ -132,7 +132,7 @@ class EniNode(ClusterNode):
 
     def dropped_by_reverse_path(self) -> int:
         """How many packets reverse-path filtering has dropped so far (TcpExtIPReversePathFilter)."""
-        return netstat.tcp_ext(self.run_from_host(["cat", netstat.PATH]), "IPReversePathFilter")
+        return tcp_ext(self.run_from_host(["cat", NETSTAT]), "IPReversePathFilter")
 
     def tracked(self) -> list[str]:
         """The IPv4 connections that the node tracks, as conntrack(8) prints them."""

@@ -167,3 +167,24 @@ class Machine:
                 raise LabError(f"{self.name}: setns to process {self.pid}: {os.strerror(code)}")
         finally:
             os.close(namespace)
+
+
+class ThisMachine(Machine):
+    """The machine that the lab runs on, as the builder of an image. It is only read."""
+
+    def __init__(self) -> None:
+        super().__init__("this machine", os.getpid())
+
+    def command(
+        self, argv: Sequence[str], namespaces: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> list[str]:
+        return list(argv)
+
+
+NETSTAT = "/proc/net/netstat"
+
+
+def tcp_ext(text: str, name: str) -> int:
+    """A counter of TcpExt from the text of NETSTAT."""
+    names, values = (line.split() for line in text.splitlines() if line.startswith("TcpExt:"))
+    return int(values[names.index(name)])

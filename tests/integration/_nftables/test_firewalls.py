@@ -11,8 +11,7 @@ import pytest
 
 from lab import Lab, Node, agentbaker, apt
 from lab.container import SystemdNode
-from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
-from lab.router import dhcpv6_source
+from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED, dhcpv6_source
 from lab.waiting import until
 
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lab import Lab, Node, agentbaker
-from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED
+from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED, dhcpv6_source
 from lab.machine import Machine
 from lab.node import POD_PORT, ClusterNode
-from lab.router import dhcpv6_source
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080

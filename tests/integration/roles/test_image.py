@@ -21,8 +21,8 @@ from lab.booting import BootingNode
 from lab.build import Build
 from lab.chroot import ImagePlay
 from lab.container import SystemdNode
+from lab.machine import ThisMachine
 from lab.playbook import Played
-from lab.this_machine import ThisMachine
 from lab.waiting import until
 
 ROLES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
