@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab import Lab, Node, azure_vnet, background, ebtables_versions, netlink_recorder, node_conditions, playbook
+from lab import Lab, Node, azure_vnet, background, ebtables_versions, node_conditions, playbook
 from lab.azure_vnet import BRIDGE, CILIUM, CONFLIST, STATE, AzurePod
 from lab.load_balancer import LINK
 from lab.machine import Machine
@@ -660,22 +660,6 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
         failed = steps.call(state="restored")
     assert failed["failed"] and "ebtables-nft-restore refused the rules" in failed["msg"]
     assert state(node) == after
-
-
-@pytest.mark.thorough
-def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
-    before, steps = state(node), Steps(node, MODULE)
-    _done, messages = netlink_recorder.run(node, MODULE, {})
-    rules = 2 * len(GONE) + 2  # one transaction, its beginning and its end
-    assert len(messages) == rules + len(GONE)
-    steps.run(state="restored")
-    for last in range(rules, len(messages) + 1):
-        done, sent = netlink_recorder.run(node, MODULE, {}, last)
-        assert done["failed"] and len(sent) == last
-        steps.run()
-        assert not any(is_about(line, GONE) for line in azure_vnet.listing(node))
-        steps.run(state="restored")
-        assert state(node) == before
 
 
 # Other versions of ebtables

@@ -141,65 +141,6 @@ def test_a_pods_load_balancer_answers_where_the_primary_does_not_filter_strictly
         assert_unanswered(unchecked, call_load_balancer, "reverse path")
 
 
-@EACH_FILTER
-def test_a_pods_load_balancer_answers_under_any_filter_where_its_eni_has_an_address(
-    mode: int, exceptions: dict[str, int], works: bool
-) -> None:
-    eni = Eni("eth1", pods=["pod1"], has_address=True)
-    with EniLab("addressed", [eni]) as lab:
-        serve_load_balancer(lab).filter_reverse_path(mode, **exceptions)
-        answer = call_load_balancer(lab)
-        assert answer and answer.peer == eni.address
-
-
-@pytest.mark.parametrize("mode", [OFF, STRICT, LOOSE])
-@pytest.mark.parametrize("marked", [False, True])
-def test_no_filter_helps_a_pods_load_balancer_where_the_cloud_checks_sources_and_the_eni_has_no_address(
-    lab: EniLab, mode: int, marked: bool
-) -> None:
-    """The request leaves by the ENI with the node's address and is lost, so no reply can mark the connection."""
-    node = serve_load_balancer(lab)
-    node.filter_reverse_path(mode)
-    if marked:
-        mark_by_hand(node, MARK_REQUESTED, MARK_PACKETS)
-        node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
-    assert_unanswered(lab, call_load_balancer, "source")
-
-
-@pytest.mark.parametrize(
-    ("packets", "cause"),
-    [
-        (MARK_PACKETS, ""),
-        (MARK_PACKETS.replace(" meta", " ct state new meta", 1), "reverse path"),
-        ("", "reverse path"),
-    ],
-    ids=["all packets", "new packets", "no packets"],
-)
-def test_under_strict_the_load_balancers_reply_has_to_be_marked_although_it_is_not_new(
-    unchecked: EniLab, packets: str, cause: str
-) -> None:
-    node = serve_load_balancer(unchecked)
-    node.filter_reverse_path(STRICT)
-    node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
-    mark_by_hand(node, MARK_REQUESTED, packets)
-    if cause:
-        assert_unanswered(unchecked, call_load_balancer, cause)
-    else:
-        assert call_load_balancer(unchecked)
-
-
-@pytest.mark.parametrize("mode", [STRICT, LOOSE])
-@EACH_BACKEND
-def test_the_load_balancers_reply_must_not_mark_the_connection(unchecked: EniLab, backend: Backend, mode: int) -> None:
-    """The pod's next packets would leave by the primary; masquerading drops a connection that changes its interface."""
-    node = serve_load_balancer(unchecked, backend)
-    node.filter_reverse_path(mode)
-    node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
-    mark_by_hand(node, f"{FROM_OUTSIDE} ct mark set ct mark | 0x80", MARK_PACKETS)
-    assert_unanswered(unchecked, call_load_balancer, "neither")
-    assert not node.tracked()
-
-
 # client -> node port -> pod on an ENI
 
 
