@@ -16,10 +16,11 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid
-from .._core.plan import Backend, Plan, Plane, Step, objects
+from .._core.plan import Backend, Plan, Plane, Resource, Step, objects
 from .._files import files, managed_files
 from .._files.managed_files import HEADING, ManagedFile, ManagedFiles
-from .._systemd import boot_unit, unit_files
+from .._systemd import boot_unit, unit_files, unit_resource, units
+from .._systemd.boot_unit import BootUnit
 
 NOTE = "# A run changes the files at these paths. If it was killed, the next run for this unit completes the change.\n"
 
@@ -206,3 +207,84 @@ def paths_in(text: str) -> t.Iterator[str]:
             yield names.path("path", line)
         except Invalid:
             continue
+
+
+# A unit and the files that its program reads
+
+
+class ObservedRehearsal(t.NamedTuple):
+    loaded: t.Any
+    enabled: unit_resource.ObservedUnit
+
+
+class RehearsedUnit:
+    """Places the files (``loaded``), rehearses the boot, then places the unit that names them (``enabled``).
+
+    The boot is rehearsed whenever one of them changes.
+
+    The rehearsal runs the program at its final path, by the interpreter of ``unit``. The unit is enabled and started only if the
+    rehearsal succeeds.
+    """
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, loaded: Resource, enabled: unit_resource.EnabledUnit, unit: BootUnit) -> None:
+        self.name = f"{loaded.name}, {enabled.name}"
+        self._loaded = loaded
+        self._enabled = enabled
+        self._unit = unit
+
+    def observe(self) -> ObservedRehearsal:
+        return ObservedRehearsal(self._loaded.observe(), self._enabled.observe())
+
+    def plan(self, observed: ObservedRehearsal) -> Plan:
+        loaded, enabled = self._loaded.plan(observed.loaded), self._enabled.plan(observed.enabled)
+        if not loaded.steps and not enabled.steps:
+            return Plan()
+        rehearsal = Step(f"rehearse the start of {self._unit.name}", units.Rehearse(self._unit.rehearsal))
+        return Plan((*loaded.steps, rehearsal, *enabled.steps), objects([loaded, enabled]))
+
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (*self._loaded.backends, *self._enabled.backends)
+
+
+# The settings that the boot has made
+
+
+class Live(Resource, t.Protocol):
+    """The resource for the running kernel, which keeps a record."""
+
+    def remember(self, observed: t.Any) -> Plan:
+        """Plan the record alone: it takes over the settings that the collection's files have made."""
+
+
+class ObservedBootRecord(t.NamedTuple):
+    live: t.Any
+    files: tuple[t.Any, ...]
+
+
+class BootRecord:
+    """Adds to the record of ``live`` the settings that ``files`` have made, so that a later run can undo them.
+
+    For a run that changes only the permanent plane. The files in sysctl.d(5) are the evidence of these settings. Such a run
+    replaces the files, so the record keeps the evidence.
+    """
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, live: Live, *files: Resource) -> None:
+        self.name = f"record of {live.name}"
+        self._live = live
+        self._files = files
+
+    def observe(self) -> ObservedBootRecord:
+        return ObservedBootRecord(self._live.observe(), tuple(file.observe() for file in self._files))
+
+    def plan(self, observed: ObservedBootRecord) -> Plan:
+        is_moving = any(file.plan(state).steps for file, state in zip(self._files, observed.files))
+        return self._live.remember(observed.live) if is_moving else Plan()
+
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return self._live.backends

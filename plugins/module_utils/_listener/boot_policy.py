@@ -14,9 +14,9 @@ import hashlib
 import typing as t
 
 from .._boot import boot_files
+from .._boot.boot_files import RehearsedUnit
 from .._boot.interpreters import interpreter
 from .._boot.program_archive import archive
-from .._boot.rehearsed_unit import RehearsedUnit
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Plane, Resource
 from .._files import files

@@ -167,9 +167,8 @@ class BootTable:
         timer = EnabledUnit(self._backend, self._systemd, table_unit.timer(self._family, self._table), is_asking, starts=False)
         if not is_asking:
             return [arriving, enabled, leaving, timer]
-        from .._boot.rehearsed_unit import RehearsedUnit
 
-        return [timer, RehearsedUnit(arriving, enabled, unit), leaving]
+        return [timer, boot_files.RehearsedUnit(arriving, enabled, unit), leaving]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[ManagedFile]:
         """Return the files of the table.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from .._boot.boot_files import BootRecord
 from .._core.errors import Invalid
 from .._core.option import Option, Options, texts
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
@@ -27,7 +28,6 @@ from .._kubelet.kubelet_guards import kubelet_starters
 from .._network_daemons.daemon_guards import links_of_networkd
 from .._network_daemons.daemons_backend import Networkd
 from .._platform import kernel
-from .._rp_filter.boot_record import BootRecord
 from .._systemd.unit_files import path_of
 from .._systemd.units import Units
 

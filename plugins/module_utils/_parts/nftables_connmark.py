@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from .._boot.boot_files import BootRecord
 from .._cni.layout_guards import mark_collisions
 from .._core import names
 from .._core.option import Option, Options, texts
@@ -29,7 +30,6 @@ from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
 from .._profiles import ownership_backend
 from .._profiles.ownership import unowned
-from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from .._rp_filter.reverse_path import SRC_VALID_MARK
 from .._rp_filter.reverse_path_guards import (

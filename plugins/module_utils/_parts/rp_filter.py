@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
+from .._boot import boot_files
 from .._core import names
 from .._core.option import Option, Options
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
@@ -21,7 +22,7 @@ from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
 from .._profiles import ownership_backend
 from .._profiles.ownership import unowned
-from .._rp_filter import boot_record, reverse_path_guards
+from .._rp_filter import reverse_path_guards
 from .._rp_filter.live_reverse_path import RECORDS, LiveReversePath
 from .._rp_filter.reverse_path import (
     HEADING,
@@ -63,7 +64,7 @@ def parts(request: Request) -> Parts:
     live = LiveReversePath(backend, files, desired, path, configuration=texts, file=changing)
     resources: list[Resource] = [live, placed] if desired else [placed, live]
     if links and not request.params["immediate"]:
-        resources.insert(0, boot_record.BootRecord(live, placed))
+        resources.insert(0, boot_files.BootRecord(live, placed))
     chosen: list[Guard] = [partial(reverse_path_guards.unreadable_record, files, RECORDS[RP_FILTER])] if links else []
     if desired and request.is_alone:
         chosen.append(partial(unowned, ownership_backend.read(files), "rp_filter", request.params))

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import interpreters
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_files import RehearsedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.interpreters import interpreter
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     Failure,
