@@ -293,6 +293,7 @@ KINDS = (
     "ip6gre",
     "ip6tnl",
     "sit",
+    "openvswitch",
 )
 _ENDS = {"dev": "parent", "local": "local", "remote": "remote"}  # of a tunnel
 

@@ -27,7 +27,6 @@ from .packet import Packet
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
-ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 PERMANENT = "PERMANENT"
 VXLAN = "vxlan"
 # Settings of a VXLAN without which its forwarding database and its group alone decide where frames go (net/vxlan/vxlan_core.c).
@@ -251,7 +250,7 @@ class Topology:
     def bridge(self, link: str) -> str:
         """Return the bridge that a link is a port of; empty for none."""
         master = str(self.links.get(link, {}).get("master") or "")
-        return "" if self.kind(master) in ROUTED_MASTERS else master
+        return master if self.kind(master) == "bridge" else ""
 
     def tells_hairpin(self, port: str) -> bool:
         """Return True if it is known whether a bridge sends a frame back by the port that it came in by."""

@@ -32,7 +32,7 @@ from .._snapshot.values import Entry, entries
 from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, gap, replaced
+from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, SWITCH, gap, replaced
 
 LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
@@ -54,6 +54,7 @@ UNUSABLE = frozenset(["tentative", "dadfailed"])
 AVOIDED = frozenset(["deprecated", "temporary"])
 UNSOLVED = ("FAILED", "INCOMPLETE")
 WIRED = ("", "veth", "tun")  # kinds of links that have no carrier unless a flag says so
+ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
 # Settings of the node in a snapshot that a network namespace alone does not have: limits, and a switch of the whole machine that
 # cannot be set back before it restarts.
@@ -147,10 +148,22 @@ def _links(snapshot: Entry, notes: list[Assumption]) -> list[NewLink]:
         indexes[name] = index
     bridges = {str(link["name"]) for link in links if link.get("kind") == "bridge"}
     masters = {str(link["name"]): indexes[link["master"]] for link in links if link.get("master") in bridges}
+    notes += _ports_of_others(links)
     new_links = [_link(link, indexes[str(link["name"])], masters.get(str(link["name"]), 0), indexes, notes) for link in links]
     firsts = dict(sorted(((link.master, link.number) for link in new_links if link.master), reverse=True))
     # The kernel takes the source of a packet by a link without addresses from the first link that has one.
     return sorted(new_links, key=lambda link: (min(link.number, firsts.get(link.number, link.number)), link.kind != "bridge"))
+
+
+def _ports_of_others(links: t.Sequence[Entry]) -> t.Iterator[Assumption]:
+    """Yield an open fact for each port of a link that may forward between its ports by other means than a bridge."""
+    kinds = {str(link["name"]): str(link.get("kind") or "") for link in links}
+    for name, master in ((str(link["name"]), str(link.get("master") or "")) for link in links):
+        kind = kinds.get(master, "")
+        if master and kind not in ("bridge", *ROUTED_MASTERS):
+            of_kind = f"a link of kind {kind}" if kind else "whose kind is not known"
+            sentence = f"{name} is a port of {master}, {of_kind}. In the twin, it is a link of its own."
+            yield replaced(SWITCH if kind else LINK_KIND, sentence, Concern(assumption.LINK, name), subject=master)
 
 
 def _link(link: Entry, index: int, master: int, names: t.Container[str], notes: list[Assumption]) -> NewLink:

@@ -30,8 +30,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
     "next-hops", "filter",
 )  # fmt: skip
-POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
-    "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
+SWITCH, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
+    "switch", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half"
@@ -44,6 +44,11 @@ TABLE: dict[str, Substitution] = {
         "a link with a far end of its own, in place of one whose packets leave by another link that the snapshot lacks",
         "whether the link below passes the packets",
         "ip -d link show dev {}",
+    ),
+    SWITCH: Substitution(
+        "a link of its own, in place of a port of a switch such as Open vSwitch",
+        "where the switch delivers the packets",
+        "ovs-appctl ofproto/trace {}",
     ),
     SETTING: Substitution("the value of this kernel", "what the setting does to packets", "sysctl {}"),
     GROUP_ROUTE: Substitution(

@@ -52,6 +52,12 @@ def test_packets_for_a_bridge_come_in_by_the_port_without_a_pod(kind: str, ports
     assert [topology.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
 
 
+@pytest.mark.parametrize("kind", ["bridge", "openvswitch", "bond", ""])
+def test_the_port_of_another_link_than_a_bridge_is_none_of_a_bridge(kind: str) -> None:
+    topology = around(link("eth0", 2, ""), link("ovs-system", 4, kind), link("web", 5, master="ovs-system", peer=POD))
+    assert topology.bridge("web") == ("ovs-system" if kind == "bridge" else "")
+
+
 def test_another_pod_of_a_bridge_is_not_behind_the_port_by_which_a_packet_came() -> None:
     """Frames do not leave by the port that they came in by, so the packet would seem to be lost."""
     ports = [link(name, index, master="cni0") for name, index in (("veth1", 3), ("veth2", 5))]

@@ -26,6 +26,16 @@ def test_bridges_are_built_before_their_ports() -> None:
     assert [(link.name, link.kind, link.master) for link in drawn.links] == [("br0", "bridge", 0), ("eth0", "veth", 7)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "fact"),
+    [("bridge", []), ("bond", []), ("vrf", []), ("openvswitch", ["switch:ovs-system"]), ("", ["link-kind:ovs-system"])],
+)
+def test_what_another_link_than_a_bridge_does_with_the_packets_of_its_ports_is_open(kind: str, fact: list[str]) -> None:
+    master = {"name": "ovs-system", "index": 7, "kind": kind, "flags": ["UP"], "settings": {"table": 10} if kind == "vrf" else {}}
+    notes = blueprint.draw({"links": [{**ETH0, "master": "ovs-system"}, master]}).notes
+    assert [note.fact for note in notes if note.fact.endswith(":ovs-system")] == fact
+
+
 def test_a_bridge_stands_behind_the_links_that_the_node_has_before_it() -> None:
     """The kernel takes the source of a packet by a pod's link, which has no address, from the first link that has one."""
     further = [{"name": "br0", "index": 7, "kind": "bridge"}, {"name": "veth1", "index": 8, "kind": "veth", "master": "br0"}]
