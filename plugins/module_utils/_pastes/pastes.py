@@ -47,6 +47,7 @@ MOST_COMPARED = 2000  # lines of no command that are compared with outputs
 LARGEST = 32 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
+_ON_ANOTHER = ("vlan", "macvlan", "ipvlan")  # kinds whose name has the link below behind @
 _POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|vlan[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
 _MARTIANS = (  # in the kernel's log (net/ipv4/route.c), and an answer of ip route get
     re.compile(r"martian source \S+ from \S+, on dev ([\w.@-]{1,15})"),
@@ -454,7 +455,9 @@ class _Links:
             elif is_away or re.fullmatch(r"if\d+", lower) or _POD.fullmatch(name):
                 link["kind"] = "veth"
             elif lower and lower != "NONE":
-                link["kind"], link["parent"] = "vlan" if "." in name else "macvlan", lower
+                link["kind"] = "vlan" if "." in name else "macvlan"
+        if link["kind"] in _ON_ANOTHER and lower != "NONE" and not re.fullmatch(r"if\d+", lower):
+            link["parent"] = link["parent"] or lower
 
     def complete(self, subsets: Entry, filters: Tables, bridge_filters: Tables, interface: str) -> None:
         """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""

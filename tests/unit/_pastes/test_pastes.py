@@ -216,6 +216,14 @@ def test_a_tunnel_shows_its_ends(line: str, ends: tuple[str | None, ...]) -> Non
     assert tuple(map(link.get, ("kind", "parent", "local", "remote"))) == ends
 
 
+def test_a_link_on_another_one_is_on_it_where_its_kind_is_shown_too() -> None:
+    vlan = "5: eth0.7@eth0: <UP,LOWER_UP> mtu 1500\n    link/ether 02:00:00:00:00:01 brd ff:ff:ff:ff:ff:ff\n    vlan id 7\n"
+    (link,) = read(ip_d_link=vlan)["links"]
+    assert (link["kind"], link["parent"]) == ("vlan", "eth0")
+    (link,) = read(ip_d_link=vlan.replace("@eth0", "@if4"))["links"]  # in another namespace
+    assert (link["kind"], link["parent"]) == ("vlan", "")
+
+
 def test_links_of_ip_ifconfig_and_route() -> None:
     new = read(
         ip_addr="1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n"
