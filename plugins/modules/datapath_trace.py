@@ -113,13 +113,14 @@ options:
       - A folder or archive on the controller with outputs of commands, a file with one output, a dictionary of such outputs, or
         a text that has the commands and their outputs. The controller reads it, and the module gets a snapshot.
       - Or the path of a file with a snapshot as JSON, as C(kubenode-datapath snapshot) writes it.
-      - Or a list of these, without snapshots, about one node, such as a bundle and the outputs that it lacks. Of outputs of the
-        same command a later one counts, unless it alone is cut. Such outputs may stand in the folder of a bundle as well, or
-        beside an archive in one folder.
+      - Or a list of these about one node, such as a bundle and the outputs that it lacks. Of outputs of the same command a later
+        one counts, unless it alone is cut. A snapshot counts alone. Such outputs may stand in the folder of a bundle as well, or
+        beside an archive in one folder. RV(ignored) says what is left out.
       - An archive is a C(.tar.gz), C(.tar.xz), C(.tar) or C(.zip). A support bundle, packed or as a folder, is recognised by its
         files. It can be one of eks-log-collector, of the log collector of AKS, of sos, of C(cilium-bugtool), also within a
-        C(cilium sysdump), of Rancher's logs collector, of C(calicoctl node diags), of C(aws-cni-support.sh), or a capture of
-        Retina. Other files of a bundle are not read.
+        C(cilium sysdump), of Rancher's logs collector, of C(calicoctl node diags), of C(aws-cni-support.sh), of
+        C(antctl supportbundle), of C(talosctl support), of troubleshoot.sh, of Bottlerocket's logdog, a must-gather of CNV, or a
+        capture of Retina. Other files of a bundle are not read.
       - An archive is read in memory, within bounds. Members outside of the archive, and hard links and devices in place of
         outputs, are refused. Symbolic links are not followed. Archives within the archive are read, such as those of
         several nodes.

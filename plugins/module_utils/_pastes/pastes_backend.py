@@ -14,12 +14,14 @@ import resource
 import signal
 import traceback
 import typing as t
+from functools import partial
 
 from .._core import json_object
 from .._core.errors import Invalid
 from .._files import files
 from .._snapshot import snapshot
 from . import archive_backend, bundles, commands, pastes
+from .commands import Part
 from .pastes import LARGEST, Pasted
 
 
@@ -85,6 +87,10 @@ OF_MANY = "left out if dump is no bundle of many nodes"  # what the option ``nod
 NAME = "report"  # of a text whose name tells nothing
 SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
 SECONDS, BYTES = 60, 2 << 30  # of computation and of memory, to read a dump
+OF_NODE = "kubenode-datapath commands prints a script, whose output on the node has what it lacks"  # of a bundle
+OF_SOS = "version.txt"  # which says nothing about the node
+SHOWN = 5  # names in a sentence
+Paths = dict[bundles.Unused, dict[str, None]]  # of files that are not read, by the reason
 DEEPEST = 4  # parts of the path of a file in an archive that people made: archive, folder, node and file
 
 
@@ -109,19 +115,34 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     if isinstance(dump, (list, tuple)) and len(dump) == 1:
         dump = dump[0]
-    file = _file(dump)
-    whole = _from_json(next(iter(file.values())) if file else dump)
-    if snapshot.is_snapshot(whole):
-        if node:
-            raise Invalid("node", node, OF_MANY)
-        return Pasted(snapshot.of_this_format("dump", whole), [])
-    outputs = report(file or dump, node)
+    dump = _from_json(dump)
+    if snapshot.is_snapshot(dump):
+        dump = {NAME: json.dumps(dump)}
+    outputs = report(_file(dump) or dump, node)
+    whole = _snapshot_among(outputs.texts)
+    if whole:
+        others = [*outputs.texts.keys() - {whole}]
+        return Pasted(
+            snapshot.of_this_format("dump", _from_json(outputs.texts[whole])), [*outputs.notes, *_beside_snapshot(whole, others)]
+        )
     try:
         pasted = pastes.read(outputs.texts, interface)
     except Invalid as error:
         option, value, allowed = error.values
         raise Invalid(option, value, ". ".join([allowed, *outputs.notes]).rstrip(".")) from None
     return pasted._replace(ignored=[*outputs.notes, *pasted.ignored])
+
+
+def _snapshot_among(texts: t.Mapping[str, str]) -> str:
+    """Return the name of the last snapshot among outputs; empty for none."""
+    names = [name for name, text in texts.items() if '"unread"' in text and snapshot.is_snapshot(_from_json(text))]
+    return names[-1] if names else ""
+
+
+def _beside_snapshot(name: str, others: t.Collection[str]) -> list[str]:
+    """Return what is left out beside a snapshot, which has all that they have and more."""
+    listed = ", ".join(sorted(others)[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
+    return [f"{name} is a snapshot, which is whole. Beside it, these are left out: {listed}."] if others else []
 
 
 def _is_path(dump: t.Any) -> bool:
@@ -167,24 +188,26 @@ def report(dump: t.Any, node: str = "") -> Report:
 
 
 def _together(dumps: t.Sequence[t.Any], node: str) -> Report:
-    """Read outputs of one node in several places, of which a later one counts more. Raises Invalid."""
+    """Read outputs of one node in several places, of which a later one counts more, unless it alone is cut. Raises Invalid."""
     texts: dict[str, str] = {}
     notes: list[str] = []
     for dump in dumps:
         given = _file(dump) or _from_json(dump)
         each = _at(str(given), node, is_alone=False) if _is_path(given) else report(given)
         for name, text in each.texts.items():
-            _refuse_snapshot(name, text)
-            texts.pop(name, None)  # so that it stands behind the others
-            texts[name] = text
+            earlier = texts.pop(name, text)  # so that it stands behind the others
+            texts[name] = text if text == earlier else _of_two(name, earlier, text, notes)
         notes += each.notes
     return Report(texts, notes)
 
 
-def _refuse_snapshot(name: str, text: str) -> None:
-    """Raise Invalid for a snapshot among outputs."""
-    if snapshot.is_snapshot(_from_json(text)):
-        raise Invalid("dump", name, "outputs alone, or the snapshot alone: what it has is whole, and no output is added to it")
+def _of_two(name: str, earlier: str, later: str, notes: list[str]) -> str:
+    """Return the output of a command that counts of two, or both texts if their name is of no command."""
+    if not any(part.kind for part in commands.parts(name, "")):
+        return f"{earlier}\n{later}"
+    is_whole = [Part("", tuple(text.splitlines())).has_all_lines for text in (earlier, later)]
+    notes.append(f"There are several outputs of {name}. The {'whole' if is_whole == [True, False] else 'last'} one is taken.")
+    return earlier if is_whole == [True, False] else later
 
 
 def _archives(path: str) -> list[str]:
@@ -195,44 +218,83 @@ def _archives(path: str) -> list[str]:
 
 def _at(path: str, node: str, is_alone: bool = True) -> Report:
     """Read a folder or an archive. is_alone: whether node names one of its nodes, and not perhaps one of another place."""
-    others = dict[str, None]()  # collectors that are known by their files, and are not read
-
-    def most(file: str) -> int:
-        others.update(dict.fromkeys(filter(None, [bundles.other_collector(file)])))
-        return bundles.most(file)
-
     try:
-        is_folder = os.path.isdir(path)
-        files = (archive_backend.folder if is_folder else archive_backend.read)(path, most)
+        if not os.path.isdir(path):
+            return _of_archives([path], node)
+        unused: Paths = {}
+        files = archive_backend.folder(path, partial(_wanted, unused))
         nodes = bundles.nodes(files.texts)
-        if not nodes and not is_folder:
-            files = archive_backend.read(path, _most)
-            nodes = bundles.folders(files.texts)
-        if nodes:
-            beside = _beside(path) if is_folder else {}
-            return Report({**bundles.of_node(nodes, node), **beside}, [*_of_others(others), *_notes(files)])
-        if not is_folder:
-            raise _without_outputs(path, files, others)
         bundled = _archives(path)
-        if len(bundled) > 1:
-            names = ", ".join(map(os.path.basename, bundled))
-            raise Invalid("dump", path, f"a folder with one archive at most. Name one of {names}, or several in a list")
+        if nodes:
+            beside, others = _beside(path)
+            notes = [*_of_unused(unused), *_notes(files), *_without_output([*others, *map(os.path.basename, bundled)])]
+            return Report({**bundles.of_node(nodes, node), **_within(path), **beside}, notes)
         if bundled:
-            return _together([*bundled, _of_folder(path)], node)
+            found = _of_archives(bundled, node)
+            return Report({**found.texts, **_of_folder(path)}, found.notes)
         if node and is_alone:
             raise Invalid("node", node, OF_MANY)
-        return Report(_of_folder(path), _of_others(others))
+        return Report(_of_folder(path), _of_unused(unused))
     except OSError as error:
         raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
 
 
-def _beside(path: str) -> dict[str, str]:
-    """Read the outputs that stand beside the files of a bundle, which may have links to some of its own."""
+def _of_archives(paths: t.Sequence[str], node: str) -> Report:
+    """Read archives, each of which has nodes of its own. Raises Invalid, OSError."""
+    unused: Paths = {}
+    read = [archive_backend.read(path, partial(_wanted, unused)) for path in paths]
+    nodes = bundles.nodes(_texts_of(read))
+    if not nodes:
+        read = [archive_backend.read(path, _most) for path in paths]
+        nodes = bundles.folders(_texts_of(read))
+    if not nodes:
+        raise _without_outputs(", ".join(paths), read, unused)
+    empty = [os.path.basename(path) for path, files in zip(paths, read) if not files.texts]
+    notes = [*_of_unused(unused), *(note for files in read for note in _notes(files)), *_without_output(empty)]
+    return Report(bundles.of_node(nodes, node), notes)
+
+
+def _texts_of(read: t.Iterable[archive_backend.Files]) -> dict[str, str]:
+    return {path: text for files in read for path, text in files.texts.items()}
+
+
+def _wanted(unused: Paths, file: str) -> int:
+    """Return how many bytes are read of a file, and note one that is not read."""
+    reason = bundles.unused(file)
+    if reason:
+        unused.setdefault(reason, {})[file] = None
+    return bundles.most(file)
+
+
+def _within(path: str) -> dict[str, str]:
+    """Read the outputs that a person put into folders of a bundle, by the names of their commands."""
+
+    def most(file: str) -> int:
+        name = file.rpartition("/")[2]
+        is_output = name.endswith(SUFFIXES) and any(part.kind and not part.is_pod for part in commands.parts(name, ""))
+        return bundles.LARGEST if is_output and not bundles.most(file) else 0
+
+    files = archive_backend.folder(path, most)
+    return {file.rpartition("/")[2]: text for file, text in files.texts.items() if file not in files.links}
+
+
+def _beside(path: str) -> tuple[dict[str, str], list[str]]:
+    """Read the outputs that stand beside the files of a bundle, which may have links to some of its own. Return the names of
+    the others, too."""
     top = os.path.basename(os.path.abspath(path))
     names = (name for name in sorted(os.listdir(path)) if _has_text(name) and not bundles.most(os.path.join(top, name)))
     places = {name: os.path.join(path, name) for name in names}
     texts = {name: _text_of(place) for name, place in places.items() if os.path.isfile(place) and not os.path.islink(place)}
-    return {name: text for name, text in texts.items() if any(part.kind for part in commands.parts(name, text))}
+    snapshots = {name for name, text in texts.items() if _snapshot_among({name: text})}
+    read = {
+        name: text for name, text in texts.items() if name in snapshots or any(part.kind for part in commands.parts(name, text))
+    }
+    others = [name for name in texts if name not in read and name.endswith(SUFFIXES) and name != OF_SOS]
+    return read, others
+
+
+def _without_output(names: t.Iterable[str]) -> list[str]:
+    return [f"{name} has no output that is read there. It is left out." for name in names]
 
 
 def _of_folder(path: str) -> dict[str, str]:
@@ -251,7 +313,7 @@ def _has_text(name: str) -> bool:
 def _most(path: str) -> int:
     """Return how many bytes are read of a file of an archive, which may be an output that a person put there."""
     parts = path.split("/")
-    return bundles.LARGEST if len(parts) <= DEEPEST and _has_text(parts[-1]) else 0
+    return bundles.LARGEST if len(parts) <= DEEPEST and _has_text(parts[-1]) and not bundles.unused(path) else 0
 
 
 def _notes(files: archive_backend.Files) -> list[str]:
@@ -261,15 +323,19 @@ def _notes(files: archive_backend.Files) -> list[str]:
     return notes + [f"{path} is an archive within an archive of the archive. It is left out." for path in files.unopened]
 
 
-def _of_others(others: t.Iterable[str]) -> list[str]:
-    return [f"There are files of {name}, of which only those with names of commands are read." for name in others]
+def _of_unused(unused: Paths) -> list[str]:
+    """Return sentences about files of collectors that are not read, with the reasons."""
+    sentences = []
+    for reason, paths in unused.items():
+        more = f" and {len(paths) - 1} more of its kind" if len(paths) > 1 else ""
+        sentences.append(f"{next(iter(paths))}{more}, of {reason.bundle}, is left out, because {reason.reason}.")
+    return sentences
 
 
-def _without_outputs(path: str, files: archive_backend.Files, others: t.Iterable[str]) -> Invalid:
-    inner = (
-        f". Unpack {', '.join(files.unopened)}, which is an archive within an archive of the archive" if files.unopened else ""
-    )
-    named = "".join(f". There are files of {name}, whose bundles are not read" for name in others)
+def _without_outputs(path: str, read: t.Iterable[archive_backend.Files], unused: Paths) -> Invalid:
+    unopened = ", ".join(inner for files in read for inner in files.unopened)
+    inner = f". Unpack {unopened}, which is an archive within an archive of the archive" if unopened else ""
+    named = "".join(f". {sentence.rstrip('.')}" for sentence in [*_of_unused(unused), *([OF_NODE] if unused else [])])
     return Invalid("dump", path, f"a support bundle that is known, or an archive with outputs of commands{inner}{named}")
 
 

@@ -27,6 +27,8 @@ from lab import Node as LabNode
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
+from . import talos_resources
+
 SERVICE, CLIENT = "10.96.0.10", "10.77.0.6"
 RULES = f"""*nat
 :KUBE-SERVICES - [0:0]
@@ -178,6 +180,43 @@ AWS_CNI = {
         "metrics.out": "echo awscni_total 1",
     }.items()
 }
+ANTREA = {
+    f"support-bundles/agent_node1/{name}": command
+    for name, command in {
+        **{"agentinfo": "printf 'noderef:\\n    kind: Node\\n    name: node1\\n'", "ovsports": "echo 1(antrea-gw0)"},
+        **{"rule": "ip rule", "route": "ip route", "route-table-all": "ip route show table all", "link": "ip link"},
+        **{"address": "ip address", "iptables": "ip6tables-save -c; iptables-save -c", "ipset": "ipset save"},
+        "nftables": "nft list ruleset",
+    }.items()
+}
+BOTTLEROCKET = {f"bottlerocket-logs/iptables-{table}": f"iptables -nvL -t {table}" for table in ("filter", "nat")}
+OPENSHIFT = {
+    "must-gather/quay-io/nodes/node1/ip.txt": "ip a",
+    "must-gather/quay-io/nodes/node1/nftables": "nft list ruleset",
+    "must-gather/quay-io/cluster-scoped-resources/core/nodes/node1.yaml": "echo kind: Node",
+}
+TALOS = {  # outputs of which talos_resources makes what Talos has
+    **{"addresses": "ip -j addr", "routes 4": "ip -4 -j -d route show table all", "rules 4": "ip -4 -j rule"},
+    **{"links": "ip -j -d link", "routes 6": "ip -6 -j -d route show table all", "rules 6": "ip -6 -j rule"},
+}
+RUNS = (
+    "ip -d address",
+    "ip rule",
+    "ip -6 rule",
+    "ip route show table all",
+    "iptables-save",
+    "ip6tables-save",
+    "nft list ruleset",
+)
+TO_JSON = "import json, sys; print(json.dumps(dict(line.rstrip().partition(' = ')[::2] for line in sys.stdin)))"
+TROUBLESHOOT = {
+    "support-bundle-1/host-collectors/node1/system/sysctl.json": f'sysctl -a | python3 -c "{TO_JSON}"',
+    **{f"support-bundle-1/host-collectors/node1/run-host/{number}.txt": command for number, command in enumerate(RUNS)},
+    **{
+        f"support-bundle-1/host-collectors/node1/run-host/{number}-info.json": f"echo '{json.dumps(about)}'"
+        for number, about in enumerate({"command": f"/sbin/{run}", "exitCode": "0"} for run in RUNS)
+    },
+}
 TREE = "cd /proc/sys/net && grep -r '' ipv4/ip_forward ipv4/tcp_mem ipv4/conf ipv6/conf"  # which Retina copies
 
 
@@ -210,6 +249,8 @@ BUNDLES = {
 }
 
 
+TABLES = {f"table:ip {name}" for name in ("filter", "nat", "mangle", "raw")}
+OF_NODE = {"rules", "nft", "net.ipv4.conf.LINK.forwarding"}
 # Of collectors that print a part, by the facts that none of their files shows.
 PARTIAL = {
     "Calico": Bundle(
@@ -221,6 +262,21 @@ PARTIAL = {
     "AWS CNI": Bundle(
         AWS_CNI, "aws-cni-support.tar.gz", frozenset({"nft", "bridge-ports", "set:blocked", "net.ipv4.conf.LINK.forwarding"})
     ),
+    "Antrea": Bundle(ANTREA, "support-bundles.tar.gz", frozenset({"net.ipv4.conf.LINK.forwarding"})),
+    "Bottlerocket": Bundle(
+        BOTTLEROCKET,
+        "bottlerocket-logs.tar.gz",
+        frozenset({"addresses", "routes", "set:blocked", "table:ip mangle", "table:ip raw", *OF_NODE}),
+        frozenset({"Service", "policy", "table"}),
+    ),
+    "OpenShift": Bundle(
+        OPENSHIFT,
+        "must-gather.tar.gz",
+        frozenset({"routes", *TABLES, *OF_NODE}),
+        frozenset({"Service", "policy", "table", "set"}),
+    ),
+    "Talos": Bundle(TALOS, "support.zip", frozenset({*TABLES, *OF_NODE}), frozenset({"Service", "policy", "set"})),
+    "troubleshoot.sh": Bundle(TROUBLESHOOT, "support-bundle-1.tar.gz", frozenset({"set:blocked"})),
 }
 
 
@@ -249,6 +305,8 @@ def collect(node: NamespaceNode, files: dict[str, str]) -> dict[str, bytes]:
         for line in node.run(["sh", "-c", TREE], check=False).stdout.splitlines():
             path, _colon, value = line.partition(":")
             contents[f"proc-sys-net/{path}"] = f"{value}\n"
+    if files is TALOS:
+        contents = talos_resources.of_outputs({name: json.loads(text) for name, text in contents.items()})
     return {path: text.encode() for path, text in contents.items()}
 
 
@@ -337,8 +395,12 @@ def test_a_bundle_with_a_part_of_the_outputs_names_what_it_lacks(node: Node, tmp
         answer = fate(node.answers[name]) if name != "set" else ("dropped", "", None)
         is_open = name in bundle.undecided or (name == "set" and "set:blocked" in bundle.lacks)
         assert is_open or (*fate(result)[::2],) == (*answer[::2],), (name, result["reason"])
-        assert not result["certain"] and facts <= bundle.lacks, (name, facts)
-        assert result["ignored"] == []
+        assert result["certain"] == (not facts) and facts <= bundle.lacks, (name, facts)
+        assert [sentence for sentence in result["ignored"] if not EXPLAINED.search(sentence)] == []
+
+
+# Of a file of a collector, with the reason, and of a rule of iptables-nft that nft does not print.
+EXPLAINED = re.compile(r" is left out, because | is printed by nft without its contents: ")
 
 
 def test_the_node_knows_the_names_of_namespaces_and_services(node: Node) -> None:
