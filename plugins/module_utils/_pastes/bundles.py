@@ -130,6 +130,11 @@ def _unless_empty(command: str, text: str) -> Texts:
     return {command: text} if text.strip() else {}
 
 
+def _without_error(command: str, text: str) -> Texts:
+    """Return JSON of ip. The collector of AKS asks for IPv6 addresses of tables, which ip refuses."""
+    return {command: text} if text.lstrip()[:1] == "[" else {}
+
+
 def _by_program(_command: str, text: str) -> Texts:
     """Return the outputs of iptables-save and ip6tables-save, which stand one behind the other in any order."""
     texts: Texts = {}
@@ -194,7 +199,7 @@ ROWS = (
     ),
     Row(EKS, rf"cni/(?P<path>{_CNI})", "cat /etc/cni/net.d/{path}", most=LARGEST_BOOT_FILE),
     Row(AKS, r"collect/ip_4_addr\.json", "ip -4 -d -j addr show", is_decisive=True),
-    Row(AKS, r"collect/ip_6_addr\.json", "ip -6 -d -j addr show"),
+    Row(AKS, r"collect/ip_6_addr\.json", "ip -6 -d -j addr show", split=_without_error),
     Row(AKS, r"collect/ip_(?P<family>[46])_neighbor\.json", "ip -{family} -d -j neighbor show"),
     Row(AKS, r"collect/ip_4_route\.json", "ip -4 -d -j route show", is_decisive=True),
     Row(AKS, r"collect/ip_6_route\.json", "ip -6 -d -j route show table all"),
@@ -211,7 +216,7 @@ ROWS = (
     Row(AKS, r"collect/conntrack\.txt", "conntrack -L", most=EVIDENCE),
     Row(AKS, r"collect/ip_netns_commands\.txt", "ip netns exec", split=_of_namespaces),
     *(
-        Row(AKS, rf"collect/ip_netns_(?P<namespace>[\w.-]+)/ip_{name}\.json", IN_NAMESPACE + command)
+        Row(AKS, rf"collect/ip_netns_(?P<namespace>[\w.-]+)/ip_{name}\.json", IN_NAMESPACE + command, split=_without_error)
         for name, command in (
             ("(?P<family>[46])_addr", "ip -{family} -d -j addr show"),
             ("(?P<family>[46])_neighbor", "ip -{family} -d -j neighbor show"),

@@ -121,10 +121,20 @@ class _Reader:
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             of_names[str(name)] = commands.parts(output_names.output_name(str(name)).command, str(text))
         output_names.check_states(of_names)
+        self.ignored += (_left_out(name) for name, of_name in of_names.items() if len(dump) > 1 and self._is_unused(of_name))
         parts = ip_json.preferred([part for of_name in of_names.values() for part in of_name], self._ignore)
         self._lines = [line for part in parts for line in part.lines]
         for part in self._of_one_namespace(parts):
             self._take(part)
+
+    @staticmethod
+    def _is_unused(parts: t.Sequence[Part]) -> bool:
+        """Return whether a text has lines, and none of them is of an output or of traffic."""
+        if any(part.kind or ip_json.is_json(part) for part in parts):
+            return False
+        lines = [line for part in parts for line in part.lines if line.strip()]
+        is_martian = any(pattern.search("\n".join(lines)) for pattern in _MARTIANS)
+        return bool(lines) and not is_martian and not any(map(traffic_text.Traffic().read, lines))
 
     def _of_one_namespace(self, parts: list[Part]) -> list[Part]:
         """The parts. If all are of one named namespace, as one that a router runs in, they are the node's."""
@@ -417,6 +427,10 @@ class _Reader:
         if named:
             allowed = f"{allowed}. The lines that came nearest, each with the command that it may be of: {named}"
         return Invalid("dump", "texts in which no command's output was recognised", allowed)
+
+
+def _left_out(name: str) -> str:
+    return f"{_printable(name)} has no output that is read. It is left out."
 
 
 def _printable(text: str) -> str:

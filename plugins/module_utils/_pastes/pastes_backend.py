@@ -227,14 +227,19 @@ def _at(path: str, node: str, is_alone: bool = True) -> Report:
         bundled = _archives(path)
         if nodes:
             beside, others = _beside(path)
+            within = {file.rpartition("/")[2]: text for file, text in _within(path).items()}
             notes = [*_of_unused(unused), *_notes(files), *_without_output([*others, *map(os.path.basename, bundled)])]
-            return Report({**bundles.of_node(nodes, node), **_within(path), **beside}, notes)
+            return Report({**bundles.of_node(nodes, node), **within, **beside}, notes)
         if bundled:
             found = _of_archives(bundled, node)
-            return Report({**found.texts, **_of_folder(path)}, found.notes)
+            return Report({**found.texts, **_of_folder(path)}, [*found.notes, *_unread_in(path)])
+        texts, notes = _of_folder(path), [*_of_unused(unused), *_unread_in(path)]
+        within = _within(path)
+        if within and not any(part.kind for name, text in texts.items() for part in commands.parts(name, text)):
+            return Report(bundles.of_node(bundles.folders(within), node), notes)
         if node and is_alone:
             raise Invalid("node", node, OF_MANY)
-        return Report(_of_folder(path), _of_unused(unused))
+        return Report(texts, [*notes, *(f"{file} is in a folder of its own. It is left out." for file in within)])
     except OSError as error:
         raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
 
@@ -267,15 +272,23 @@ def _wanted(unused: Paths, file: str) -> int:
 
 
 def _within(path: str) -> dict[str, str]:
-    """Read the outputs that a person put into folders of a bundle, by the names of their commands."""
+    """Read the outputs in folders within a folder, by their paths. The names of their files are those of commands."""
 
     def most(file: str) -> int:
         name = file.rpartition("/")[2]
-        is_output = name.endswith(SUFFIXES) and any(part.kind and not part.is_pod for part in commands.parts(name, ""))
+        is_output = file.count("/") > 1 and name.endswith(SUFFIXES)
+        is_output = is_output and any(part.kind and not part.is_pod for part in commands.parts(name, ""))
         return bundles.LARGEST if is_output and not bundles.most(file) else 0
 
     files = archive_backend.folder(path, most)
-    return {file.rpartition("/")[2]: text for file, text in files.texts.items() if file not in files.links}
+    return {file: text for file, text in files.texts.items() if file not in files.links}
+
+
+def _unread_in(path: str) -> list[str]:
+    """Return sentences about the files of a folder that have no name of a text or an archive."""
+    names = [name for name in sorted(os.listdir(path)) if not (_has_text(name) or name.endswith(archive_backend.EXTENSIONS))]
+    files = [name for name in names if os.path.isfile(os.path.join(path, name)) and not name.startswith(".")]
+    return [f"{name} has no name of a text, such as {name}.txt. It is left out." for name in files]
 
 
 def _beside(path: str) -> tuple[dict[str, str], list[str]]:

@@ -97,6 +97,17 @@ AKS = {
     "collect/sysctl.txt": "sysctl -a",
     "collect/ip_netns_commands.txt": f"ip -all netns exec bash -x -c '{OF_NAMESPACES}' 2>&1",
 }
+# Since 2026 without what an operator did not switch on, and with a folder for each namespace.
+AKS_OF_2026 = {
+    **{path: command for path, command in AKS.items() if path.startswith("collect/ip_") and "netns" not in path},
+    **{
+        f"collect/ip_netns_{pod}/{path.removeprefix('collect/')}": command.replace("ip ", f"ip -n {pod} ", 1)
+        for path, command in AKS.items()
+        for pod in ("client", "server")
+        if path.startswith("collect/ip_") and path.endswith(".json")
+    },
+    "proc/version": "cat /proc/version",
+}
 SOS_COMMANDS = (
     *("ip -d address", "ip -s -d link", "ip -o addr", "ip route show table all", "ip -6 route show table all"),
     *("ip -4 rule list", "ip -6 rule list", "ip -s -s neigh show"),
@@ -261,6 +272,12 @@ PARTIAL = {
     ),
     "AWS CNI": Bundle(
         AWS_CNI, "aws-cni-support.tar.gz", frozenset({"nft", "bridge-ports", "set:blocked", "net.ipv4.conf.LINK.forwarding"})
+    ),
+    "AKS of 2026": Bundle(
+        AKS_OF_2026,
+        "aks_logs.zip",
+        frozenset({"routes:100", "nft", *TABLES, "net.ipv4.conf.LINK.forwarding"}),
+        frozenset({"Service", "policy", "table", "set"}),
     ),
     "Antrea": Bundle(ANTREA, "support-bundles.tar.gz", frozenset({"net.ipv4.conf.LINK.forwarding"})),
     "Bottlerocket": Bundle(

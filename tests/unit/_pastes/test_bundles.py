@@ -49,6 +49,7 @@ BOOT_FILES = [
     *(f"{folder}/systemd/networkd.conf" for folder in ("etc", "usr/lib", "lib")),
     "etc/systemd/networkd.conf.d/x.conf",
 ]
+GARBAGE = 'Error: either "dev" is duplicate, or "all" is a garbage.\n'
 RETINA = """Summary:
 
 /usr/sbin/ip rule list(Policy routing list)
@@ -94,7 +95,7 @@ Execute:
                 **{"collect/ip_rule.json": "[]", "collect/nftables.txt": "table ip a {\n}\n"},
                 "proc/net/ip_tables_names": "nat\n",
                 **{"collect/ip_netns_cni-1/ip_4_addr.json": "[]", "collect/ip_netns_cni-1/ip_rule.json": "[{}]"},
-                **{"collect/ip_4_route.json": "[]", "etc/cni/net.d/10-azure.conflist": "{}"},
+                **{"collect/ip_4_route.json": "[]", "etc/cni/net.d/10-azure.conflist": "{}", "collect/ip_6_addr.json": GARBAGE},
             },
             {
                 **{"ip -4 -d -j rule show": "[]", "ip -4 -d -j route show": "[]", "nft -n list ruleset": "table ip a {\n}\n"},
@@ -441,6 +442,32 @@ def test_of_two_outputs_with_one_name_the_answer_says_which_counts(first: str, s
     found = pastes_backend.read([{"ip rule": first}, {"ip rule": second}])
     assert [rule["priority"] for rule in found.snapshot["rules"]] == [0, 7]
     assert found.ignored == [f"There are several outputs of ip rule. The {count} one is taken."]
+
+
+def test_what_is_not_read_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for name, text in {
+        "ip-rule.txt": RULE,
+        "notes.txt": "It broke.\n",
+        "rules.v4": SAVED,
+        "more/iptables-save.txt": SAVED,
+    }.items():
+        (tmp_path / name).write_text(text)
+    left_out = pastes_backend.read(str(tmp_path)).ignored
+    assert [sentence for sentence in left_out if "prose" not in sentence] == [
+        "rules.v4 has no name of a text, such as rules.v4.txt. It is left out.",
+        f"{tmp_path.name}/more/iptables-save.txt is in a folder of its own. It is left out.",
+        "notes.txt has no output that is read. It is left out.",
+    ]
+
+
+def test_folders_of_a_folder_are_nodes_as_those_of_an_archive(tmp_path: Path) -> None:
+    for name, text in {"before": RULE, "after": f"{RULE}5: from all lookup 9\n"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ip-rule.txt").write_text(text)
+    assert priorities(str(tmp_path), "after") == [0, 5]
+    with pytest.raises(Invalid, match="^node must be one of the nodes of the bundle: after, before"):
+        pastes_backend.report(str(tmp_path))
 
 
 def test_a_text_beside_a_bundle_that_is_not_read_is_named(tmp_path: Path) -> None:
