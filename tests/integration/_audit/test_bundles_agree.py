@@ -156,3 +156,28 @@ def test_what_a_bundle_asks_for_leads_to_the_fault(tmp_path: Path, kind: str) ->
             given.update({command: node.run(["sh", "-c", command], check=False).stdout for command in commands})
     assert (found["subject"], result["profile"]["name"]) == ("eth0", "eni_policy_routing")
     assert [each for each in result["ignored"] if each not in ignored and "There are several outputs" not in each] == []
+
+
+ASKED = {"nft-list-ruleset.txt": "nft list ruleset", "ip-d-link.txt": "ip -d link"}
+
+
+def test_what_was_asked_for_counts_wherever_it_stands(tmp_path: Path) -> None:
+    with enis(STRICT) as node:
+        files, outputs = collect(node, BUNDLES["EKS"].files), collect(node, ASKED)
+        for folder in ("top", "within", "beside", "list"):
+            (tmp_path / folder).mkdir()
+        for folder in ("top", "within"):
+            placed = {f"networking/{name}" if folder == "within" else name: content for name, content in outputs.items()}
+            for path, content in {**files, **placed}.items():
+                (tmp_path / folder / path).parent.mkdir(exist_ok=True)
+                (tmp_path / folder / path).write_bytes(content)
+        for folder in ("beside", "list"):
+            pack(tmp_path / folder, BUNDLES["EKS"].name, files)
+            for name, content in outputs.items():
+                (tmp_path / folder / name).write_bytes(content)
+        several = [str(tmp_path / "list" / name) for name in (BUNDLES["EKS"].name, *ASKED)]
+        dumps: list[Any] = [*(str(tmp_path / folder) for folder in ("top", "within", "beside")), several]
+        results = [audit(node, dump=dump) for dump in dumps]
+    assert all(result == results[0] for result in results) and results[0]["ignored"] == []
+    (found,) = (each for each in present(results[0]) if each["id"] == "rp-strict-asymmetric")
+    assert found["ask"] == "" and results[0]["profile"]["name"] == "eni_policy_routing"
