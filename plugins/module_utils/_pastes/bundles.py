@@ -159,10 +159,9 @@ def _loaded(command: str, text: str) -> Texts:
 
 
 def _settings(command: str, text: str) -> Texts:
-    """Return settings in JSON as sysctl prints them. One without a text is none that troubleshoot.sh wrote."""
+    """Return settings in JSON as sysctl prints them."""
     pairs = json_object.parse(text) or {}
-    lines = "".join(f"{key} = {value}\n" for key, value in pairs.items() if isinstance(value, str))
-    return {command: lines} if pairs else {}
+    return {command: "".join(f"{key} = {value}\n" for key, value in pairs.items())} if pairs else {}
 
 
 def _listing(bundle: str, path: str, program: str, table: str, split: Split | None = None) -> Row:

@@ -264,9 +264,14 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     return values
 
 
+_LIKE_NUMBER = re.compile(r"(?i)[+-]?(?:\d\S*[a-z]|nan\b|inf|true\b|false\b)")  # what programs write in the place of one
+
+
 def _is_no_number(rest: str) -> bool:
     """Return whether nothing, a word or two numbers follow the key of a setting, as in an error of sysctl."""
     words = rest[1:].split()
+    if words and _LIKE_NUMBER.match(words[0]):
+        return False
     return rest[:1] in ("=", ":") and (len(words) in (0, 2) or (len(words) == 1 and bool(re.search("[a-z]", words[0]))))
 
 

@@ -237,6 +237,8 @@ def _at(path: str, node: str, is_alone: bool = True) -> Report:
         within = _within(path)
         if within and not any(part.kind for name, text in texts.items() for part in commands.parts(name, text)):
             return Report(bundles.of_node(bundles.folders(within), node), notes)
+        if unused and not texts:
+            raise _without_outputs(path, [files], unused)
         if node and is_alone:
             raise Invalid("node", node, OF_MANY)
         return Report(texts, [*notes, *(f"{file} is in a folder of its own. It is left out." for file in within)])

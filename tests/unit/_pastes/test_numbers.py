@@ -97,3 +97,10 @@ def test_what_only_python_takes_for_a_number_is_none(command: str, number: str) 
             snapshot_of(command, output[: place.start()] + text + output[place.end() :]) for text in ("12", "13", number)
         )
         assert plain != hostile or plain == other, output[: place.end()]
+
+
+@pytest.mark.parametrize("value", ["1e999", "Infinity", "NaN", "true", "True", "0x1", "[1]", "-"])
+def test_a_setting_that_is_no_number_is_named(value: str) -> None:
+    pasted = pastes.read({"sysctl -a": f"net.ipv4.ip_forward = 1\nnet.ipv4.conf.all.rp_filter = {value}\n"})
+    assert pasted.ignored == [f"Not understood, because it is no setting: net.ipv4.conf.all.rp_filter = {value}"]
+    assert pasted.snapshot["settings"]["node"] == {"net.ipv4.ip_forward": 1} and "ipv4" not in pasted.snapshot["settings"]
