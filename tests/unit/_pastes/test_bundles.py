@@ -253,6 +253,8 @@ def test_files_of_no_bundle_are_none() -> None:
     [
         ("bottlerocket-logs/signpost", "Bottlerocket's logdog"),
         ("must-gather/quay-io/cluster-scoped-resources/core/nodes/n.yaml", "OpenShift must-gather"),
+        ("must-gather/cluster-scoped-resources/nmstate.io/nodenetworkstates/n1.yaml", "OpenShift must-gather"),
+        ("must-gather/namespaces/sriov/pods/daemon-1/ip_link", "OpenShift must-gather"),
         ("support-bundle/cluster-resources/pods/default.json", "troubleshoot.sh"),
         ("agent_node7/ovsports", "antctl supportbundle"),
         ("10.0.0.7/kubernetesResources/nodes.yaml", "talosctl support"),
