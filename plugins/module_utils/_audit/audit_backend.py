@@ -12,7 +12,7 @@ import functools
 import time
 import typing as t
 
-from .._core import fields
+from .._core import fields, playbook_task
 from .._core.errors import Failure, Invalid
 from .._platform import process
 from .._routing.route import Route
@@ -20,7 +20,7 @@ from .._routing.rule import Rule
 from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules
 from .._snapshot.values import Entry, entries
-from .._trace import changes_backend, entrance, playbook_task, trace_backend
+from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
 from .._trace.packet import OUTSIDE, from_options

@@ -21,7 +21,8 @@ from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
 from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host
-from .._trace import uplinks
+from .._trace import carriers, uplinks
+from .._trace.packet import Packet
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
 from .._twin.blueprint import LOOPBACK
@@ -417,6 +418,10 @@ class Node:
         """Return the addresses of the links by which default routes of any table lead, those of table main first."""
         names = dict.fromkeys([*self.uplinks(family), *sorted(self.every_uplink())])
         return [address for name in names if name != LOOPBACK for address in self.addresses(name, family)]
+
+    def carriers(self, link: Link) -> list[Packet]:
+        """Return a packet in which a tunnel carries others, to its other end and from there; none where an end is not known."""
+        return carriers.between(self.snapshot, link) if link.kind in carriers.KINDS else []
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""

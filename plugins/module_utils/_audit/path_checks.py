@@ -16,7 +16,6 @@ from .._cni import cni
 from .._core import fields
 from .._routing.route import LOCAL
 from .._snapshot.values import MAIN, Route, is_host
-from .._trace import carriers
 from .._trace.answer import LOST, Met, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_network
 from .._trace.packet import OUTSIDE, TCP
@@ -332,7 +331,7 @@ def _between_tunnels(node: Node, family: str, pods: t.Container[str]) -> t.Itera
     """Yield the paths of the packets in which tunnels carry those of pods. No firewall is to stop these."""
     used = {route.dev for route in purpose.remote_pods(node, family).values()} if pods else ()
     for link in (link for link in node.all_links() if link.name in used):
-        for packet in carriers.between(node.snapshot, link) if link.kind in carriers.KINDS else ():
+        for packet in node.carriers(link):
             missed = functools.partial(_missed_carrier, link.name)
             ends = ("the other nodes", "the node") if packet.interface else ("the node", "the other nodes")
             yield _path(*ends, {**packet.report(), "interface": packet.interface}, missed=missed)

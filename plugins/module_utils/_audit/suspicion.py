@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import playbook_task
 from .._core.printable import in_one_line
-from .._trace import playbook_task
 from .._trace.answer import Way
 from .._trace.culprit import Object
 

@@ -23,11 +23,10 @@ from .._audit.suspicion import (
     Finding,
     Remedy,
 )
-from .._core import form
+from .._core import form, playbook_task
 from .._core.errors import Invalid
 from .._core.form import LINE, LINES, Refused, said
 from .._core.printable import counted, in_one_line
-from .._trace import playbook_task
 from . import trace_result
 
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from .._core import fields, glob, option
+from .._core import fields, glob, option, playbook_task
 from .._core.errors import DatapathError, Invalid, Refusal
 from .._discovery import uplinks as discovered
 from .._discovery import uplinks_backend
@@ -24,7 +24,7 @@ from .._ruleset.ruleset import LEGACY, NFT
 from .._snapshot import values
 from .._snapshot.values import Entry
 from .._twin import blueprint, legacy_half, pod_links
-from . import changes_backend, playbook_task, removals, uplinks
+from . import changes_backend, removals, uplinks
 from .changes_backend import Call
 from .culprit import Address, ChainRule, Neighbor, Object, is_filter, is_of_bridge
 from .packet import Packet

@@ -16,6 +16,7 @@ from .._core.fields import IPV6
 from .._routing.route import BROADCAST, LOCAL, Route
 from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
+from .._ruleset import iptables_save, nft_text
 from .._snapshot.settings import BRIDGED
 from .._twin import legacy_half, traffic_filters
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
@@ -49,7 +50,7 @@ from .packet import ICMP, ICMPV6, TCP, Packet
 from .topology import Departure, Topology
 
 OWN = (LOCAL, BROADCAST)  # types of routes
-UNTRACKING = re.compile(r"-j (CT|NOTRACK)\b|\bct zone set\b|\bnotrack\b")  # in rules by which a reply is of another connection
+UNTRACKING = ("ct", "ct zone", "notrack")  # kinds of statements by which a reply may be of another connection
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
@@ -516,11 +517,16 @@ def kept(reply: Way, sent: Packet, departed: Packet) -> Way:
     is_kept = reply.verdict == DELIVERED and not reply.met.frame and bool(sent.interface)
     if not is_kept or departed.source == sent.source or departed.replied("") == sent.replied(""):
         return reply
-    step = next((step for step in reply.steps if UNTRACKING.search(step.text)), None)
+    step = next((step for step in reply.steps if isinstance(step.object, ChainRule) and _is_untracking(step.object)), None)
     why = f" The rule {step.text} of {step.where} keeps the node from knowing its connection." if step else ""
     reason = f"The reply arrives at the node itself, and {sent.replied('')} is expected: its translation is not undone.{why}"
     decider = step.object if step else None
     return with_step(reply._replace(verdict=DROPPED, reason=reason, culprit=Culprit.of(decider) if decider else None))
+
+
+def _is_untracking(rule: ChainRule) -> bool:
+    read = iptables_save.rule(rule.family, rule.line) if rule.is_of_iptables else nft_text.rule(rule.chain, rule.line)
+    return any(statement.kind in UNTRACKING for statement in read.statements)
 
 
 def by_its_uplink(reply: Way, link: str, scene: Scene) -> Way:

@@ -15,11 +15,11 @@ pytest.importorskip("yaml")
 import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils import _profiles
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, option
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, option, playbook_task
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import rp_filter
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import BLACKHOLE, Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures, playbook_task
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import cures
 from unit._trace.test_cures import BRIDGED, ONE_UPLINK, PROBE, STRICT, candidates_for, rule_of, with_enis, with_rule
 
 

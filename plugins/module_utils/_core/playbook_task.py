@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-from .._core.errors import Invalid
+from .errors import Invalid
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./*-]*", re.ASCII)  # reads as a string in YAML, unless it is one of _WORDS
 _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
