@@ -115,9 +115,6 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     if isinstance(dump, (list, tuple)) and len(dump) == 1:
         dump = dump[0]
-    dump = _from_json(dump)
-    if snapshot.is_snapshot(dump):
-        dump = {NAME: json.dumps(dump)}
     outputs = report(_file(dump) or dump, node)
     whole = _snapshot_among(outputs.texts)
     if whole:
@@ -182,8 +179,8 @@ def report(dump: t.Any, node: str = "") -> Report:
         return _at(str(dump), node)
     if node:
         raise Invalid("node", node, OF_MANY)
-    if isinstance(dump, str):
-        return Report({NAME: dump}, [])
+    if isinstance(dump, str) or snapshot.is_snapshot(dump):
+        return Report({NAME: dump if isinstance(dump, str) else json.dumps(dump)}, [])
     return Report({str(name): _text(f"dump.{name}", text) for name, text in dump.items()}, [])
 
 
@@ -202,7 +199,11 @@ def _together(dumps: t.Sequence[t.Any], node: str) -> Report:
 
 
 def _of_two(name: str, earlier: str, later: str, notes: list[str]) -> str:
-    """Return the output of a command that counts of two, or both texts if their name is of no command."""
+    """Return the text that counts of two with one name, or both if the name is of no command and none is a snapshot."""
+    newest = _snapshot_among({"earlier": earlier, "later": later})
+    if newest:
+        notes.append(f"There are several texts with the name {name}. The {newest} one, a snapshot, is taken.")
+        return earlier if newest == "earlier" else later
     if not any(part.kind for part in commands.parts(name, "")):
         return f"{earlier}\n{later}"
     is_whole = [Part("", tuple(text.splitlines())).has_all_lines for text in (earlier, later)]
@@ -342,8 +343,10 @@ def _of_unused(unused: Paths) -> list[str]:
     """Return sentences about files of collectors that are not read, with the reasons."""
     sentences = []
     for reason, paths in unused.items():
-        more = f" and {len(paths) - 1} more of its kind" if len(paths) > 1 else ""
-        sentences.append(f"{next(iter(paths))}{more}, of {reason.bundle}, is left out, because {reason.reason}.")
+        more = (
+            f" and {len(paths) - 1} more of its kind, of {reason.bundle}, are" if len(paths) > 1 else f", of {reason.bundle}, is"
+        )
+        sentences.append(f"{next(iter(paths))}{more} left out, because {reason.reason}.")
     return sentences
 
 

@@ -156,11 +156,12 @@ def _prefix(text: str) -> str:
 
 
 def _rule(spec: Resource) -> Resource:
-    action = spec["action"]
+    action, table = spec["action"], spec["table"]
+    lookup = {"l3mdev": True} if table == "unspec" else {"table": table}  # the table of the link's VRF has no number in a rule
     entry = {
         **{"priority": spec["priority"], "src": _prefix(spec["src"]) or "all", "dst": _prefix(spec["dst"])},
         **{"iif": spec.get("iifName", ""), "oif": spec.get("oifName", "")},
         **{"fwmark": spec.get("fwMark", ""), "fwmask": spec.get("fwMask", "")},
-        **({"table": spec["table"]} if action == "unicast" else {"action": action}),
+        **(lookup if action == "unicast" else {"action": action}),
     }
     return _known(entry)

@@ -229,7 +229,7 @@ OF_NODES = {
         },
         {
             **{"ip rule": RULE, "ip -6 rule | uniq": RULE, "ip-route": "y"},
-            **{"sysctl -a": AS_SYSCTL, "cat /proc/modules": "nf_tables\n"},
+            **{"sysctl -a": AS_SYSCTL, "cat /proc/modules": "nf_tables 0 0\n"},
         },
     ),
 }
@@ -242,6 +242,19 @@ def test_files_of_one_of_several_nodes_have_its_name(kind: str) -> None:
     known = {f"x/{path}": text for path, text in {**files, **other}.items() if bundles.most(f"x/{path}")}
     found = bundles.nodes(known)
     assert [*found] == ["n1", "n2"] and found["n1"] == texts
+
+
+def test_the_outputs_of_these_bundles_are_whole() -> None:
+    of_antctl = {f"agent_n1/{name}": text for name, text in {"agentinfo": "", "iptables": OF_IPV6}.items()}
+    (texts,) = bundles.nodes({f"x/{path}": text for path, text in of_antctl.items()}).values()
+    facts = {fact["fact"] for fact in pastes.read(texts).snapshot["open"]}
+    assert "table:ip nat" in facts and "table:ip6 nat" not in facts  # iptables-save of IPv4 did not run
+    of_host = {"system/kernel_modules.json": '{"nf_tables": {"status": "loaded"}}', "run-host/iptables-save.txt": SAVED}
+    (texts,) = bundles.nodes({f"x/host-collectors/{path}": text for path, text in of_host.items()}).values()
+    pasted = pastes.read(texts)
+    assert pasted.ignored == [] and "legacy" not in {
+        fact["fact"] for fact in pasted.snapshot["open"] if fact.get("family") == "ipv4"
+    }
 
 
 def test_files_of_no_bundle_are_none() -> None:
@@ -429,6 +442,15 @@ def test_a_snapshot_among_outputs_counts_and_the_answer_says_so(tmp_path: Path, 
 def test_of_two_snapshots_the_later_one_counts() -> None:
     other = snapshot.compose({"rules": []}, [])
     assert pastes_backend.read([{"a.json": json.dumps(other)}, {"b.json": json.dumps(WHOLE)}]).snapshot == WHOLE
+
+
+def test_snapshots_with_one_name_are_not_mixed() -> None:
+    other = {**snapshot.compose({"rules": []}, []), "time": "2026-11-29T09:00:00Z"}
+    newer = {**WHOLE, "time": "2026-11-29T10:00:00Z"}
+    found = pastes_backend.read([{"node.json": json.dumps(newer)}, {"node.json": json.dumps(other)}])
+    assert found.snapshot == newer
+    assert found.ignored == ["There are several texts with the name node.json. The earlier one, a snapshot, is taken."]
+    assert pastes_backend.read([newer, {"ip rule": RULE}]).snapshot == newer
 
 
 def test_a_text_of_several_with_one_name_is_not_dropped() -> None:

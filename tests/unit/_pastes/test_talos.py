@@ -80,6 +80,13 @@ def test_rules_of_which_talos_has_one_of_a_priority_are_not_whole() -> None:
     assert ("rules", "ipv4") in facts and not {fact for fact, _family in facts} & {"routes", "addresses"}
 
 
+def test_the_rule_of_vrfs_looks_up_their_tables_and_a_rule_of_another_action_is_named() -> None:
+    vrf, goto = RULE.replace("table: main", "table: unspec"), RULE.replace("action: unicast", "action: RoutingRuleAction(2)")
+    (rule,) = (rule for rule in read({**FILES, "routingrulestatuses": vrf}).snapshot["rules"] if rule["priority"] == 1024)
+    assert rule["l3mdev"] and not rule.get("table")
+    assert any("1024" in sentence for sentence in read({**FILES, "routingrulestatuses": goto}).ignored)
+
+
 def test_a_veth_with_the_index_of_another_link_is_no_link_on_it() -> None:
     veth = VLAN.replace("kind: vlan", "kind: veth").replace("id: eth0.7", "id: web")
     (link,) = (link for link in read({"linkstatuses": f"{LINK}---\n{veth}"}).snapshot["links"] if link["name"] == "web")
