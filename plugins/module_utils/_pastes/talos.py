@@ -36,9 +36,10 @@ def outputs(texts: t.Mapping[str, str]) -> dict[str, str]:
     texts: by command, resources and others.
     """
     listed: dict[str, list[Resource]] = {}
-    for kind in (kind for kind in KINDS if kind in texts):
+    for kind in (kind for kind in (LINKS, ROUTES, RULES) if kind in texts):
         try:
-            listed.update(_listed(kind, [*_resources(texts[kind])], [*_resources(texts.get(ADDRESSES, ""))]))
+            addresses = [*_resources(texts.get(ADDRESSES, ""))] if kind == LINKS else []
+            listed.update(_listed(kind, [*_resources(texts[kind])], addresses))
         except (AttributeError, KeyError, TypeError, Unfit) as error:
             raise Invalid("dump", kind, f"resources of Talos, each whole ({error})") from None
     others = {command: text for command, text in texts.items() if command not in KINDS}
