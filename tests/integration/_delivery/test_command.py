@@ -183,7 +183,7 @@ def test_a_remedy_is_found_without_a_library_of_the_machine(programs: dict[str, 
     """It adds a rule, for which pyroute2 encodes the message."""
     path = folder / "enis.json"
     path.write_text(json.dumps(ENIS))
-    answer = programs[installed].trace(*HEALTHY_PODS, path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0", status=0)
+    answer = programs[installed].trace(*HEALTHY_PODS, path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0", status=2)
     assert "a cloud that checks the sources of an interface would drop it" in answer["reason"]
     assert [cure["change"] for cure in answer["cures"]] == ["eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}"]
 
