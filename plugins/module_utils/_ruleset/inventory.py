@@ -53,15 +53,15 @@ def differences(
 
     sizes: the kernel's number of elements of each set that is to be compared. iptables, ebtables, objects: of a snapshot.
     """
-    listed = _listed(iptables, ebtables, objects)
+    listings = _listed(iptables, ebtables, objects)
     by_table: dict[Place, list[Chain]] = {}
     for chain in kernel:
         by_table.setdefault((chain.family, chain.table), []).append(chain)
     for place, chains in by_table.items():
-        difference = _difference(chains, listed.get(place, Listing({}, {}))) if place[0] in FAMILIES else ""
+        difference = _difference(chains, listings.get(place, Listing({}, {}))) if place[0] in FAMILIES else ""
         if difference:
             yield " ".join(place), difference
-    for place, listing in listed.items():
+    for place, listing in listings.items():
         if place not in by_table and any(listing.rules.values()):
             yield " ".join(place), "The kernel has no chain of it."
     for name, size in nft_json.sizes(objects).items():
@@ -85,12 +85,12 @@ def _difference(chains: t.Sequence[Chain], listing: Listing) -> str:
 
 
 def _listed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t.Sequence[Entry]) -> dict[Place, Listing]:
-    listed: dict[Place, Listing] = {}
+    listings: dict[Place, Listing] = {}
 
     def add(place: Place, rules: t.Mapping[str, int], policies: t.Mapping[str, str], jumps: int) -> None:
-        former = listed.get(place, Listing({}, {}))
+        former = listings.get(place, Listing({}, {}))
         counts = {name: former.rules.get(name, 0) + rules.get(name, 0) for name in {**former.rules, **rules}}
-        listed[place] = Listing(counts, {**former.policies, **policies}, former.jumps + jumps)
+        listings[place] = Listing(counts, {**former.policies, **policies}, former.jumps + jumps)
 
     for table in iptables:
         if table.get("backend") == "nft":
@@ -104,7 +104,7 @@ def _listed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t
         add(("bridge", name), *_of_save("\n".join(lines)))
     for place, (rules, policies, jumps) in nft_json.counted(objects).items():
         add(place, rules, policies, jumps)
-    return listed
+    return listings
 
 
 def _of_save(text: str) -> tuple[dict[str, int], dict[str, str], int]:

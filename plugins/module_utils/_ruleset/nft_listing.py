@@ -105,8 +105,8 @@ def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
     if "devices" not in words or "}" not in words:
         return words
     first, last = words.index("devices"), words.index("}")
-    named = zip(words[first:last], words[first + 1 : last])
-    rest = [word for before, word in named if before not in ("{", ",") or not nft_words.is_name(word)]
+    pairs = zip(words[first:last], words[first + 1 : last])
+    rest = [word for before, word in pairs if before not in ("{", ",") or not nft_words.is_name(word)]
     return [*words[: first + 1], *rest, *words[last:]]
 
 
@@ -138,7 +138,7 @@ class _Reader:
         if not is_table or name in self._reserved:
             self._skip_block()
             return self._leave_out(line, [*words, "{"], "a table with its family and a name of its own")
-        kept = [*self._lines[line]]
+        line_before = [*self._lines[line]]
         self._emit(line, ["table", family, name, "{"])
         while self._place < len(self._tokens):
             start, words, end = self._words("{}")
@@ -150,7 +150,7 @@ class _Reader:
                 self._emit(self._line, ["}"])
                 self._tables.append((family, name))
                 return None
-        self._lines[line:] = [kept, *([] for _line in self._lines[line + 1 :])]
+        self._lines[line:] = [line_before, *([] for _line in self._lines[line + 1 :])]
         return self._leave_out(line, ["table", family, name], "a table that ends")
 
     def _property(self, line: int, words: list[str]) -> None:
@@ -235,6 +235,6 @@ class _Reader:
     def _leave_out(self, line: int, words: t.Iterable[str], allowed: str) -> None:
         self._left_out += 1
         if self._left_out <= MOST_NOTES:
-            shown = " ".join(word for word in words if word != "\n")[:120]
-            shown = shown if shown.isprintable() else repr(shown)
-            self._notes.append(f"nft: line {line + 1} of the ruleset is not in the twin. It must be {allowed}: {shown}")
+            statement = " ".join(word for word in words if word != "\n")[:120]
+            statement = statement if statement.isprintable() else repr(statement)
+            self._notes.append(f"nft: line {line + 1} of the ruleset is not in the twin. It must be {allowed}: {statement}")

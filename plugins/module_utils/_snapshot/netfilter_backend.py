@@ -84,12 +84,12 @@ def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
     return [*inventory.differences(kernel_chains(), kernel_sizes(objects), iptables, ebtables, objects)]
 
 
-def _objects(run: process.Runner, *listed: str) -> list[dict[str, t.Any]]:
-    text = _printed(run, "nft", "-j", "list", *listed)
+def _objects(run: process.Runner, *words: str) -> list[dict[str, t.Any]]:
+    text = _printed(run, "nft", "-j", "list", *words)
     try:
         return [entry for entry in json_object.load(text)["nftables"] if "metainfo" not in entry]
     except (KeyError, TypeError, ValueError) as error:
-        raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(listed)}") from error
+        raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list {' '.join(words)}") from error
 
 
 def iptables(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
@@ -200,7 +200,7 @@ def _printed(run: process.Runner, program: str, *arguments: str) -> str:
     path = process.find(program)
     if path is None:
         raise Failure(NOT_INSTALLED.format(program))
-    done = run([path, *arguments], None)
-    if done.rc:
-        raise Failure(f"{' '.join((program, *arguments))} failed: {done.stderr.strip() or done.rc}")
-    return done.stdout
+    completed = run([path, *arguments], None)
+    if completed.rc:
+        raise Failure(f"{' '.join((program, *arguments))} failed: {completed.stderr.strip() or completed.rc}")
+    return completed.stdout

@@ -88,12 +88,12 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     for namespace, opener in interfaces_backend.openers().items():
         ends = ends_of.get(namespace, {})
         try:
-            listed = routing_backend.listed_neighbours(ends, opener) if ends else []
+            known = routing_backend.listed_neighbours(ends, opener) if ends else []
         except (OSError, Failure) as error:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The neighbours of this network namespace could not be read: {error}.")
             continue
-        permanent = (entry for entry in listed if entry.is_permanent and entry.link in ends.values())
+        permanent = (entry for entry in known if entry.is_permanent and entry.link in ends.values())
         permanent_neighbours += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]
     return permanent_neighbours
 

@@ -211,8 +211,8 @@ def _read(
     # nft lists what the programs of iptables and ebtables do not print.
     for subset in sorted(subsets, key=lambda subset: subset == NFTABLES):
 
-        def note(what: str, reason: str, subset: str = subset) -> None:
-            unread.append(Unread(subset, what, reason))
+        def note(name: str, reason: str, subset: str = subset) -> None:
+            unread.append(Unread(subset, name, reason))
 
         printed = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
         options: dict[str, dict[str, t.Any]] = {

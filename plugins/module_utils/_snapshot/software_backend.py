@@ -154,10 +154,10 @@ def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
     for program, module in PROGRAMS.items():
         path, texts[program] = process.find(program), None
         if path and kernel.is_ready(module):
-            done = run([path, "--version"], None)
-            texts[program] = done.stdout.strip() or None
-            if done.rc or not texts[program]:
-                note(program, f"{program} --version failed: {done.stderr.strip() or done.rc}")
+            completed = run([path, "--version"], None)
+            texts[program] = completed.stdout.strip() or None
+            if completed.rc or not texts[program]:
+                note(program, f"{program} --version failed: {completed.stderr.strip() or completed.rc}")
         elif path:
             note(program, f"It was not asked for its version, because that would load the kernel module {module}.")
     return texts

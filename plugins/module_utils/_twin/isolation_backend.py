@@ -147,11 +147,11 @@ def _too_large(step: str) -> str:
 
 
 def _unanswered(step: str, seconds: float, is_late: bool) -> str:
-    what = (
+    ending = (
         f"gave no answer within {seconds:.3g} s and was removed" if is_late else "was killed, as the kernel does without memory"
     )
     return (
-        f"the twin {what}. Its last step was: {step or 'enter its namespaces'}. Run again when the machine is less busy; if it"
+        f"the twin {ending}. Its last step was: {step or 'enter its namespaces'}. Run again when the machine is less busy; if it"
         " ends at the same step, leave out of the snapshot what this step handles"
     )
 

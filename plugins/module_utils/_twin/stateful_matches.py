@@ -48,8 +48,8 @@ def resolved(saved: str, recorded: tuple[str, ...] = ()) -> str:
 def recent_by_chain(saved: str) -> t.Mapping[str, t.Sequence[str]]:
     """Return the names of the records that decide whether a rule matches, by chain."""
     names: dict[str, list[str]] = {}
-    named = f" {RECENT} "
-    for line in (line for line in saved.splitlines() if named in line):
+    option = f" {RECENT} "
+    for line in (line for line in saved.splitlines() if option in line):
         words, matches = _without(_words(line), RECENT)
         for match in matches:
             if "--set" not in match:
@@ -78,10 +78,10 @@ def _name(match: t.Sequence[str]) -> str:
 def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[str]]]:
     """Return the words of a rule without a match, and the words behind its name, each time that the rule has it."""
     options = IPTABLES.matches[name]
-    others, matches, place = list[str](), list[list[str]](), 0
+    remaining, matches, place = list[str](), list[list[str]](), 0
     while place < len(words):
         if words[place] != "-m" or words[place + 1 : place + 2] != [name]:
-            others.append(words[place])
+            remaining.append(words[place])
             place += 1
             continue
         start = place = place + 2
@@ -91,4 +91,4 @@ def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[st
                 break
             place = option + 1 + options[words[option]]
         matches.append([*words[start:place]])
-    return others, matches
+    return remaining, matches

@@ -91,9 +91,9 @@ def enter(root: Root, outside: socket.socket) -> dict[str, int]:
     Returns descriptors of the files and folders of the root by their paths outside. They are opened while the process still has
     its former user, who may read the folders above them.
     """
-    _call(_libc.unshare, CLONE_NEWUSER, what="a user namespace")
+    _call(_libc.unshare, CLONE_NEWUSER, purpose="a user namespace")
     spaces = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS
-    _call(_libc.unshare, spaces, what="mount, network and PID namespaces")
+    _call(_libc.unshare, spaces, purpose="mount, network and PID namespaces")
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     sources = {}
     for path in (*root.bound, *root.programs.values(), NULL):
@@ -126,11 +126,11 @@ def _close(descriptors: t.Iterable[str]) -> None:
 
 def _end_with_parent() -> None:
     """Make the kernel kill this process with its parent. The kernel forgets it if the process changes its user."""
-    _call(_libc.prctl, PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0, what="an end with the run")
+    _call(_libc.prctl, PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0, purpose="an end with the run")
 
 
 def another_network() -> None:
-    _call(_libc.unshare, CLONE_NEWNET, what="a second network namespace")
+    _call(_libc.unshare, CLONE_NEWNET, purpose="a second network namespace")
 
 
 def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> None:
@@ -141,8 +141,8 @@ def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> N
         number += 1
     kept = sum(1 << capability for capability in KEPT)
     header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0)
-    _call(_libc.capset, header, sets, what="fewer capabilities")
-    _call(_libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, what="no new privileges")
+    _call(_libc.capset, header, sets, purpose="fewer capabilities")
+    _call(_libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, purpose="no new privileges")
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
     listener = _listener()
@@ -177,8 +177,8 @@ def _change_root(root: Root, sources: t.Mapping[str, int]) -> None:
             file.write(content)
     _mount(None, new, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(new)
-    _call(_libc.syscall, _calls()[0], b".", b".", what="a root of its own")
-    _call(_libc.umount2, b".", MNT_DETACH, what="a root of its own")
+    _call(_libc.syscall, _calls()[0], b".", b".", purpose="a root of its own")
+    _call(_libc.umount2, b".", MNT_DETACH, purpose="a root of its own")
     os.chdir("/")
     for descriptor in sources.values():
         os.close(descriptor)
@@ -188,7 +188,7 @@ def _mount_proc(path: str, settings: t.Iterable[str]) -> None:
     """Mount a /proc of the PID namespace, in which nothing but the settings can be written."""
     os.makedirs(path, exist_ok=True)
     try:
-        _mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, what="a /proc of its own")
+        _mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, purpose="a /proc of its own")
     except Unavailable as refusal:
         # Where a container covers a part of its /proc, the kernel gives a user namespace no other one (mount_too_revealing). Its
         # own one then serves, whose files are not this user's.
@@ -222,16 +222,16 @@ def _bind(source: int, inside: str, flags: int) -> None:
     _mount(None, inside, None, MS_REMOUNT | MS_BIND | flags | locked)
 
 
-def _mount(source: str | None, path: str, kind: str | None, flags: int, options: str = "", what: str = "") -> None:
+def _mount(source: str | None, path: str, kind: str | None, flags: int, options: str = "", purpose: str = "") -> None:
     words = (word.encode() if word else None for word in (source, path, kind))
-    _call(_libc.mount, *words, flags, options.encode() or None, what=what or f"a mount on {path}")
+    _call(_libc.mount, *words, flags, options.encode() or None, purpose=purpose or f"a mount on {path}")
 
 
-def _call(function: t.Callable[..., int], *arguments: object, what: str) -> int:
+def _call(function: t.Callable[..., int], *arguments: object, purpose: str) -> int:
     result = function(*arguments)
     if result < 0:
         number = ctypes.get_errno()
-        raise Unavailable(number, os.strerror(number), what)
+        raise Unavailable(number, os.strerror(number), purpose)
     return result
 
 
@@ -250,11 +250,11 @@ def _listener() -> int:
     """
     _pivot, seccomp, setsockopt, _getfd, machine = _calls()
     # include/uapi/linux/bpf_common.h: load a word, jump if equal, return; seccomp_data: nr, arch, ip, args[6]
-    load, equal, done = 0x20, 0x15, 0x06
+    load, equal, answer = 0x20, 0x15, 0x06
     lines = (
         (load, 0, 0, 4), (equal, 0, 7, machine), (load, 0, 0, 0), (equal, 0, 5, setsockopt),
         (load, 0, 0, 24), (equal, 0, 3, socket.SOL_SOCKET), (load, 0, 0, 32), (equal, 2, 0, SO_SNDBUFFORCE),
-        (equal, 1, 0, SO_RCVBUFFORCE), (done, 0, 0, ALLOW), (done, 0, 0, NOTIFY),
+        (equal, 1, 0, SO_RCVBUFFORCE), (answer, 0, 0, ALLOW), (answer, 0, 0, NOTIFY),
     )  # fmt: skip
     text = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(lines), ctypes.addressof(text)))
@@ -340,7 +340,7 @@ def _grant(listener: int) -> bool:
     try:
         process = os.pidfd_open(pid)
         try:
-            with socket.socket(fileno=_call(_libc.syscall, _calls()[3], process, descriptor, 0, what="a socket")) as taken:
+            with socket.socket(fileno=_call(_libc.syscall, _calls()[3], process, descriptor, 0, purpose="a socket")) as taken:
                 taken.setsockopt(socket.SOL_SOCKET, option, LARGEST_BUFFER)
         finally:
             os.close(process)
