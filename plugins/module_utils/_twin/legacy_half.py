@@ -22,7 +22,7 @@ LONGEST = 28  # bytes of a chain's name (XT_EXTENSION_MAXNAMELEN, include/uapi/l
 # By table, and for nat by chain (include/uapi/linux/netfilter_ipv4.h).
 _PRIORITIES = {"raw": -300, "mangle": -150, "filter": 0, "security": 50}
 _OF_NAT = {"PREROUTING": -100, "OUTPUT": -100, "INPUT": 100, "POSTROUTING": 100}
-_HEAD, _RULE = re.compile(r":(\S+) (\S+)"), re.compile(r"(?P<verb>-[AI]) (?P<chain>\S+)(?P<rest>.*)")
+_HEAD, _RULE = re.compile(r":(\S+) (\S+)"), re.compile(r"(?P<verb>(?:\[\d+:\d+\] )?-[AI]) (?P<chain>\S+)(?P<rest>.*)")
 _JUMP = re.compile(r"(?P<jump> -[jg] )(?P<chain>\S+)")
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 
@@ -52,9 +52,9 @@ class Hook(t.NamedTuple):
 def merged(family: str, table: str, nft: str, legacy: str) -> tuple[str, list[Hook]]:
     """Return the rules of both halves as one table for iptables-restore, and the hooks of the legacy half."""
     heads = {match[1]: match[2] for match in map(_HEAD.match, legacy.splitlines()) if match}
-    rules = [_renamed(line, heads) for line in legacy.splitlines() if line.startswith("-")]
-    first, *others = nft.splitlines()
-    text = "\n".join([first, *(f":{of_legacy(chain)} - [0:0]" for chain in heads), *others[:-1], *rules, "COMMIT", ""])
+    rules = [_renamed(match, heads) for match in map(_RULE.match, legacy.splitlines()) if match]
+    first, *rest = nft.splitlines()
+    text = "\n".join([first, *(f":{of_legacy(chain)} - [0:0]" for chain in heads), *rest[:-1], *rules, "COMMIT", ""])
     return text, [Hook(family, table, chain, policy) for chain, policy in heads.items() if policy != "-"]
 
 
@@ -86,10 +86,7 @@ def names(saved: t.Iterable[str]) -> dict[str, str]:
     return {of_legacy(chain): chain for chain in chains}
 
 
-def _renamed(line: str, chains: t.Container[str]) -> str:
-    match = _RULE.match(line)
-    if not match:
-        return line
+def _renamed(match: re.Match[str], chains: t.Container[str]) -> str:
     parts = _QUOTED.split(match["rest"])  # a comment may have the words of a jump
     parts[::2] = [_JUMP.sub(lambda each: _jump(each, chains), part) for part in parts[::2]]
     return f"{match['verb']} {of_legacy(match['chain'])}{''.join(parts)}"

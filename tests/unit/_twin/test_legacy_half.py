@@ -22,7 +22,7 @@ LEGACY = """\
 :OWN - [0:0]
 -A FORWARD -m comment --comment "a -j OWN" -g OWN
 -A OWN -j ACCEPT
--A OWN -j NFLOG
+[7:420] -A OWN -j NFLOG
 COMMIT
 """
 
@@ -39,7 +39,7 @@ def test_chains_of_the_legacy_half_stand_beside_the_others() -> None:
         "-A FORWARD -j OWN",
         '-A FORWARD.legacy -m comment --comment "a -j OWN" -g OWN.legacy',
         "-A OWN.legacy -j ACCEPT",
-        "-A OWN.legacy -j NFLOG",
+        "[7:420] -A OWN.legacy -j NFLOG",
         "COMMIT",
     ]
     assert [(hook.chain, hook.policy) for hook in hooks] == [("FORWARD", "DROP"), ("OUTPUT", "ACCEPT")]
