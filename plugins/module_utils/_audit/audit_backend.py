@@ -19,7 +19,7 @@ from .._routing.route import Route
 from .._routing.rule import Rule
 from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Entry, Snapshot, entries
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
@@ -83,12 +83,13 @@ class Audit(t.NamedTuple):
         if not self.assume:
             return self
         settings, facts = worlds.divided(self.assume)
-        snapshot = assumptions.with_settings(self.snapshot, settings) if settings else dict(self.snapshot)
+        snapshot = assumptions.with_settings(Snapshot.of(self.snapshot), settings)
         outside = (assumptions.Ends(address, "", address) for address in OUTSIDE.values())
         opened = {name: fact for ends in outside for name, fact in worlds.open_for(snapshot, ends).items()}
         # No packet is meant whose destination a fact may be about: what is shown is all for each of them.
         whole = [name for name, value in facts.items() if name in opened and value.lower() == worlds.SHOWN]
-        changed, _left = worlds.applied(snapshot, opened, {name: facts[name] for name in facts if name not in whole})
+        in_world, _open = worlds.applied(snapshot, opened, {name: facts[name] for name in facts if name not in whole})
+        changed = in_world.world()
         none = {"rules": [rule for family in FAMILIES for rule in kernels_rules(family)]}
         for subset in (SHOWN_BY.get(name.partition(":")[0]) for name in whole):
             changed.update({subset: changed.get(subset) or none.get(subset, [])} if subset else {})

@@ -15,6 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import Prefix
 from .._routing import rt_names
+from .._snapshot import values
 from .._trace.lookup import Query, Tables
 from .._trace.packet import OUTSIDE
 from .._twin import blueprint
@@ -112,8 +113,8 @@ class _Network:
 
 @functools.lru_cache(maxsize=1)  # for all checks of an audit
 def _tables(node: Node) -> Tables:
-    routes = (route for route, _protocol in blueprint.parsed_routes(node.snapshot, []))
-    return Tables(blueprint.parsed_rules(node.snapshot), routes)
+    routes = (route for route, _protocol in blueprint.parsed_routes(values.routes(node.snapshot), []))
+    return Tables(blueprint.parsed_rules(values.rules(node.snapshot)), routes)
 
 
 def _is_in(prefix: Prefix, address: bytes) -> bool:

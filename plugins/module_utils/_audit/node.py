@@ -112,7 +112,7 @@ class Node:
                 raise Unobserved(str(entry.get("reason")), ASK[subset])
 
     def _values(self, kind: t.Callable[..., Value], subset: str) -> list[Value]:
-        return [values.of_texts(kind, entry) for entry in self.demand(subset)]
+        return [values.of_entry(kind, entry) for entry in self.demand(subset)]
 
     def links(self) -> list[Link]:
         """Return the links that have addresses or routes, with all of their addresses. The kinds of links may be open."""
@@ -133,7 +133,7 @@ class Node:
 
     def pod_links(self) -> list[Link]:
         """Return the links at whose other end is a pod."""
-        inner = pod_links.pod_links(self.snapshot)
+        inner = pod_links.pod_links(values.links(self.snapshot), values.routes(self.snapshot))
         return [link for link in self.all_links() if link.name in inner]
 
     def link(self, name: str) -> Link:
@@ -205,7 +205,7 @@ class Node:
         return values.Daemons.of(self.demand("network_daemons"))
 
     def firewall(self, name: str) -> values.Firewall:
-        return values.Firewall.of(self.demand("firewalls").get(name) or {})
+        return values.of_entry(values.Firewall, self.demand("firewalls").get(name) or {})
 
     def count(self, kind: str, name: str) -> int | None:
         """Return what the kernel counted; None if it does not count it."""
@@ -222,11 +222,9 @@ class Node:
         """Return the addresses, protocols and ports that kube-proxy translates."""
         tuple(self.tables(FAMILIES, "nat"))
         self.demand("ipvs")
-        return [
-            entry
-            for entry in service_rules.translated(self.snapshot, entries(self.snapshot, "ipvs"))
-            if entry[1] in ("tcp", "udp")
-        ]
+        servers = (server.end for server in values.read(self.snapshot, "ipvs"))
+        ends = service_rules.translated(observed.tables(self.snapshot), servers)
+        return [end for end in ends if end[1] in ("tcp", "udp")]
 
     def sets(self) -> str:
         """Return the sets as ``ipset save`` prints them."""
@@ -344,7 +342,7 @@ class Node:
     def pods(self) -> dict[str, str]:
         """Return the links of pods by the addresses of the pods behind them, of both families."""
         links = self.all_links() if self._may_have_bridge() else self.links()
-        inner = pod_links.pod_links(self.snapshot)
+        inner = pod_links.pod_links(values.links(self.snapshot), values.routes(self.snapshot))
         routes = [route for family in FAMILIES for route in self.routes(family) if is_host(route.to) and not route.via]
         pods = {route.address: route.dev for route in routes if route.dev in inner}
         unclear = {route.dev for route in routes}.difference(inner) if "open" in self.snapshot else set[str]()
@@ -394,7 +392,7 @@ class Node:
     def networks(self, link: str) -> list[Network]:
         """Return the networks of a link's addresses, which outputs such as routes do not show."""
         self.all_links()
-        return pod_links.networks(self.link(link).plain)
+        return pod_links.networks(self.link(link))
 
     def links_by_address(self, family: str) -> dict[str, str]:
         """Return the names of the links by their addresses, without link-local ones."""
@@ -412,7 +410,7 @@ class Node:
 
     def every_uplink(self) -> set[str]:
         """Return the links by which the default routes of any table and family lead."""
-        return pod_links.uplinks(self.snapshot)
+        return pod_links.uplinks(values.routes(self.snapshot))
 
     def own_addresses(self, family: str) -> list[str]:
         """Return the addresses of the links by which default routes of any table lead, those of table main first."""

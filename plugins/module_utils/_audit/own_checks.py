@@ -16,8 +16,7 @@ from .._core.errors import Invalid
 from .._routing import policy, rt_names
 from .._routing.live_policy import LivePolicy, ObservedPolicy
 from .._routing.policy import Policy
-from .._routing.routing_backend import Netlink, Owned
-from .._snapshot import entries as entries_of
+from .._routing.routing_backend import Netlink
 from .._snapshot.values import Entry, PolicyRule, Route
 from .finding import check
 from .node import FAMILIES, IPV4, IPV6, Node
@@ -82,18 +81,17 @@ def _observed(node: Node, kept: Policy) -> ObservedPolicy:
     """Return the rules and routes of the kernel. One that this version does not know is no object of the policy."""
     for route in kept.routes or ():
         node.routes(IPV6 if route.family == fields.IPV6 else IPV4, str(route.table))
-    rules = [rule.plain for family in FAMILIES for rule in node.rules(family)]
     return ObservedPolicy(
-        [*_parsed(entries_of.parsed_rule, "rules", rules)],
-        [*_parsed(entries_of.parsed_route, "routes", [route.plain for route in node.every_route()])],
+        [*_parsed("rules", (rule for family in FAMILIES for rule in node.rules(family)))],
+        [*_parsed("routes", node.every_route())],
         frozenset(link.name for link in node.links()),
     )
 
 
-def _parsed(parse: t.Callable[[str, Entry], Owned], subset: str, listed: t.Iterable[Entry]) -> t.Iterator[Owned]:
-    for entry in listed:
+def _parsed(subset: str, listed: t.Iterable[PolicyRule | Route]) -> t.Iterator[tuple[t.Any, int]]:
+    for each in listed:
         with contextlib.suppress(Invalid):
-            yield parse(f"snapshot.{subset}", entry)
+            yield each.parsed(f"snapshot.{subset}"), rt_names.protocol_number(each.protocol)
 
 
 def _changed_settings(node: Node) -> t.Iterator[Suspicion]:

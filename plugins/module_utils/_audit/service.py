@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from .._ruleset.service_rules import Entrance
-from .._snapshot.values import Entry
+from .._snapshot.values import Entry, Snapshot
 from .._twin import worlds
 from .suspicion import Trial
 
@@ -38,4 +38,4 @@ def added(snapshot: Entry, link: str, pod: str) -> dict[str, t.Any]:
     is_ipv6 = ":" in pod
     target = f"[{pod}]:{POD_PORT}" if is_ipv6 else f"{pod}:{POD_PORT}"
     rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {target}"
-    return worlds.with_translations(snapshot, "ip6" if is_ipv6 else "ip", [rule])
+    return worlds.with_translations(Snapshot.of(snapshot), "ip6" if is_ipv6 else "ip", [rule]).world()

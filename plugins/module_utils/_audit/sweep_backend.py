@@ -12,17 +12,16 @@ import typing as t
 
 from .._core import fields
 from .._platform import process
-from .._snapshot import values
 from .._snapshot.assumption import Assumption
-from .._snapshot.open_facts import ADDRESSES, NFT, ROUTES, RULES, OpenFact
-from .._snapshot.values import Entry
+from .._snapshot.open_facts import ADDRESSES, NFT, ROUTES, RULES
+from .._snapshot.values import Entry, Snapshot
 from .._trace import certainty, changes_backend, culprit, exchange_backend
 from .._trace.answer import LOST, Answer, Way
 from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
 from .._trace.exchange_backend import Changes
 from .._trace.packet import Packet
-from .._twin import assumptions, build_backend, isolation_backend, worlds
+from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from .suspicion import Miss
@@ -65,22 +64,22 @@ def fates(
     packets = [packet for packet, _missed in sent]
     if not packets:
         return []
-    worlds.check(snapshot)
-    facts = (OpenFact.from_plain(entry).fact for entry in values.entries(snapshot, "open"))
-    for fact in (fact for fact in facts if not worlds.is_known(snapshot, fact.fact)):
+    given = snapshot_form.read(snapshot)
+    worlds.check(given)
+    facts = (entry.fact for entry in given.open or ())
+    for fact in (fact for fact in facts if not worlds.is_known(given, fact.fact)):
         if fact.kind in (RULES, ADDRESSES, NFT, *worlds.SETTINGS) or fact.fact == ROUTES:  # which each packet meets
             return [Fate(IS_OPEN, "", fact.what, fact.ask)] * len(packets)
     if is_own:
-        build_backend.refuse_to_load_modules(snapshot)
+        build_backend.refuse_to_load_modules(given)
     settings, accepted = worlds.divided(assume)
-    whole: worlds.Snapshot = dict(snapshot)
-    assumed: list[Assumption] = []
+    whole, assumed = given, list[Assumption]()
     for ends in {end.family: end for end in map(_ends, packets)}.values():  # what a snapshot lacks, it lacks of a family
         whole, of_family = assumptions.complete(whole, settings, ends)
         assumed += of_family
     with changes_backend.prepared(changes, is_own) as root:
         swept = functools.partial(
-            _swept, run, exchange_backend.plan(whole, packets, changes), snapshot, sent, assumed, accepted.keys()
+            _swept, run, exchange_backend.plan(whole, packets, changes), given, sent, assumed, accepted.keys()
         )
         result = isolation_backend.run(swept, SECONDS, root)
     return [Fate(*each) for each in result["fates"]]
@@ -89,7 +88,7 @@ def fates(
 def _swept(
     run: process.Runner,
     planned: exchange_backend.Plan,
-    snapshot: Entry,
+    snapshot: Snapshot,
     sent: t.Sequence[Sent],
     assumed: t.Sequence[Assumption],
     accepted: t.Collection[str],
@@ -98,7 +97,7 @@ def _swept(
     try:
         exchange = exchange_backend.Exchange(isolated, run, planned, quiet=0.0)
         fates = []
-        depends_on_ends = bool(snapshot.get("open") or worlds.recent_chains(snapshot))
+        depends_on_ends = bool(snapshot.open or worlds.recent_chains(snapshot))
         opened: dict[t.Any, dict[str, worlds.Open]] = {}
         for packet, missed in sent:
             answer = exchange.answer(packet)
@@ -110,7 +109,7 @@ def _swept(
             fates.append(_fate(whole_answer, opened[place], _ends(packet).family, accepted, missed))
         return {"fates": fates}
     finally:
-        build_backend.remove_links(isolated, len(values.entries(snapshot, "links")))
+        build_backend.remove_links(isolated, len(snapshot.links))
 
 
 def _ends(packet: Packet) -> Ends:

@@ -15,6 +15,8 @@ import re
 import socket
 import typing as t
 
+from .errors import Invalid
+
 IPV4, IPV6 = int(socket.AF_INET), int(socket.AF_INET6)
 FAMILIES = {"ipv4": IPV4, "ipv6": IPV6}
 BITS = {IPV4: 32, IPV6: 128}
@@ -33,6 +35,14 @@ _DECIMAL, _HEXADECIMAL = re.compile("0|-?[1-9][0-9]{0,19}"), re.compile("0[xX][0
 
 class Unfit(ValueError):
     """``str()`` ends the sentence "the option must be ..."."""
+
+
+def checked(option: str, value: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
+    """Parse the value of an option. Raises Invalid in the place of Unfit."""
+    try:
+        return parse(value)
+    except Unfit as unfit:
+        raise Invalid(option, value, str(unfit)) from None
 
 
 def number(value: object, low: int, high: int, is_decimal: bool = False) -> int:

@@ -14,31 +14,8 @@ import typing as t
 from .._core import fields
 from .._core.fields import Unfit
 from .._netfilter import rule_words
-from .ruleset import (
-    ACCEPT,
-    ALL,
-    CONNECTION_MARK,
-    DNAT,
-    DROP,
-    GOTO,
-    IPTABLES,
-    JUMP,
-    MASQUERADE,
-    NFT,
-    PACKET_MARK,
-    REDIRECT,
-    REJECT,
-    RETURN,
-    SNAT,
-    Bits,
-    Chain,
-    Lazy,
-    Match,
-    Rule,
-    Selection,
-    Statement,
-    Table,
-)
+from . import ruleset
+from .ruleset import Bits, Chain, Lazy, Match, Rule, Selection, Statement, Table
 
 _FIELDS = {
     "-s": "saddr",
@@ -60,34 +37,34 @@ _LONG = {
     **{"--in-interface": "-i", "--out-interface": "-o"},
 }
 _OPTION = re.compile(r"-\D")
-_ADDING = ("-A ", "-I ")
+_ADDING, _END = ("-A ", "-I "), "COMMIT"
 _NO_MATCHES = ("-j", "-g", "--comment")
 _TEXTS = ("--comment", "--log-prefix", "--nflog-prefix")  # whose value is a text of any form
 _PORTS = ("--dport", "--sport", "--dports", "--sports")
 LAST_PORT = 65535
-_MARKS = {"mark": PACKET_MARK, "connmark": CONNECTION_MARK}
+_MARKS = {"mark": ruleset.PACKET_MARK, "connmark": ruleset.CONNECTION_MARK}
 _TARGETS = {
-    "ACCEPT": ACCEPT,
-    "DROP": DROP,
-    "REJECT": REJECT,
-    "RETURN": RETURN,
-    "MASQUERADE": MASQUERADE,
-    "SNAT": SNAT,
-    "DNAT": DNAT,
-    "REDIRECT": REDIRECT,
+    "ACCEPT": ruleset.ACCEPT,
+    "DROP": ruleset.DROP,
+    "REJECT": ruleset.REJECT,
+    "RETURN": ruleset.RETURN,
+    "MASQUERADE": ruleset.MASQUERADE,
+    "SNAT": ruleset.SNAT,
+    "DNAT": ruleset.DNAT,
+    "REDIRECT": ruleset.REDIRECT,
 }
 _TO = ("--to-source", "--to-destination", "--to-ports")
 HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
 
 
-def read(family: str, name: str, text: str, backend: str = NFT) -> Table:
+def read(family: str, name: str, text: str, backend: str = ruleset.NFT) -> Table:
     """Return a table. family: ip or ip6. text: what iptables-save prints of it, or of all tables."""
     named = (table for table in tables(family, text, backend, name) if table.name == name)
-    return next(named, Table(family, name, IPTABLES, backend))
+    return next(named, Table(family, name, ruleset.IPTABLES, backend))
 
 
 @functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
-def tables(family: str, text: str, backend: str = NFT, first: str = "") -> t.Sequence[Table]:
+def tables(family: str, text: str, backend: str = ruleset.NFT, first: str = "") -> t.Sequence[Table]:
     """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
     current = _Lines(family, first)
     listing = {first: current}
@@ -100,7 +77,7 @@ def tables(family: str, text: str, backend: str = NFT, first: str = "") -> t.Seq
         elif line.startswith("*"):
             name = line[1:].strip()
             current = listing.setdefault(name, _Lines(family, name))
-    return [Table(family, name, IPTABLES, backend, lines.chains) for name, lines in listing.items() if name]
+    return [Table(family, name, ruleset.IPTABLES, backend, lines.chains) for name, lines in listing.items() if name]
 
 
 class _Lines:
@@ -148,6 +125,26 @@ def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Select
         elif line.startswith(":") and line[1:].split(" ", 1)[0] not in selection.chains:
             continue
         lines.append(line)
+    return "\n".join([*lines, ""])
+
+
+def with_rules(text: str, rules: t.Sequence[str], is_first: bool) -> str:
+    """Return a table with rules before all others, or behind them, and with the built-in chains that they need.
+
+    text: a table. rules: with ``-A`` and their chain.
+    """
+    lines = text.splitlines()
+    end = next((place for place, line in enumerate(lines) if line == _END), len(lines))
+    start = next((place for place, line in enumerate(lines) if _chain(line)), end) if is_first else end
+    declared = {line.split(" ", 1)[0] for line in lines if line[:1] == ":"}
+    lacking = [chain for chain in dict.fromkeys(map(_chain, rules)) if chain in HOOKS and f":{chain}" not in declared]
+    lines[start:start] = [*(f":{chain} ACCEPT [0:0]" for chain in lacking), *rules]
+    return "\n".join([*lines, ""])
+
+
+def with_policy(text: str, chain: str, policy: str) -> str:
+    """Return a table with another policy of a chain. policy: ACCEPT or DROP."""
+    lines = (f":{chain} {policy} [0:0]" if line.split(" ", 1)[0] == f":{chain}" else line for line in text.splitlines())
     return "\n".join([*lines, ""])
 
 
@@ -230,19 +227,20 @@ def _statements(values: t.Mapping[str, str]) -> t.Iterator[Statement]:
     elif target in rule_words.IPTABLES.targets:
         yield Statement(target.lower())
     elif target:
-        yield Statement(GOTO if "-g" in values else JUMP, target)
+        yield Statement(ruleset.GOTO if "-g" in values else ruleset.JUMP, target)
 
 
 def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
     """Return what a rule writes into a mark. iptables-save prints --set-mark, --and-mark and --or-mark as --set-xmark."""
-    field = CONNECTION_MARK if target == "CONNMARK" else PACKET_MARK
+    field = ruleset.CONNECTION_MARK if target == "CONNMARK" else ruleset.PACKET_MARK
     of_packet, of_connection = (_number(values.get(option, values.get("--mask", ""))) for option in ("--nfmask", "--ctmask"))
     if "--save-mark" in values:
-        return Statement(field, PACKET_MARK, Bits(packet=of_packet, connection=ALL & ~of_connection))
+        return Statement(field, ruleset.PACKET_MARK, Bits(packet=of_packet, connection=ruleset.ALL & ~of_connection))
     if "--restore-mark" in values:
-        return Statement(PACKET_MARK, CONNECTION_MARK, Bits(packet=ALL & ~of_packet, connection=of_connection))
+        bits = Bits(packet=ruleset.ALL & ~of_packet, connection=of_connection)
+        return Statement(ruleset.PACKET_MARK, ruleset.CONNECTION_MARK, bits)
     mark, _slash, mask = values.get("--set-xmark", values.get("--set-mark", "")).partition("/")
-    constant, others = _number(mark), ALL & ~_number(mask)
+    constant, others = _number(mark), ruleset.ALL & ~_number(mask)
     bits = Bits(connection=others, constant=constant) if target == "CONNMARK" else Bits(packet=others, constant=constant)
     return Statement(field, f"{constant:#x}", bits)
 
@@ -250,6 +248,6 @@ def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
 def _number(word: str) -> int:
     """Return a number of 32 bits; all bits for an absent one and for one that is none."""
     try:
-        return fields.number(word, 0, ALL)
+        return fields.number(word, 0, ruleset.ALL)
     except Unfit:
-        return ALL
+        return ruleset.ALL

@@ -10,33 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from .._core import memo
-from .ruleset import (
-    CONNECTION_MARK,
-    GOTO,
-    JUMP,
-    PACKET_MARK,
-    PROTOCOL,
-    TRANSPORTS,
-    UNREAD,
-    VMAP,
-    Bits,
-    Chain,
-    Element,
-    Lazy,
-    Match,
-    Rule,
-    Selection,
-    Statement,
-    Table,
-    combined,
-    listed,
-    operand,
-)
+from . import ruleset
+from .ruleset import Bits, Chain, Element, Lazy, Match, Rule, Selection, Statement, Table, combined, listed, operand
 
 Entry = t.Mapping[str, t.Any]
 Place = tuple[str, str]  # family and name of a table
 _BARE = ("iif", "iifname", "iifgroup", "iiftype", "oif", "oifname", "oifgroup", "oiftype")  # that nft lists without "meta"
-_LOOKUPS = {VMAP: "data", "set": "set"}  # the keys with the set that a statement uses
+_LOOKUPS = {ruleset.VMAP: "data", "set": "set"}  # the keys with the set that a statement uses
 _OPTIONS = ("tcp option", "ip option", "sctp chunk", "dccp option")
 _OPERATORS = ("&", "|", "^")
 _NEGATED = "!="
@@ -57,7 +37,7 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
         places.setdefault(place)
         if kind == "chain":
             hook, chain_type, policy = (str(body.get(key) or "") for key in ("hook", "type", "policy"))
-            bases.setdefault(place, {})[name] = Chain(hook, chain_type, policy)
+            bases.setdefault(place, {})[name] = Chain(hook, chain_type, policy, devices=tuple(map(str, devices(body))))
         elif kind == "rule":
             rules.setdefault(place, {}).setdefault(str(body.get("chain")), []).append(body)
         elif kind in ("set", "map"):
@@ -65,6 +45,11 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
     return [
         Table(*place, chains=_chains(bases.get(place, {}), rules.get(place, {})), sets=sets.get(place, {})) for place in places
     ]
+
+
+def devices(chain: Entry) -> list[t.Any]:
+    """Return the links of a chain at ingress or egress."""
+    return [chain["dev"]] if isinstance(chain.get("dev"), str) else listed(chain.get("dev"))
 
 
 def _chains(bases: t.Mapping[str, Chain], rules: t.Mapping[str, list[Entry]]) -> dict[str, Chain]:
@@ -142,8 +127,10 @@ def _jumps(part: t.Any) -> int:
         if isinstance(entry, list):
             entry = entry[-1]
         if isinstance(entry, dict):
-            data = (entry.get(VMAP) or {}).get("data") if isinstance(entry.get(VMAP), dict) else None
-            count += (JUMP in entry) + (GOTO in entry) + (_jumps(data.get("set")) if isinstance(data, dict) else 0)
+            lookup = entry.get(ruleset.VMAP)
+            data = lookup.get("data") if isinstance(lookup, dict) else None
+            count += (ruleset.JUMP in entry) + (ruleset.GOTO in entry)
+            count += _jumps(data.get("set")) if isinstance(data, dict) else 0
     return count
 
 
@@ -195,8 +182,8 @@ def _matches(body: t.Any) -> t.Iterator[Match]:
         left, masked = left["&"]
         mask = "/" + ",".join(_values(masked))
     payload = left.get("payload") if isinstance(left, dict) else None
-    if isinstance(payload, dict) and payload.get("protocol") in TRANSPORTS and "tunnel" not in payload:
-        yield Match(PROTOCOL, (str(payload["protocol"]),))
+    if isinstance(payload, dict) and payload.get("protocol") in ruleset.TRANSPORTS and "tunnel" not in payload:
+        yield Match(ruleset.PROTOCOL, (str(payload["protocol"]),))
     is_equal = body.get("op") in _EQUAL
     values = tuple(f"{value}{mask}" for value in _values(body.get("right"))) if is_equal else ()
     yield Match(_field(left), values, body.get("op") == _NEGATED)
@@ -206,12 +193,12 @@ def _statement(kind: str, body: t.Any) -> Statement:
     details = body if isinstance(body, dict) else {}
     if kind == "mangle":
         field, value = _field(details.get("key")), details.get("value")
-        is_mark = field in (PACKET_MARK, CONNECTION_MARK)
+        is_mark = field in (ruleset.PACKET_MARK, ruleset.CONNECTION_MARK)
         return Statement(field, words(value) if is_mark else " ".join(_values(value)), _bits(value) if is_mark else None)
     if kind in _LOOKUPS:
         name = details.get(_LOOKUPS[kind])
-        elements = tuple(map(_element, listed(name.get("set")))) if kind == VMAP and isinstance(name, dict) else ()
-        key = _field(details.get("key")) if kind == VMAP else ""
+        elements = tuple(map(_element, listed(name.get("set")))) if kind == ruleset.VMAP and isinstance(name, dict) else ()
+        key = _field(details.get("key")) if kind == ruleset.VMAP else ""
         return Statement(kind, name if isinstance(name, str) else "", None, key, elements)
     if "target" in details:
         return Statement(kind, str(details["target"]))
@@ -221,7 +208,7 @@ def _statement(kind: str, body: t.Any) -> Statement:
 
 
 def _translated(expression: t.Any) -> str:
-    return "" if expression is None else ",".join(_values(expression)) or UNREAD
+    return "" if expression is None else ",".join(_values(expression)) or ruleset.UNREAD
 
 
 def _element(entry: t.Any) -> Element:
@@ -247,7 +234,7 @@ def _field(expression: t.Any) -> str:
         return f"@{body['base']},{body.get('offset')},{body.get('len')}"
     if kind == "payload":
         protocol, field = str(body.get("protocol")), str(body.get("field"))
-        header = "th" if protocol in TRANSPORTS and field in _PORTS and "tunnel" not in body else protocol
+        header = "th" if protocol in ruleset.TRANSPORTS and field in _PORTS and "tunnel" not in body else protocol
         return f"{body['tunnel']} {header} {field}" if "tunnel" in body else f"{header} {field}"
     if kind == "numgen":
         offset = f" offset {body['offset']}" if body.get("offset") else ""
@@ -293,7 +280,7 @@ def words(expression: t.Any) -> str:
     operator, operands = _operation(expression)
     if operator:
         return f" {operator} ".join(map(words, operands))
-    return f"{expression:#x}" if isinstance(expression, int) else _field(expression) or UNREAD
+    return f"{expression:#x}" if isinstance(expression, int) else _field(expression) or ruleset.UNREAD
 
 
 def _operation(expression: t.Any) -> tuple[str, list[t.Any]]:

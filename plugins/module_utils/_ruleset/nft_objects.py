@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import typing as t
 
 from .._core import memo
-from . import ruleset
+from . import nft_json, nft_listing, ruleset
 
 Entry = t.Mapping[str, t.Any]
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
@@ -85,3 +87,114 @@ def without_extensions(entry: Entry) -> Entry | None:
         elif name not in _DECIDE_NOTHING:
             return None
     return _with(entry, statements) if _statements(entry) else entry
+
+
+# Kinds of objects. A hardware offload, a tunnel or a command such as flush is none of them.
+KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
+OF_LINKS = ("ingress", "egress")  # hooks of chains that get the packets of some links
+# nft lists a map before the chains that its elements name.
+_LOAD_ORDER = {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}
+
+
+class Loadable(t.NamedTuple):
+    """objects: in the order of loading. allocated: elements for which the kernel allocates memory, of each set that it creates.
+
+    flowtables: names of those that are left out. left_out: sentences about other objects. is_untraced: whether statements that
+    begin or end the kernel's reports about a packet are left out.
+    """
+
+    objects: list[Entry]
+    allocated: list[int]
+    flowtables: list[str]
+    left_out: list[str]
+    is_untraced: bool
+
+
+@memo.of_part
+def loadable(objects: t.Iterable[Entry], reserved: t.Container[str]) -> Loadable:
+    """Return the objects that can be loaded elsewhere. reserved: names of tables that are left out."""
+    remaining, allocated, flowtables, left_out = list[Entry](), list[int](), list[str](), list[str]()
+    is_untraced = False
+    for entry in objects:
+        kind = next(iter(entry)) if len(entry) == 1 else ""
+        body = entry[kind] if kind in KINDS else None
+        if kind == "flowtable":
+            flowtables.append(str(entry[kind].get("name")))
+        elif not isinstance(body, dict) or body.get("name" if kind == "table" else "table") in reserved:
+            reason = "because its kind or its table is not permitted"
+            left_out += (
+                [] if kind == "metainfo" else [f"An object of nft is not in the twin, {reason}: {str(dict(entry))[:120]}."]
+            )
+        elif kind == "rule" and names_nftrace(body):
+            others = without_tracing(entry)
+            if names_nftrace(others and others["rule"]):  # in the twin, each packet is reported
+                sentence = "A rule of nft is not in the twin, because it depends on nftrace"
+                left_out.append(f"{sentence}: {str(body)[:120]}.")
+            else:
+                is_untraced = True
+                remaining += [others] if others else []
+        else:
+            allocated += [_allocated(body)] if kind in nft_listing.SETS else []
+            remaining.append(_without_owner(entry) if kind == "table" else entry)
+    remaining.sort(key=lambda entry: _LOAD_ORDER.get(next(iter(entry)), 1))
+    return Loadable(remaining, allocated, flowtables, left_out, is_untraced)
+
+
+def _allocated(body: Entry) -> int:
+    flags = body.get("flags") or ()
+    size = [["size", str(body["size"])]] if "size" in body else []
+    return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
+
+
+def _without_owner(entry: Entry) -> Entry:
+    """Return a table without the flags that tie it to the process that created it."""
+    table = {**entry["table"]}
+    flags = table.pop("flags", None) or ()
+    remaining = [flag for flag in ([flags] if isinstance(flags, str) else flags) if flag not in nft_listing.OWNED]
+    return {"table": {**table, **({"flags": remaining} if remaining else {})}}
+
+
+def of_links(objects: t.Sequence[Entry], links: t.Collection[str]) -> tuple[t.Sequence[Entry], list[str]]:
+    """Return the objects with those of the devices of chains that exist, and the chains whose devices were not read.
+
+    A chain without any is left out with its rules: it gets no packet. links: the names of those that exist.
+    """
+    if not any("chain" in entry and entry["chain"].get("hook") in OF_LINKS for entry in objects):  # nearly all nodes
+        return objects, []
+    left_out, remaining, unlinked = set[tuple[t.Any, ...]](), list[Entry](), list[str]()
+    for entry in objects:
+        body = entry.get("chain") or entry.get("rule") or {}
+        place = body.get("family"), body.get("table"), body.get("name" if "chain" in entry else "chain")
+        if "chain" in entry and body.get("hook") in OF_LINKS:
+            patterns = nft_json.devices(body)
+            names = [link for link in links if any(fnmatch.fnmatchcase(link, str(pattern)) for pattern in patterns)]
+            left_out |= set() if names else {place}
+            unlinked += [] if patterns else [" ".join(map(str, place))]
+            entry = {"chain": {**body, "dev": names[0] if len(names) == 1 else names}}
+        remaining += [] if place in left_out else [entry]
+    return remaining, unlinked
+
+
+def of_several_links(objects: t.Iterable[Entry]) -> tuple[dict[str, Entry], list[Entry]]:
+    """Return the chains of several links by texts that add them, and the other objects. The JSON of nft 1.0.6 lacks the links.
+
+    Names with other characters are not quoted in the texts, so that nft refuses them.
+    """
+    chains, others = dict[str, Entry](), list[Entry]()
+    for entry in objects:
+        chain = entry.get("chain") or {}
+        if not isinstance(chain.get("dev"), list):
+            others.append(entry)
+            continue
+        family, table, name, hook, policy = (
+            re.sub(r"[^\w./-]", "?", str(chain.get(key) or "")) for key in ("family", "table", "name", "hook", "policy")
+        )
+        head = f"type filter hook {hook} devices = {{ {quoted(map(str, chain['dev']))} }} priority {int(chain.get('prio') or 0)}"
+        text = f"add chain {family} {table} {name} {{ {head}; policy {policy or 'accept'}; }}"
+        chains[f"add table {family} {table}\n{text}\n"] = entry
+    return chains, others
+
+
+def quoted(names: t.Iterable[str]) -> str:
+    """Return links as a list of nft."""
+    return ", ".join(f'"{name}"' for name in names if not {*name} & {*'"\\'})

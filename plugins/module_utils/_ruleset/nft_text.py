@@ -11,33 +11,13 @@ import re
 import typing as t
 
 from .._core import fields
-from . import nft_blocks, nft_words
+from . import nft_blocks, nft_words, ruleset
 from .nft_blocks import Block, Listing, split
-from .ruleset import (
-    CONNECTION_MARK,
-    GOTO,
-    JUMP,
-    PACKET_MARK,
-    PROTOCOL,
-    REJECT,
-    TRANSPORTS,
-    UNREAD,
-    VERDICTS,
-    VMAP,
-    Bits,
-    Chain,
-    Element,
-    Lazy,
-    Match,
-    Rule,
-    Statement,
-    Table,
-    combined,
-    operand,
-)
+from .ruleset import Bits, Chain, Element, Lazy, Match, Rule, Statement, Table, combined, operand
 
 LARGEST = 2**64 - 1
-_BASE = re.compile(r"type (\w+) hook (\w+)[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
+_BASE = re.compile(r"type (\w+) hook (\w+)(?: devices?((?: (?!priority)\S+)*))?[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
+_DEVICE = re.compile(r'[^\s"{},=]+')
 _HANDLE = re.compile(r"\s*# handle \d+$")
 # Fields of one word, and the first words of those of two.
 _BARE = nft_words.words("iif iifname iifgroup iiftype oif oifname oifgroup oiftype")
@@ -89,7 +69,8 @@ def _chain(name: str, statements: t.Iterable[str]) -> Chain:
     for line in statements:
         base = _BASE.match(line)
         if base:
-            chain, line = Chain(base[2], base[1], base[3] or ""), line[base.end() :]
+            devices = tuple(_DEVICE.findall(base[3] or ""))
+            chain, line = Chain(base[2], base[1], base[4] or "", devices=devices), line[base.end() :]
         rules += [line] if line else []
     return chain._replace(rules=Lazy(lambda line: rule(name, _HANDLE.sub("", line)), rules))
 
@@ -118,10 +99,10 @@ class _Reader:
                 statements.append(self._statement(self._word()))
             elif self._take("set"):
                 statements.append(self._written(field))
-            elif self._take(VMAP):
+            elif self._take(ruleset.VMAP):
                 statements.append(self._lookup(field))
             else:
-                matches += [Match(PROTOCOL, (head,))] if head in TRANSPORTS and " . " not in field else []
+                matches += [Match(ruleset.PROTOCOL, (head,))] if head in ruleset.TRANSPORTS and " . " not in field else []
                 matches.append(self._match(field))
         sets = tuple(dict.fromkeys(name for mark, name in zip(self._words, self._words[1:]) if mark == "@"))
         return Rule(chain, tuple(matches), tuple(statements), comment, line, sets)
@@ -169,7 +150,7 @@ class _Reader:
         name = self._word()
         if head == "meta" and name in _BARE:
             return name
-        words[-1] = "th" if words[-1] in TRANSPORTS and name in _PORTS and len(words) == 1 else words[-1]
+        words[-1] = "th" if words[-1] in ruleset.TRANSPORTS and name in _PORTS and len(words) == 1 else words[-1]
         option = [self._word()] if name == "option" else []
         option += [self._word()] if option and self._next() not in _PRESENCE else []
         self._take("over")  # of a count of connections
@@ -187,7 +168,7 @@ class _Reader:
 
     def _computed(self, head: str) -> str:
         words = [head]
-        while self._next() and self._next() not in _COMPARISONS and self._next() not in (VMAP, "map"):
+        while self._next() and self._next() not in _COMPARISONS and self._next() not in (ruleset.VMAP, "map"):
             words.append(self._word())
         return " ".join(words)
 
@@ -232,8 +213,8 @@ class _Reader:
     def _lookup(self, key: str) -> Statement:
         """Read the map of a lookup: its name, or its elements."""
         if not self._take("{"):
-            return Statement(VMAP, self._set_name(), None, key)
-        return Statement(VMAP, "", None, key, tuple(map(_element, filter(None, split(self._braced(), ",")))))
+            return Statement(ruleset.VMAP, self._set_name(), None, key)
+        return Statement(ruleset.VMAP, "", None, key, tuple(map(_element, filter(None, split(self._braced(), ",")))))
 
     def _set_name(self) -> str:
         """Read the name of a set; empty for one in braces."""
@@ -241,9 +222,9 @@ class _Reader:
         return values[0] if len(values) == 1 and values[0].startswith("@") else ""
 
     def _written(self, field: str) -> Statement:
-        if field not in (PACKET_MARK, CONNECTION_MARK):
+        if field not in (ruleset.PACKET_MARK, ruleset.CONNECTION_MARK):
             value = self._field() or " ".join(self._values())
-            return Statement(field, UNREAD if self._mapped() else value)
+            return Statement(field, ruleset.UNREAD if self._mapped() else value)
         shown, bits = self._mark()
         while self._next() in _OPERATORS:
             operator = _OPERATORS[self._word()]
@@ -268,14 +249,14 @@ class _Reader:
 
     def _statement(self, kind: str) -> Statement:
         """Read a statement whose first word is read. The details of one that decides nothing are passed over."""
-        if kind in (JUMP, GOTO):
+        if kind in (ruleset.JUMP, ruleset.GOTO):
             return Statement(kind, self._word().strip('"'))
         if kind in _DYNAMIC:
             name = self._set_name()
             self._values()
             return Statement("set", name)
         target = ""
-        if kind == REJECT and self._take("with"):
+        if kind == ruleset.REJECT and self._take("with"):
             self._place += 1 + (self._next(1) == "type") + 1  # such as "icmpx type admin-prohibited"
         if kind in _TRANSLATIONS:
             self._take("ip", "ip6")
@@ -288,7 +269,7 @@ class _Reader:
     def _begins(self) -> bool:
         """Return whether the next word begins a match, a verdict, a translation or the comment."""
         word = self._next()
-        return word in VERDICTS or word in _TRANSLATIONS or word in ("comment", "counter", "log") or self._is_field()
+        return word in ruleset.VERDICTS or word in _TRANSLATIONS or word in ("comment", "counter", "log") or self._is_field()
 
 
 def _element(words: t.Sequence[str]) -> Element:
@@ -301,8 +282,8 @@ def _element(words: t.Sequence[str]) -> Element:
     behind = words[about:]
     comment = behind[behind.index("comment") + 1].strip('"') if "comment" in behind[:-1] else ""
     statement = (
-        Statement(verdict[0], verdict[1].strip('"') if verdict[0] in (JUMP, GOTO) else "")
-        if verdict[:1] and verdict[0] in VERDICTS
+        Statement(verdict[0], verdict[1].strip('"') if verdict[0] in (ruleset.JUMP, ruleset.GOTO) else "")
+        if verdict[:1] and verdict[0] in ruleset.VERDICTS
         else None
     )
     return Element(tuple(map(_joined, split(words[:about], "."))), statement, comment)

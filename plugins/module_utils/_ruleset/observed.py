@@ -29,3 +29,8 @@ def of_iptables(snapshot: Snapshot, *names: str) -> list[Table]:
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and "table" in entry and (not names or entry["table"] in names)
     ]
+
+
+def tables(snapshot: Snapshot) -> list[Table]:
+    """Return the tables of iptables and of nft."""
+    return [*of_iptables(snapshot), *of_nft(snapshot)]

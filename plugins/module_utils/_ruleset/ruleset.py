@@ -147,12 +147,14 @@ class Lazy(t.Sequence[_Value]):
 
 
 class Chain(t.NamedTuple):
-    """hook, kind, policy: of a base chain, otherwise empty. kind: filter, nat or route."""
+    """hook, kind, policy: of a base chain, otherwise empty. kind: filter, nat or route. devices: links of one at ingress or
+    egress."""
 
     hook: str = ""
     kind: str = ""
     policy: str = ""
     rules: t.Sequence[Rule] = ()
+    devices: tuple[str, ...] = ()
 
 
 class Table(t.NamedTuple):
@@ -194,6 +196,22 @@ class Table(t.NamedTuple):
             if verdict and verdict.kind in (JUMP, GOTO) and verdict.target not in entered:
                 entered.add(verdict.target)
                 waiting.append(iter(self.chains.get(verdict.target, Chain()).rules))
+
+
+class BaseChain(t.NamedTuple):
+    """A chain that a table of nft gets besides its own. statement: that of its only rule."""
+
+    family: str
+    table: str
+    hook: str
+    kind: str
+    priority: int
+    statement: str
+
+    def __str__(self) -> str:
+        """Show the chain in its table, as nft lists it."""
+        head = f"type {self.kind} hook {self.hook} priority {self.priority}; policy accept;"
+        return f"table {self.family} {self.table} {{\nchain reached-at-{self.hook} {{ {head} {self.statement}; }}\n}}"
 
 
 class Selection(t.NamedTuple):

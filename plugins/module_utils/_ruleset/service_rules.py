@@ -17,9 +17,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from . import observed
-from .observed import Snapshot
-from .ruleset import DNAT, GOTO, JUMP, PROTOCOL, UNREAD, Chain, Rule, Table
+from .ruleset import DNAT, GOTO, IPTABLES, JUMP, PROTOCOL, UNREAD, Chain, Rule, Table
 
 _NAME = r"(?P<name>[\w.-]+/[\w.-]+)"
 _COMMENT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))? (?:cluster IP|has no endpoints)")  # of a rule of iptables
@@ -98,18 +96,18 @@ def endpoints(table: Table, chain: str) -> t.Iterator[str]:
                 waiting += chains
 
 
-def services(snapshot: Snapshot) -> list[Service]:
+def services(tables: t.Iterable[Table]) -> list[Service]:
     """Return the ports of the Services, sorted."""
-    ends = (end for end in _ends(snapshot) if end.named)
+    ends = (end for end in _ends(tables) if end.named)
     return sorted({Service(end.named["name"], *end[:3], end.named["port_name"] or "") for end in ends if end.named})
 
 
-def translated(snapshot: Snapshot, servers: t.Iterable[Snapshot]) -> list[tuple[str, str, int]]:
+def translated(tables: t.Sequence[Table], servers: t.Iterable[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """Return the addresses, protocols and ports of Services, sorted, those of load balancers as well. servers: of IPVS."""
-    of_ipvs = ((str(each.get("address")), str(each.get("protocol")), int(each.get("port") or 0)) for each in servers)
-    lost = (_rule_end(table, rule) for table in observed.of_iptables(snapshot, "nat") for rule in _unled(table))
-    ends = (*_ends(snapshot), *itertools.chain.from_iterable(lost))
-    return sorted(end for end in {*(end[:3] for end in ends), *of_ipvs} if _is_end(*end))
+    of_nat = (table for table in tables if (table.program, table.name) == (IPTABLES, "nat"))
+    lost = (_rule_end(table, rule) for table in of_nat for rule in _unled(table))
+    ends = (*_ends(tables), *itertools.chain.from_iterable(lost))
+    return sorted(end for end in {*(end[:3] for end in ends), *servers} if _is_end(*end))
 
 
 def _unled(table: Table) -> t.Iterator[Rule]:
@@ -135,11 +133,10 @@ def _is_end(address: str, _protocol: str, port: int) -> bool:
     return 0 < port <= 65535
 
 
-def _ends(snapshot: Snapshot) -> t.Iterator[_End]:
-    for table in observed.of_iptables(snapshot):
-        for rule in _rules(table, _OF_SERVICES):
+def _ends(tables: t.Iterable[Table]) -> t.Iterator[_End]:
+    for table in tables:
+        for rule in _rules(table, _OF_SERVICES) if table.program == IPTABLES else ():
             yield from _rule_end(table, rule)
-    for table in observed.of_nft(snapshot):
         for element in (element for name in _MAPS for element in table.sets.get(name, ())):
             chain = element.statement.target if element.statement else ""
             named = _CHAIN.fullmatch(chain) or (_PORT.fullmatch(element.comment) if chain == _REJECTING else None)

@@ -15,9 +15,7 @@ from .._interfaces import link_message
 from .._interfaces.interface import Interface
 from .._interfaces.link_message import IFINFO, IFLA_LINKINFO, IFLA_MTU, INFO_DATA, INFO_SLAVE_DATA, INFO_SLAVE_KIND, Address, Link
 from .._netlink.attributes import attributes, text, u32
-from .._routing import route as routes
 from .._routing import rt_names
-from .._routing import rule as rules
 from .._routing.neighbour import HEADER, NDA_DST, NDA_LLADDR, STATES, Neighbour
 from .._routing.route import SCOPES, UNREAD_TYPE, Route
 from .._routing.rule import Rule
@@ -127,26 +125,26 @@ def forwarding(body: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _peer(other: Interface) -> dict[str, t.Any]:
-    named = {"namespace": other.namespace, "name": other.link, "mac": other.mac, "mtu": other.mtu}
-    return {**named, "flags": _flags(other.flags, FLAGS), "addresses": sorted(other.addresses)}
+    texts = {"namespace": other.namespace, "name": other.link, "mac": other.mac, "mtu": other.mtu}
+    return {**texts, "flags": _flags(other.flags, FLAGS), "addresses": sorted(other.addresses)}
 
 
 def _settings(values: t.Mapping[int, bytes], kind: str) -> dict[str, int]:
     info = attributes(values.get(IFLA_LINKINFO, b""))
-    shown = _numbers(attributes(info.get(INFO_DATA, b"")), SETTINGS.get(kind, {}))
+    settings = _numbers(attributes(info.get(INFO_DATA, b"")), SETTINGS.get(kind, {}))
     if text(info, INFO_SLAVE_KIND) == "bridge":
-        shown.update(_numbers(attributes(info.get(INFO_SLAVE_DATA, b"")), PORT_SETTINGS))
-    return shown
+        settings.update(_numbers(attributes(info.get(INFO_SLAVE_DATA, b"")), PORT_SETTINGS))
+    return settings
 
 
 def _tunnel(values: t.Mapping[int, bytes], kind: str, names: t.Mapping[int, str]) -> dict[str, t.Any]:
     """Return the link that carries a tunnel, its addresses and its port, as far as it has any; nothing for another link."""
     data = attributes(attributes(values.get(IFLA_LINKINFO, b"")).get(INFO_DATA, b""))
-    given = [[data[number] for number in numbers if any(data.get(number, b""))] for numbers in TUNNELS.get(kind, ())]
-    shown = {name: value[0] for name, value in zip(("parent", "local", "remote"), given) if value}
-    carrier = names.get(int.from_bytes(shown.pop("parent", b""), sys.byteorder))
+    present = [[data[number] for number in numbers if any(data.get(number, b""))] for numbers in TUNNELS.get(kind, ())]
+    packed = {name: value[0] for name, value in zip(("parent", "local", "remote"), present) if value}
+    carrier = names.get(int.from_bytes(packed.pop("parent", b""), sys.byteorder))
     port = {"port": int.from_bytes(data[_PORTS[kind]], "big")} if _PORTS.get(kind) in data else {}
-    ends = {name: fields.show(address) for name, address in shown.items()}
+    ends = {name: fields.show(address) for name, address in packed.items()}
     return {**({"parent": carrier} if carrier else {}), **ends, **port}
 
 
@@ -168,26 +166,6 @@ def _address(address: Address) -> dict[str, t.Any]:
 def _flags(bits: int, names: t.Sequence[str]) -> list[str]:
     """Return the names of the bits that are set, from the lowest on."""
     return [name for place, name in enumerate(names) if bits >> place & 1]
-
-
-_BESIDE = ("protocol", "unread", "tos", "from")  # keys of a route that no desired route has
-
-
-def parsed_rule(option: str, entry: t.Mapping[str, t.Any]) -> tuple[Rule, int]:
-    """Return the rule of an entry and its protocol. Raises Invalid. One with attributes that were not read equals no other."""
-    values = {name: value for name, value in entry.items() if name not in ("protocol", "unread")}
-    parsed = rules.from_options(option, values, rt_names.TABLES)
-    return parsed._replace(opaque=b"unread" if entry.get("unread") else b""), rt_names.protocol_number(entry.get("protocol"))
-
-
-def parsed_route(option: str, entry: t.Mapping[str, t.Any]) -> tuple[Route, int]:
-    """Return the route of an entry and its protocol. Raises Invalid."""
-    values = {name: value for name, value in entry.items() if name not in _BESIDE}
-    if values.get("family") == "ipv6":
-        values.pop("scope", None)
-    parsed = routes.from_options(option, values, rt_names.TABLES)
-    unread = (*map(str, entry.get("unread") or ()), *(name for name in ("tos", "from") if entry.get(name)))
-    return parsed._replace(unread=tuple(sorted(unread))), rt_names.protocol_number(entry.get("protocol"))
 
 
 def rule(current: Rule, protocol: int) -> dict[str, t.Any]:

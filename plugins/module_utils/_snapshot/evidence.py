@@ -49,13 +49,6 @@ class Evidence(t.NamedTuple):
         left = self.left_destination, self.left_port
         return ("", 0) if left == (self.destination, self.destination_port) else left
 
-    @classmethod
-    def from_plain(cls, plain: t.Mapping[str, t.Any]) -> Evidence:
-        kind, rule, protocol, source, destination = (str(plain.get(key) or "") for key in cls._fields[:5])
-        port, counts = int(plain.get("destination_port") or 0), tuple(map(int, plain.get("counts") or ()))
-        left = str(plain.get("left_source") or ""), str(plain.get("left_destination") or ""), int(plain.get("left_port") or 0)
-        return cls(kind, rule, protocol, source, destination, port, counts, *left)
-
 
 def without_counter(text: str) -> str:
     """Return a rule of nft without the values of its counter."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import typing as t
+from functools import partial
 
 from . import settings
 
@@ -19,6 +20,11 @@ RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
 POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY = "pod-side", "bridge-ports", "recent", "legacy"
 HAIRPIN, FORWARDING = "hairpin", "forwarding"
+# In the order in which a packet's fate usually depends on them, those of settings left out.
+KINDS = (
+    *(ROUTES, ADDRESSES, RULES, RP_FILTER, POD_SIDE, HAIRPIN, RECENT, CHAIN, SET, POLICY, IPVS, BRIDGE_PORTS, NEIGHBORS),
+    *(TABLE, CUT, NFT, LEGACY, JUMP),
+)
 _FORWARDING = re.compile(r"net\.ipv[46]\.conf\.([^:]+)\.forwarding")
 
 
@@ -71,91 +77,66 @@ class OpenFact(t.NamedTuple):
         return cls(of_id(fact, family), family, table_number, bool(plain.get("is_cut")))
 
 
-def save(family: str, table: str) -> str:
-    """Return the command that prints a table of iptables, or of ebtables."""
-    return f"{_SAVE[family]} -t {shlex.quote(table)}"
+_SAVED = "{save} -t {1}"  # prints a table of iptables, or of ebtables
+# The sentence and the command of each kind with a subject, with its words: of a chain the family, the table and the name.
+_FORMS = {
+    CHAIN: ("The rules of chain {2} ({0} {1}) are open.", _SAVED),
+    POLICY: ("The policy of chain {2} ({0} {1}) is open.", _SAVED),
+    # Of a chain of iptables, or of a chain or a map of nft, to which no rule of an output refers.
+    JUMP: ("Which rule leads to {2} ({0} {1}) is open.", _SAVED),
+    TABLE: ("Whether table {1} ({0}) has rules is open.", "{save}"),  # which shows each table that has no line in the outputs
+    CUT: ("Only some rules of table {1} ({0}) are known.", _SAVED),
+    SET: ("The elements of the set {0} are open.", "ipset save {0}"),
+    RP_FILTER: ("The reverse-path filter of {0} is open.", "sysctl net.ipv4.conf.all.rp_filter {setting}"),
+    ROUTES: ("The routes of table {0} are open.", "ip route show table {0}"),
+    # By such records, kube-proxy keeps a client at its endpoint.
+    RECENT: ("Whether {0} has a record of the packet's source is open.", "cat {record}"),
+    BRIDGE_PORTS: ("Which links are ports of the bridge {0} is open.", "ip -d link"),
+    HAIRPIN: ("Whether the bridge sends frames back by its port {0} is open.", "ip -d link"),
+}
+WORDS = {**dict.fromkeys(_FORMS, 1), **dict.fromkeys((CHAIN, POLICY, JUMP), 3), **dict.fromkeys((TABLE, CUT), 2)}  # of subjects
 
 
-def chain(family: str, table: str, name: str) -> Fact:
-    return Fact(
-        f"{CHAIN}:{family} {table} {name}", f"The rules of chain {name} ({family} {table}) are open.", save(family, table)
-    )
+def _fact(kind: str, *words: str) -> Fact:
+    """Return the fact about an object of the node. words: of its subject."""
+    sentence, command = _FORMS[kind]
+    if kind == JUMP and words[1] not in _OF_IPTABLES:
+        command = "nft list ruleset"
+    setting = f"net.ipv4.conf.{words[0].replace('.', '/')}.rp_filter"
+    further = {"save": _SAVE.get(words[0], ""), "setting": setting, "record": f"/proc/net/xt_recent/{words[0]}"}
+    ask = command.format(*map(shlex.quote, words), **{name: shlex.quote(word) for name, word in further.items()})
+    return Fact(f"{kind}:{' '.join(words)}", sentence.format(*words), ask)
 
 
-def policy(family: str, table: str, name: str) -> Fact:
-    what = f"The policy of chain {name} ({family} {table}) is open."
-    return Fact(f"{POLICY}:{family} {table} {name}", what, save(family, table))
-
-
-def elements(name: str) -> Fact:
-    return Fact(f"{SET}:{name}", f"The elements of the set {name} are open.", f"ipset save {shlex.quote(name)}")
-
-
-def table(family: str, name: str) -> Fact:
-    # One command shows each table that has no line in the outputs.
-    return Fact(f"{TABLE}:{family} {name}", f"Whether table {name} ({family}) has rules is open.", _SAVE[family])
-
-
-def cut(family: str, name: str) -> Fact:
-    what = f"Only some rules of table {name} ({family}) are known."
-    return Fact(f"{CUT}:{family} {name}", what, save(family, name))
-
-
-def jump(family: str, table_name: str, name: str) -> Fact:
-    """Return the fact about a chain of iptables, or about a chain or a map of nft, to which no rule of an output refers."""
-    ask = save(family, table_name) if table_name in _OF_IPTABLES else "nft list ruleset"
-    return Fact(f"{JUMP}:{family} {table_name} {name}", f"Which rule leads to {name} ({family} {table_name}) is open.", ask)
-
-
-def rp_filter(link: str) -> Fact:
-    of_link = shlex.quote(f"net.ipv4.conf.{link.replace('.', '/')}.rp_filter")
-    ask = f"sysctl net.ipv4.conf.all.rp_filter {of_link}"
-    return Fact(f"{RP_FILTER}:{link}", f"The reverse-path filter of {link} is open.", ask)
+chain, policy, jump = partial(_fact, CHAIN), partial(_fact, POLICY), partial(_fact, JUMP)
+table, cut, elements, rp_filter = partial(_fact, TABLE), partial(_fact, CUT), partial(_fact, SET), partial(_fact, RP_FILTER)
+recent, hairpin = partial(_fact, RECENT), partial(_fact, HAIRPIN)
 
 
 def routes(name: str = "") -> Fact:
     """Return the fact about the routes of a table. name: of the table; all tables if it is left out."""
-    if not name:
-        return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
-    return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {shlex.quote(name)}")
-
-
-def recent(name: str) -> Fact:
-    """Return the fact about a record of the packet's source.
-
-    name: of records of the match recent, by which kube-proxy keeps a client at its endpoint.
-    """
-    ask = f"cat {shlex.quote(f'/proc/net/xt_recent/{name}')}"
-    return Fact(f"{RECENT}:{name}", f"Whether {name} has a record of the packet's source is open.", ask)
+    return _fact(ROUTES, name) if name else _SINGLE[ROUTES]
 
 
 def bridge_ports(bridge: str = "") -> Fact:
     """Return the fact about the ports of a bridge. bridge: its name; empty if no output shows which links are bridges."""
-    if not bridge:
-        return Fact(BRIDGE_PORTS, "Which links are bridges, or ports of one, is open.", "ip -d link")
-    return Fact(f"{BRIDGE_PORTS}:{bridge}", f"Which links are ports of the bridge {bridge} is open.", "ip -d link")
+    return _fact(BRIDGE_PORTS, bridge) if bridge else _SINGLE[BRIDGE_PORTS]
 
 
-def pod_side(link: t.Mapping[str, t.Any], family: str) -> Fact:
+def pod_side(link: str, addresses: t.Iterable[str], family: str) -> Fact:
     """Return the fact about a link to a pod with several links. The subject is the pod's address there, if it is known.
 
-    family: ipv4 or ipv6.
+    addresses: of the pod's end of the link. family: ipv4 or ipv6.
     """
-    addresses = map(str, (link.get("peer") or {}).get("addresses") or ())
-    subject = next((address for address in addresses if (":" in address) == (family == "ipv6")), str(link.get("name")))
-    what = f"By which of its links the pod at {link.get('name')} answers is open."
-    return Fact(f"{POD_SIDE}:{subject}", what, "kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all")
+    subject = next((address for address in addresses if (":" in address) == (family == "ipv6")), link)
+    sentence = f"By which of its links the pod at {link} answers is open."
+    return Fact(f"{POD_SIDE}:{subject}", sentence, "kubectl exec POD -- ip rule; kubectl exec POD -- ip route show table all")
 
 
 def legacy(family: str) -> Fact:
     """Return the fact about rules of iptables-legacy. family: ip or ip6."""
     program = "ip6tables" if family == "ip6" else "iptables"
     return Fact(LEGACY, "Whether iptables-legacy has rules is open.", f"{program}-save; {program}-legacy-save")
-
-
-def hairpin(port: str) -> Fact:
-    """Return the fact about frames that a bridge sends back by a port. port: its name."""
-    return Fact(f"{HAIRPIN}:{port}", f"Whether the bridge sends frames back by its port {port} is open.", "ip -d link")
 
 
 def setting(key: str) -> Fact:
@@ -175,30 +156,24 @@ NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nf
 NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
 IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")
 ADDRESSES_OPEN = Fact(ADDRESSES, "Which links and addresses the node has is open.", "ip addr")
+_ROUTES_OPEN = Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
+_PORTS_OPEN = Fact(BRIDGE_PORTS, "Which links are bridges, or ports of one, is open.", "ip -d link")
 _SINGLE = {
-    fact.fact: fact for fact in (RULES_OPEN, NFT_OPEN, NEIGHBORS_OPEN, IPVS_OPEN, ADDRESSES_OPEN, routes(), bridge_ports())
+    fact.fact: fact for fact in (RULES_OPEN, NFT_OPEN, NEIGHBORS_OPEN, IPVS_OPEN, ADDRESSES_OPEN, _ROUTES_OPEN, _PORTS_OPEN)
 }
-_OF_SUBJECT: dict[str, t.Callable[[str], Fact]] = {
-    SET: elements, RP_FILTER: rp_filter, ROUTES: routes, RECENT: recent, BRIDGE_PORTS: bridge_ports, HAIRPIN: hairpin
-}  # fmt: skip
-_OF_TABLE: dict[str, t.Callable[[str, str], Fact]] = {TABLE: table, CUT: cut}
-_OF_CHAIN: dict[str, t.Callable[[str, str, str], Fact]] = {CHAIN: chain, POLICY: policy, JUMP: jump}
 
 
 def of_id(fact: str, family: str = "") -> Fact:
     """Return the fact with an id, of which a snapshot may have any. family: ipv4 or ipv6; empty if the fact is about both."""
     kind, _colon, subject = fact.partition(":")
-    words = subject.split(" ", 2)
+    words = subject.split(" ", WORDS.get(kind, 1) - 1)
     if fact in _SINGLE:
         return _SINGLE[fact]
     if fact == LEGACY:
         return legacy("ip6" if family == "ipv6" else "ip")
-    if kind in _OF_SUBJECT and subject:
-        return _OF_SUBJECT[kind](subject)
-    if kind in _OF_TABLE and len(words) == 2 and words[0] in _SAVE:
-        return _OF_TABLE[kind](*words)
-    if kind in _OF_CHAIN and len(words) == 3 and words[0] in (*_SAVE, *(("inet",) if kind == JUMP else ())):
-        return _OF_CHAIN[kind](*words)
+    is_whole = subject and len(words) == WORDS.get(kind)
+    if is_whole and (len(words) == 1 or words[0] in _SAVE or (kind == JUMP and words[0] == "inet")):
+        return _fact(kind, *words)
     of_link = _FORWARDING.fullmatch(fact)
     if of_link:
         return forwarding("ipv6" if fact.startswith("net.ipv6.") else "ipv4", of_link[1].replace("/", "."))

@@ -11,14 +11,13 @@ import re
 import typing as t
 
 from .._core import fields
-from .._ruleset import nft_json
+from .._ruleset import nft_json, nft_objects
 
 Entry = t.Mapping[str, t.Any]
 
 TABLES = ("raw", "mangle", "nat", "filter", "security")  # of iptables
 _TABLE = re.compile(r"^\*(\S+)\n(?:(?!\*).*\n)*?COMMIT\n", re.MULTILINE)
 BASES = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")  # chains in which iptables prints each rule right
-OF_LINKS = ("ingress", "egress")  # hooks of chains that get the packets of some links
 SHARED = "is_shared"  # a key of a table, for compose()
 _SHARED = re.compile(r"^# Table `(\S+)' contains incompatible base-chains", re.MULTILINE)  # iptables 1.8.8 and newer
 _INCOMPATIBLE = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
@@ -77,7 +76,7 @@ def _divided(table: Entry, ruleset: t.Iterable[Entry]) -> tuple[Entry, list[Entr
 
 def lacks_devices(chain: Entry) -> bool:
     """Return whether a chain gets packets of some links that nft did not name in its JSON."""
-    return chain.get("hook") in OF_LINKS and not chain.get("dev")
+    return chain.get("hook") in nft_objects.OF_LINKS and not chain.get("dev")
 
 
 def _place(body: Entry) -> tuple[t.Any, t.Any]:

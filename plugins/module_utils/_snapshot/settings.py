@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import typing as t
 
@@ -101,20 +102,45 @@ def forwarding_key(family: str, link: str) -> str:
     return f"net.{family}.conf.{link.replace('.', '/') if family == 'ipv4' else ALL}.forwarding"
 
 
-def forwarding(settings: t.Mapping[str, t.Any], family: str, link: str) -> int | None:
-    """Return whether the kernel forwards what comes in by a link; None if the settings do not show it."""
-    by_link = settings.get(family) or {}
-    value = (by_link.get(link if family == "ipv4" else ALL) or {}).get("forwarding")
-    if family == "ipv6" and not value:
-        value = (by_link.get(link) or {}).get("force_forwarding") or value
-    return None if value is None else int(value)
+class Settings(t.NamedTuple):
+    """The running kernel's settings, as a snapshot has them. A kernel without IPv6 has none of that family."""
 
+    plain: t.Mapping[str, t.Any] = {}
 
-def forwarding_of_all(settings: t.Mapping[str, t.Any], family: str) -> int | None:
-    """Return the setting of all links, which a new link has; None if the settings do not show it."""
-    of_node = (settings.get("node") or {}).get("net.ipv4.ip_forward") if family == "ipv4" else None
-    value = of_node if of_node is not None else ((settings.get(family) or {}).get(ALL) or {}).get("forwarding")
-    return None if value is None else int(value)
+    @property
+    def node(self) -> t.Mapping[str, int]:
+        """Return the settings of the whole node, as sysctl prints their names."""
+        return self.plain.get("node") or {}
+
+    def by_link(self, family: str) -> By:
+        return self.plain.get(family) or {}
+
+    def of_link(self, family: str, link: str) -> t.Mapping[str, int]:
+        return self.by_link(family).get(link) or {}
+
+    def lacks(self, family: str) -> bool:
+        """Return whether the kernel lacks a family."""
+        return bool(self.plain.get(family) == {})
+
+    def with_values(self, values: t.Mapping[str, int]) -> Settings:
+        """Return the settings with others. values: by keys as sysctl(8) takes them."""
+        changed = {part: {key: copy.copy(value) for key, value in (of or {}).items()} for part, of in self.plain.items()}
+        for key, value in values.items():
+            put(changed, key, value)
+        return Settings(changed)
+
+    def forwarding(self, family: str, link: str) -> int | None:
+        """Return whether the kernel forwards what comes in by a link; None if the settings do not show it."""
+        value = self.of_link(family, link if family == "ipv4" else ALL).get("forwarding")
+        if family == "ipv6" and not value:
+            value = self.of_link(family, link).get("force_forwarding") or value
+        return None if value is None else int(value)
+
+    def forwarding_of_all(self, family: str) -> int | None:
+        """Return the setting of all links, which a new link has; None if the settings do not show it."""
+        of_node = self.node.get("net.ipv4.ip_forward") if family == "ipv4" else None
+        value = of_node if of_node is not None else self.of_link(family, ALL).get("forwarding")
+        return None if value is None else int(value)
 
 
 def decides(key: str) -> bool:

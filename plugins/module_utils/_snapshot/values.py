@@ -10,14 +10,27 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
+from functools import lru_cache, partial
 
+from .._core import memo
 from .._core.errors import Invalid
+from .._routing import route as routing
 from .._routing import rt_names
 from .._routing import rule as policy_rule
+from .._ruleset import iptables_save, observed
+from .._ruleset.ruleset import BaseChain, Table
+from .assumption import Assumption
+from .entries import kernels_rules, with_kernels_rules
+from .evidence import Evidence
+from .open_facts import OpenFact
+from .settings import FAMILIES, Settings
+from .snapshot import Unread
 
 Entry = t.Mapping[str, t.Any]
 Value = t.TypeVar("Value")
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 MAIN = str(rt_names.MAIN)
+ETHERNET = 1  # a type of hardware (include/uapi/linux/if_arp.h)
 # By which a rule may select, besides the source.
 _SELECTORS = ("to", "fwmark", "iif", "oif", "ipproto", "sport", "dport", "not", "tos", "uidrange", "l3mdev", "unread")
 
@@ -41,17 +54,84 @@ def has_interface_name(link: str) -> bool:
     return bool(_INTERFACE_NAME.fullmatch(link))
 
 
+def network(prefix: str) -> Network | None:
+    """Return a network; None for another word, such as the name of a set."""
+    try:
+        return ipaddress.ip_network(prefix, strict=False)
+    except ValueError:
+        return None
+
+
 def is_host(prefix: str) -> bool:
     """Return whether a prefix is that of one address."""
-    try:
-        return ipaddress.ip_network(prefix, strict=False).num_addresses == 1
-    except ValueError:
-        return False
+    parsed = network(prefix)
+    return parsed is not None and parsed.num_addresses == 1
 
 
-def of_texts(kind: t.Callable[..., Value], entry: Entry) -> Value:
-    """Return a value all of whose fields are texts that the entry has under the same names."""
-    return kind(*(str(entry.get(name) or "") for name in kind._fields))  # type: ignore[attr-defined]
+def _texts(entry: Entry, name: str) -> tuple[str, ...]:
+    return tuple(map(str, entry.get(name) or ()))
+
+
+# How a field is read, by its type as it stands in a class.
+_FIELDS: dict[str, t.Callable[[Entry, str], t.Any]] = {
+    "str": lambda entry, name: str(entry.get(name) or ""),
+    "int": lambda entry, name: int(entry.get(name) or 0),
+    "bool": lambda entry, name: bool(entry.get(name)),
+    "bool | None": lambda entry, name: entry.get(name),
+    "tuple[str, ...]": _texts,
+    "tuple[int, ...]": lambda entry, name: tuple(map(int, entry.get(name) or ())),
+    "Entry": lambda entry, _name: entry,
+}
+
+
+@lru_cache
+def _readers(kind: t.Any) -> list[tuple[str, t.Any]]:
+    types = ((name, getattr(each, "__forward_arg__", each)) for name, each in kind.__annotations__.items())
+    return [(name, _FIELDS.get(each)) for name, each in types]
+
+
+def of_entry(kind: t.Callable[..., Value], entry: Entry, **further: t.Any) -> Value:
+    """Return a value whose fields an entry has under the same names. further: fields that are read in another way."""
+    return kind(*(further[name] if name in further else read(entry, name) for name, read in _readers(kind)))
+
+
+class Address(t.NamedTuple):
+    """An address of a link. address: with the length of its network, if it has one. peer: of the other end of a tunnel."""
+
+    address: str
+    peer: str = ""
+    scope: str = ""
+    flags: tuple[str, ...] = ()
+
+    @classmethod
+    def of_host(cls, address: str, scope: str = "global") -> Address:
+        """Return an address with the length of a single host."""
+        return cls(f"{address}/{128 if ':' in address else 32}", "", scope)
+
+    @property
+    def host(self) -> str:
+        return self.address.partition("/")[0]
+
+    @property
+    def interface(self) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+        """Return the address with its network; None for a word that is none."""
+        try:
+            return ipaddress.ip_interface(self.address)
+        except ValueError:
+            return None
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.address
+
+    @property
+    def is_unusable(self) -> bool:
+        """Return whether the kernel has the address, but takes no packets to it and sends none from it."""
+        return self.is_ipv6 and not {*UNUSABLE}.isdisjoint(self.flags) and "optimistic" not in self.flags
+
+
+# Duplicate address detection goes on, or found the address elsewhere: the kernel has no local route (net/ipv6/addrconf.c).
+UNUSABLE = ("dadfailed", "tentative")
 
 
 class Peer(t.NamedTuple):
@@ -64,20 +144,24 @@ class Peer(t.NamedTuple):
     mtu: int = 0
     flags: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, plain: Entry) -> Peer:
-        addresses, flags = (tuple(map(str, plain.get(name) or ())) for name in ("addresses", "flags"))
-        return of_texts(cls, plain)._replace(addresses=addresses, flags=flags, mtu=int(plain.get("mtu") or 0))
-
     @property
     def is_down(self) -> bool:
         return bool(self.flags) and "UP" not in self.flags
 
 
-class Link(t.NamedTuple):
-    """mtu: 0 if it is not known. parent: the link below. local, remote: the addresses of a tunnel.
+class Forwarding(t.NamedTuple):
+    """An entry of the forwarding database of a tunnel. dst: the end to which it sends frames for a MAC address."""
 
-    addresses: without the lengths of their networks. plain: the entry.
+    mac: str
+    dst: str
+
+
+class Link(t.NamedTuple):
+    """mtu: 0 if it is not known. parent: the link below. local, remote, port: of a tunnel.
+
+    addresses: without the lengths of their networks; address_info has all that belongs to them. number: its index, 0 if it is not
+    known. hardware: of include/uapi/linux/if_arp.h. settings: of its kind, and of a port of a bridge. database: the entries of a
+    VXLAN's forwarding database; None if they were not read. plain: the entry.
     """
 
     name: str = ""
@@ -87,41 +171,66 @@ class Link(t.NamedTuple):
     parent: str = ""
     local: str = ""
     remote: str = ""
+    port: str = ""
     mtu: int = 0
     flags: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     peer: Peer = Peer()
+    address_info: tuple[Address, ...] = ()
+    number: int = 0
+    hardware: int = ETHERNET
+    settings: t.Mapping[str, t.Any] = {}
+    database: tuple[Forwarding, ...] | None = None
     plain: Entry = {}
 
     @classmethod
     def of(cls, plain: Entry) -> Link:
-        addresses = tuple(str(entry.get("address")).partition("/")[0] for entry in plain.get("addresses") or ())
-        flags, mtu = tuple(plain.get("flags") or ()), int(plain.get("mtu") or 0)
-        return of_texts(cls, plain)._replace(
-            mtu=mtu, flags=flags, addresses=addresses, peer=Peer.of(plain.get("peer") or {}), plain=plain
+        address_info = tuple(of_entry(Address, each) for each in plain.get("addresses") or ())
+        number, hardware, database = plain.get("index"), plain.get("type", ETHERNET), plain.get("fdb")
+        return of_entry(
+            cls,
+            plain,
+            addresses=tuple(each.host for each in address_info),
+            peer=of_entry(Peer, plain.get("peer") or {}),
+            address_info=address_info,
+            number=number if isinstance(number, int) else 0,
+            hardware=hardware if isinstance(hardware, int) else 0,
+            settings=plain.get("settings") or {},
+            database=None if database is None else tuple(of_entry(Forwarding, each) for each in database),
         )
+
+    @property
+    def is_up(self) -> bool:
+        return "UP" in self.flags
+
+    def with_address(self, address: Address) -> Link:
+        return Link.of({**self.plain, "addresses": [*(self.plain.get("addresses") or ()), address._asdict()]})
+
+    def with_setting(self, name: str, value: int) -> Link:
+        return Link.of({**self.plain, "settings": {**self.settings, name: value}})
 
     def of_family(self, family: str, *scopes: str) -> list[str]:
         """Return its addresses without link-local ones. family: ipv4 or ipv6. scopes: of the addresses; empty for any."""
-        listed = (entry for entry in self.plain.get("addresses") or () if not scopes or (entry.get("scope") or "") in scopes)
-        parsed = (_interface(str(entry.get("address"))) for entry in listed)
+        parsed = (each.interface for each in self.address_info if not scopes or each.scope in scopes)
         return [str(each.ip) for each in parsed if each and f"ipv{each.version}" == family and not each.ip.is_link_local]
 
     @property
     def is_isolated(self) -> bool:
         """Return whether a bridge passes no frame from this port to another such port."""
-        return bool((self.plain.get("settings") or {}).get("isolated"))
+        return bool(self.settings.get("isolated"))
 
 
-def _interface(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
-    try:
-        return ipaddress.ip_interface(text)
-    except ValueError:
-        return None
+def new_link(name: str, kind: str = "", peer: Peer | None = None) -> Link:
+    """Return a link that is up and has no address."""
+    other = {"peer": {"namespace": peer.namespace, "name": peer.name, "mac": "", "addresses": [*peer.addresses]}} if peer else {}
+    return Link.of({"name": name, "kind": kind, "flags": ["UP", "LOWER_UP"], "addresses": [], **other})
 
 
 class PolicyRule(t.NamedTuple):
-    """source: a prefix, empty for any. has_further: whether it selects by more, or uses some routes of its table alone."""
+    """source: a prefix, empty for any. has_further: whether it selects by more, or uses some routes of its table alone.
+
+    unread: names of attributes that were not read.
+    """
 
     family: str
     priority: int
@@ -133,13 +242,14 @@ class PolicyRule(t.NamedTuple):
     action: str
     protocol: str
     has_further: bool
+    unread: tuple[str, ...]
     plain: Entry
 
     @classmethod
     def of(cls, plain: Entry) -> PolicyRule:
         has_further = any(map(plain.get, _SELECTORS)) or plain.get("suppress_prefixlength") is not None
-        texts = of_texts(cls, {**plain, "source": plain.get("from"), "family": plain.get("family") or "ipv4"})
-        return texts._replace(priority=int(plain["priority"]), has_further=has_further, plain=plain)
+        source, family = str(plain.get("from") or ""), _family(plain, "from", "to")
+        return of_entry(cls, plain, source=source, family=family, has_further=has_further)
 
     @property
     def is_inverted(self) -> bool:
@@ -151,16 +261,44 @@ class PolicyRule(t.NamedTuple):
         """Return the source address of a rule of a pod."""
         return self.source.partition("/")[0]
 
+    @property
+    def is_of_own_addresses(self) -> bool:
+        """Return whether it is the kernel's rule for table local."""
+        return not self.priority and self.table in (str(rt_names.TABLES["local"]), "local")
+
+    def parsed(self, option: str, priority: int | None = None) -> policy_rule.Rule:
+        """Return what the rule does; one with attributes that were not read equals no other. Raises Invalid.
+
+        option: names the entry. priority: another one.
+        """
+        given = {name: value for name, value in self.plain.items() if name not in ("protocol", "unread")}
+        given |= {} if priority is None else {"priority": priority}
+        return policy_rule.from_options(option, given, rt_names.TABLES)._replace(opaque=b"unread" if self.unread else b"")
+
     def __str__(self) -> str:
         """Show the rule as ``ip rule`` prints it. Raises Invalid."""
-        options = {name: value for name, value in self.plain.items() if name not in ("protocol", "unread")}
         # No option may have the priority 0, which the kernel gives to its rule for table local.
-        parsed = policy_rule.from_options("snapshot.rules", {**options, "priority": 1}, rt_names.TABLES)
-        words = str(parsed._replace(priority=self.priority)).partition(" rule ")[2]
-        return " ".join([words, *map(str, self.plain.get("unread") or ())])
+        parsed = self.parsed("snapshot.rules", priority=1)._replace(priority=self.priority, opaque=b"")
+        words = str(parsed).partition(" rule ")[2]
+        return " ".join([words, *self.unread])
+
+
+def _family(plain: Entry, *keys: str) -> str:
+    """Return the family of a rule or a route: that of its addresses if it names none."""
+    return str(plain.get("family") or ("ipv6" if any(":" in str(plain.get(key)) for key in keys) else "ipv4"))
+
+
+class Hop(t.NamedTuple):
+    via: str
+    dev: str
 
 
 class Route(t.NamedTuple):
+    """type: empty for unicast. hops: the next hops, also a single one. mtu: of the largest packets; 0 if the link decides.
+
+    unread: names of attributes that were not read, or that no route of a twin has.
+    """
+
     family: str
     to: str
     via: str
@@ -168,17 +306,25 @@ class Route(t.NamedTuple):
     table: str
     protocol: str
     metric: str
+    type: str
+    src: str
+    mtu: int
+    hops: tuple[Hop, ...]
+    unread: tuple[str, ...]
     plain: Entry
 
     @classmethod
     def of(cls, plain: Entry) -> Route:
-        named = {**plain, "family": plain.get("family") or "ipv4", "table": plain.get("table") or MAIN}
-        return of_texts(cls, named)._replace(plain=plain)
+        hops = tuple(of_entry(Hop, hop) for hop in (plain, *(plain.get("nexthops") or ())))
+        unread = (*_texts(plain, "unread"), *(name for name in ("tos", "from") if plain.get(name)))
+        family, table = _family(plain, "to", "via"), str(plain.get("table") or MAIN)
+        return of_entry(cls, plain, family=family, table=table, hops=hops, unread=unread)
 
-    @property
-    def mtu(self) -> int:
-        """Return the size of the largest packets that it leads; 0 if its link decides."""
-        return int(self.plain.get("mtu") or 0)
+    def parsed(self, option: str) -> routing.Route:
+        """Return where the route leads. Raises Invalid, with the option that names the entry."""
+        left_out = ("protocol", "unread", "tos", "from", *(["scope"] if self.family == "ipv6" else []))
+        given = {name: value for name, value in self.plain.items() if name not in left_out}
+        return routing.from_options(option, given, rt_names.TABLES)._replace(unread=tuple(sorted(self.unread)))
 
     @property
     def is_onlink(self) -> bool:
@@ -187,12 +333,12 @@ class Route(t.NamedTuple):
 
     @property
     def is_unreachable(self) -> bool:
-        return self.plain.get("type") == "unreachable"
+        return self.type == "unreachable"
 
     @property
     def is_blocking(self) -> bool:
         """Return whether its type stops packets."""
-        return self.plain.get("type") in ("unreachable", "blackhole", "prohibit")
+        return self.type in ("unreachable", "blackhole", "prohibit")
 
     @property
     def address(self) -> str:
@@ -207,6 +353,11 @@ class Route(t.NamedTuple):
         return " ".join([self.to, *(f"{name} {value}" for name, value in words.items() if value)])
 
 
+def link_route(family: str, to: str, dev: str, table: str = MAIN, protocol: str = "") -> Route:
+    """Return a route by a link without a gateway."""
+    return Route.of({"table": table, "family": family, "to": to, "dev": dev, "scope": "link", "protocol": protocol})
+
+
 class SavedTable(t.NamedTuple):
     """A table of iptables as iptables-save prints it. backend: nft or legacy."""
 
@@ -214,6 +365,34 @@ class SavedTable(t.NamedTuple):
     table: str
     backend: str
     save: str
+    plain: Entry = {}
+
+    def read(self) -> Table:
+        return iptables_save.read(self.family, self.table, self.save, self.backend)
+
+    def with_rules(self, rules: t.Sequence[str], is_first: bool = True) -> SavedTable:
+        """Return the table with rules before all others, or behind them. rules: with ``-A`` and their chain."""
+        return self._changed(iptables_save.with_rules(self.save, rules, is_first))
+
+    def with_policy(self, chain: str, policy: str) -> SavedTable:
+        return self._changed(iptables_save.with_policy(self.save, chain, policy))
+
+    def _changed(self, save: str) -> SavedTable:
+        place = {"family": self.family, "table": self.table, "backend": self.backend}
+        return of_entry(SavedTable, {**place, **self.plain, "save": save})
+
+
+class SavedSet(t.NamedTuple):
+    """An ipset as ``ipset save`` prints it."""
+
+    name: str
+    save: str
+
+    @property
+    def dimensions(self) -> list[str]:
+        """Return what its elements consist of, such as ip and port; an address if that is not known."""
+        kind = self.save.split(" ")[2:3]
+        return kind[0].partition(":")[2].strip().split(",") if kind else ["ip"]
 
 
 class FrameChain(t.NamedTuple):
@@ -224,10 +403,6 @@ class FrameChain(t.NamedTuple):
     backend: str
     policy: str
     rules: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, plain: Entry) -> FrameChain:
-        return of_texts(cls, plain)._replace(rules=tuple(map(str, plain.get("rules") or ())))
 
 
 class Neighbour(t.NamedTuple):
@@ -240,6 +415,73 @@ class Neighbour(t.NamedTuple):
     def is_counted(self) -> bool:
         """Return whether it counts for gc_thresh3: no permanent entry, nor one of another program (net/core/neighbour.c)."""
         return self.state not in ("PERMANENT", "PROXY")
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether it does not answer, or has not answered yet."""
+        return self.state in ("FAILED", "INCOMPLETE")
+
+
+class Destination(t.NamedTuple):
+    """An endpoint of a virtual server."""
+
+    address: str
+    port: str
+    weight: str
+
+
+class VirtualServer(t.NamedTuple):
+    """A server of IPVS. fwmark: of one that is for marked packets, which has no address."""
+
+    address: str
+    protocol: str
+    port: str
+    fwmark: str
+    scheduler: str
+    destinations: tuple[Destination, ...]
+    plain: Entry
+
+    @property
+    def end(self) -> tuple[str, str, int]:
+        """Return its address, protocol and port; 0 for a server of marked packets."""
+        return self.address, self.protocol, int(self.port or 0)
+
+    @classmethod
+    def of(cls, plain: Entry) -> VirtualServer:
+        ends = ({**end, "weight": str(end.get("weight", 1))} for end in plain.get("destinations") or ())
+        return of_entry(cls, plain, destinations=tuple(of_entry(Destination, end) for end in ends))
+
+
+class Pod(t.NamedTuple):
+    """The side of a pod. namespace: its network namespace. addresses: None if they were not read. bridged: interfaces that are
+    ports of a bridge there."""
+
+    namespace: str
+    addresses: tuple[str, ...] | None
+    bridged: frozenset[str]
+    rules: t.Sequence[PolicyRule]
+    routes: t.Sequence[Route]
+    neighbours: t.Sequence[Neighbour]
+    plain: Entry
+
+    @classmethod
+    def of(cls, plain: Entry) -> Pod:
+        addresses = None if plain.get("addresses") is None else _texts(plain, "addresses")
+        side = {"rules": rules(plain), "routes": routes(plain), "neighbours": neighbours(plain)}
+        return of_entry(cls, plain, addresses=addresses, bridged=frozenset(_texts(plain, "bridged")), **side)
+
+    @classmethod
+    def answering_by(cls, peer: Peer) -> Pod:
+        """Return a pod whose only routes lead by one of its interfaces."""
+        by_default = [link_route(family, "default", peer.name).plain for family in FAMILIES]
+        return cls.of({"namespace": peer.namespace, "rules": kernels(), "routes": by_default})
+
+
+class Record(t.NamedTuple):
+    """The addresses that a match recent has noted under a name."""
+
+    name: str
+    addresses: tuple[str, ...]
 
 
 class PodNeighbour(t.NamedTuple):
@@ -257,6 +499,31 @@ class Program(t.NamedTuple):
     hook: str
     direction: str
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.name or 'unnamed'} ({self.hook} of {self.link})"
+
+
+class Filter(t.NamedTuple):
+    """A filter of traffic control. link, direction: ingress or egress. protocol: all, ip, ipv6 or a number.
+
+    match: "all", empty if it was not read. action: drop, pass, or ``redirect LINK`` and ``mirror LINK``; empty if it was not
+    read.
+    """
+
+    link: str
+    direction: str
+    kind: str
+    protocol: str
+    match: str
+    action: str
+
+    @property
+    def target(self) -> str:
+        return self.action.partition(" ")[2]
+
+    def __str__(self) -> str:
+        return f"tc filter dev {self.link} {self.direction}: {self.kind} {self.match or '?'} {self.action or '?'}"
 
 
 class Listener(t.NamedTuple):
@@ -298,11 +565,6 @@ class Firewall(t.NamedTuple):
     file: str
     settings: Entry
 
-    @classmethod
-    def of(cls, plain: Entry) -> Firewall:
-        is_active, is_enabled, flushes = (bool(plain.get(name)) for name in ("is_active", "is_enabled", "flushes"))
-        return cls(is_active, is_enabled, plain.get("is_masked"), flushes, str(plain.get("file")), plain)
-
 
 class BootSetting(t.NamedTuple):
     """What the next boot sets. value: None for a key that a line exempts from patterns."""
@@ -311,25 +573,140 @@ class BootSetting(t.NamedTuple):
     file: str
 
 
+# How the entries of a subset are read. Those of others are in a snapshot as they are.
+_CLASSES = {
+    "iptables": SavedTable, "ebtables": FrameChain, "recent": Record, "evidence": Evidence, "neighbors": Neighbour,
+    "ipsets": SavedSet, "bpf": Program, "filters": Filter, "unread": Unread,
+}  # fmt: skip
+_KINDS: dict[str, t.Callable[[Entry], t.Any]] = {
+    "links": Link.of, "rules": PolicyRule.of, "routes": Route.of, "ipvs": VirtualServer.of, "pods": Pod.of,
+    "open": OpenFact.from_plain, "assumed": Assumption.from_plain,
+    **{subset: partial(of_entry, kind) for subset, kind in _CLASSES.items()},
+}  # fmt: skip
+_OPEN = ("rules", "routes", "recent", "open")  # subsets of which it matters whether they were read
+
+
+@memo.of_part
+def _read(listed: list[Entry], subset: str) -> list[t.Any]:
+    """Read the entries of a subset once, in however many worlds it is the same."""
+    return [*map(_KINDS[subset], listed)]
+
+
+def read(snapshot: Entry, subset: str) -> list[t.Any]:
+    """Return the values of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
+    return _read(entries(snapshot, subset), subset)
+
+
 def links(snapshot: Entry) -> list[Link]:
-    return [*map(Link.of, entries(snapshot, "links"))]
+    return read(snapshot, "links")
 
 
 def rules(snapshot: Entry) -> list[PolicyRule]:
-    return [*map(PolicyRule.of, entries(snapshot, "rules"))]
+    return read(snapshot, "rules")
 
 
 def routes(snapshot: Entry) -> list[Route]:
-    return [*map(Route.of, entries(snapshot, "routes"))]
+    return read(snapshot, "routes")
 
 
 def saved_tables(snapshot: Entry) -> list[SavedTable]:
-    return [of_texts(SavedTable, entry) for entry in entries(snapshot, "iptables")]
+    return read(snapshot, "iptables")
 
 
 def frame_chains(snapshot: Entry) -> list[FrameChain]:
-    return [*map(FrameChain.of, entries(snapshot, "ebtables"))]
+    return read(snapshot, "ebtables")
 
 
 def neighbours(snapshot: Entry) -> list[Neighbour]:
-    return [of_texts(Neighbour, entry) for entry in entries(snapshot, "neighbors")]
+    return read(snapshot, "neighbors")
+
+
+def settings(snapshot: Entry) -> Settings:
+    return Settings(snapshot.get("settings") or {})
+
+
+def pods(snapshot: Entry) -> list[Pod]:
+    return read(snapshot, "pods")
+
+
+def kernels() -> list[Entry]:
+    """Return the rules of a new network namespace."""
+    return [rule for family in FAMILIES for rule in kernels_rules(family)]
+
+
+class Snapshot(t.NamedTuple):
+    """A snapshot as values, from which a twin is built. A world is another one. A part that is None was not read.
+
+    nftables, nftables_text: the ruleset of nft, which is loaded as it was listed. base_chains: those that a world has besides.
+    recorded: names of records of the match recent that have the packet's source in a world. plain: as datapath_info returns it,
+    without what a world changes.
+    """
+
+    links: t.Sequence[Link]
+    neighbors: t.Sequence[Neighbour]
+    rules: t.Sequence[PolicyRule] | None
+    routes: t.Sequence[Route] | None
+    settings: Settings
+    iptables: t.Sequence[SavedTable]
+    ebtables: t.Sequence[FrameChain]
+    nftables: list[Entry]
+    nftables_text: str
+    ipsets: t.Sequence[SavedSet]
+    ipvs: t.Sequence[VirtualServer]
+    bpf: t.Sequence[Program]
+    filters: t.Sequence[Filter]
+    recent: t.Sequence[Record] | None
+    recorded: tuple[str, ...]
+    pods: t.Sequence[Pod]
+    open: t.Sequence[OpenFact] | None
+    assumed: t.Sequence[Assumption]
+    evidence: t.Sequence[Evidence]
+    unread: t.Sequence[Unread]
+    base_chains: tuple[BaseChain, ...]
+    plain: Entry
+
+    @classmethod
+    def of(cls, plain: Entry) -> Snapshot:
+        """Read a snapshot whose form was checked. Raises Invalid if a subset is no list of dictionaries."""
+        is_open = {subset for subset in _OPEN if plain.get(subset) is None}
+        parts: dict[str, t.Any] = {subset: None if subset in is_open else read(plain, subset) for subset in _KINDS}
+        parts |= {"nftables": entries(plain, "nftables"), "settings": settings(plain), "base_chains": ()}
+        return of_entry(cls, plain, **parts)
+
+    @property
+    def ruleset_text(self) -> str:
+        return "\n".join([self.nftables_text, *map(str, self.base_chains)])
+
+    def tables(self) -> list[Table]:
+        """Return the tables of iptables and of nft as values."""
+        return [*(each.read() for each in self.iptables), *observed.of_nft(self.plain)]
+
+    def world(self) -> dict[str, t.Any]:
+        """Return the snapshot as datapath_info would return it of the world."""
+        parts = {"links": self.links, "rules": self.rules, "routes": self.routes, "iptables": self.iptables, "pods": self.pods}
+        of_lists = {name: [each.plain for each in part] for name, part in parts.items() if part}
+        of_lists |= {"ipsets": [each._asdict() for each in self.ipsets]} if self.ipsets else {}
+        further = {"recorded": [*self.recorded], "nftables_text": self.ruleset_text, "settings": self.settings.plain}
+        return {**self.plain, **of_lists, **{name: part for name, part in further.items() if part}}
+
+    def with_link(self, changed: Link) -> Snapshot:
+        """Return the snapshot with a link in the place of that of the same name, or behind all others."""
+        links = [changed if link.name == changed.name else link for link in self.links]
+        return self._replace(links=links if self.link(changed.name) else [*links, changed])
+
+    def with_routes(self, routes: t.Iterable[Route]) -> Snapshot:
+        return self._replace(routes=[*(self.routes or ()), *routes])
+
+    def with_rule(self, rule: PolicyRule) -> Snapshot:
+        """Return the snapshot with a further rule, and with those of the kernel, which have to be there then."""
+        rules = [each.plain for each in (*(self.rules or ()), rule)]
+        for family in FAMILIES:
+            rules = with_kernels_rules(rules, family)
+        return self._replace(rules=[*map(PolicyRule.of, rules)])
+
+    def with_table(self, family: str, name: str, change: t.Callable[[SavedTable], SavedTable]) -> Snapshot:
+        """Return the snapshot with another table of iptables, in each backend that has it."""
+        return self._replace(iptables=[change(each) if each[:2] == (family, name) else each for each in self.iptables])
+
+    def link(self, name: str) -> Link | None:
+        return next((link for link in self.links if link.name == name), None)

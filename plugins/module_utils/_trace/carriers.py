@@ -53,7 +53,7 @@ def of_way(snapshot: Entry, way: Way) -> t.Iterator[Carrier]:
 def _remote(link: Link, way: Way) -> str:
     """Return the other end of a tunnel to which a packet left; empty if that is not known."""
     mac = way.met.frame.destination_mac.hex(":") if way.met.frame else ""
-    told = (str(entry.get("dst")) for entry in values.entries(link.plain, "fdb") if entry.get("mac") == mac)
+    told = (entry.dst for entry in link.database or () if entry.mac == mac)
     gateways = (fields.show(hop.via) for hop in way.met.route.hops if hop.via) if way.met.route else iter(())
     return link.remote or next(told, "") or (next(gateways, "") if link.kind in PROTOCOLS else "")
 
@@ -63,19 +63,19 @@ def between(snapshot: Entry, link: Link, remote: str = "") -> list[Packet]:
 
     remote: the other end; empty for any that the tunnel has.
     """
-    told = (str(entry.get("dst") or "") for entry in values.entries(link.plain, "fdb"))
+    told = (entry.dst for entry in link.database or ())
     far = _machine(remote or link.remote or next(filter(None, told), ""))
     if not far:
         return []
-    tables = Tables(blueprint.parsed_rules(snapshot), (route for route, _protocol in blueprint.parsed_routes(snapshot, [])))
+    parsed = blueprint.parsed_routes(values.routes(snapshot), [])
+    tables = Tables(blueprint.parsed_rules(values.rules(snapshot)), (route for route, _protocol in parsed))
     route = tables.decide(Query(b"", far)).route
     below = next((each for each in values.links(snapshot) if route and each.name in route.links), Link())
     local, own = _machine(link.local), below.of_family("ipv6" if len(far) == 16 else "ipv4")
     near = local or (_machine(own[0]) if own else b"")
     if len(near) != len(far):
         return []
-    given = str(link.plain.get("port") or "")
-    port = int(given) if given.isdigit() else PORTS.get(link.kind, 0)
+    port = int(link.port) if link.port.isdigit() else PORTS.get(link.kind, 0)
     ends = (UDP if link.kind in PORTS else PROTOCOLS[link.kind], SOURCE_PORT if port else 0, port)
     try:
         received = entrance.placed(Packet(far, near, *ends, AUTO), snapshot, is_guess=True)

@@ -92,7 +92,7 @@ def _of_collection(packet: Packet, loss: Loss, snapshot: Entry, enis: Uplinks | 
 def _before_rule(destination: bytes, loss: Loss, snapshot: Entry) -> t.Iterator[Candidate]:
     """Lead packets to a network of the node's own links by table main, before the policy rule that misleads them."""
     misleading = removals.misleading_rule(loss)
-    by_link = policy.networks_of_links(route for route, _protocol in blueprint.parsed_routes(snapshot, []))
+    by_link = policy.networks_of_links(route for route, _protocol in blueprint.parsed_routes(values.routes(snapshot), []))
     prefixes = (fields.prefix(network)[1] for networks in by_link.values() for network in networks)
     of_family = (prefix for prefix in prefixes if len(prefix[0]) == len(destination))
     network = next((prefix for prefix in of_family if fields.contains(prefix, destination)), None)
@@ -109,8 +109,9 @@ def _before_rule(destination: bytes, loss: Loss, snapshot: Entry) -> t.Iterator[
 
 def _is_request(packet: Packet, snapshot: Entry) -> bool:
     """Return whether a packet comes in by a link that may be an uplink: one with an address, and no pod behind it."""
-    names = {link.name for link in values.links(snapshot) if link.addresses}
-    return packet.interface in names and packet.interface not in pod_links.pod_links(snapshot)
+    links = values.links(snapshot)
+    names = {link.name for link in links if link.addresses}
+    return packet.interface in names and packet.interface not in pod_links.pod_links(links, values.routes(snapshot))
 
 
 def _of_uplinks(interface: str, snapshot: Entry, is_own: bool) -> t.Iterator[Candidate]:

@@ -12,9 +12,8 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL, Route
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Entry, Snapshot
 from .._twin import blueprint, pod_links, snapshot_form
-from .._twin.assumptions import link_addresses
 from .._twin.blueprint import LOOPBACK
 from . import names
 from .lookup import Query, Tables
@@ -35,17 +34,18 @@ def placed(packet: Packet, snapshot: Entry, is_guess: bool = False) -> Packet:
     """
     if packet.interface != AUTO:
         return packet
-    return packet._replace(interface=_link_to(packet.source, packet.destination, snapshot, is_guess))
+    return packet._replace(interface=_link_to(packet.source, packet.destination, Snapshot.of(snapshot), is_guess))
 
 
-def _link_to(source: bytes, destination: bytes, snapshot: Entry, is_guess: bool) -> str:
+def _link_to(source: bytes, destination: bytes, snapshot: Snapshot, is_guess: bool) -> str:
     """Find the link of the pod with the source address, or of the route to it; empty for an address of the node itself."""
-    shown, links = fields.show(source), entries(snapshot, "links")
-    pods = (str(link["name"]) for link in links if shown in ((link.get("peer") or {}).get("addresses") or ()))
-    pod = "" if shown in link_addresses(links) else next(pods, None)
+    address, links, routes = fields.show(source), snapshot.links, snapshot.routes or ()
+    pods = (link.name for link in links if address in link.peer.addresses)
+    pod = "" if any(address in link.addresses for link in links) else next(pods, None)
     if pod is not None:
         return pod
-    tables = Tables(blueprint.parsed_rules(snapshot), (route for route, _protocol in blueprint.parsed_routes(snapshot, [])))
+    parsed = blueprint.parsed_routes(routes, [])
+    tables = Tables(blueprint.parsed_rules(snapshot.rules or ()), (route for route, _protocol in parsed))
     route = tables.decide(Query(b"", source)).route
     if route and route.type == LOCAL:
         return ""
@@ -54,8 +54,7 @@ def _link_to(source: bytes, destination: bytes, snapshot: Entry, is_guess: bool)
     if dev and dev not in uplinks:
         return _port(dev, snapshot)
     # A sender outside does not know the routes of the node, but the link that has the address to which it sends.
-    shown = fields.show(destination)
-    with_address = [str(link["name"]) for link in links if link["name"] in uplinks and shown in link_addresses([link])]
+    with_address = [link.name for link in links if link.name in uplinks and fields.show(destination) in link.addresses]
     if len(with_address) == 1:
         return with_address[0]
     if not dev:
@@ -65,12 +64,12 @@ def _link_to(source: bytes, destination: bytes, snapshot: Entry, is_guess: bool)
     return dev
 
 
-def _uplinks(snapshot: Entry, route: Route | None) -> set[str]:
+def _uplinks(snapshot: Snapshot, route: Route | None) -> set[str]:
     """Return the links to what is outside of the node. route: to a sender."""
     # Default routes of proxies lead to the loopback interface, or to a veth between namespaces of the node.
-    inner = {LOOPBACK, *pod_links.pod_links({**snapshot, "routes": []})}
+    inner = {LOOPBACK, *pod_links.pod_links(snapshot.links, ())}
     hops = route.hops if route and _is_default(route) else ()
-    return (pod_links.uplinks(snapshot) - inner).union(hop.dev for hop in hops[:1])
+    return (pod_links.uplinks(snapshot.routes or ()) - inner).union(hop.dev for hop in hops[:1])
 
 
 def _is_default(route: Route | None) -> bool:
@@ -81,8 +80,7 @@ def _undecided(reason: str, example: str = "") -> Invalid:
     return Invalid("packet.interface", AUTO, f"the link by which the packet comes in{example}: {reason}")
 
 
-def _port(name: str, snapshot: Entry) -> str:
+def _port(name: str, snapshot: Snapshot) -> str:
     """Return the link, or the first port of a bridge, behind which the pods of the bridge are."""
-    ports = (str(link["name"]) for link in entries(snapshot, "links") if link.get("master") == name)
-    kinds = {link.get("name"): link.get("kind") for link in entries(snapshot, "links")}
-    return next(ports, name) if kinds.get(name) == "bridge" else name
+    ports = (link.name for link in snapshot.links if link.master == name)
+    return next(ports, name) if any(link[:2] == (name, "bridge") for link in snapshot.links) else name

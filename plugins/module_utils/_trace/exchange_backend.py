@@ -18,11 +18,10 @@ from .._routing import routing_backend
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule, protocol_name
 from .._ruleset import service_rules
-from .._snapshot import open_facts, values
+from .._snapshot import open_facts
 from .._snapshot.assumption import LINK, Assumption, Concern
-from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import SOFTWARE
-from .._snapshot.values import Entry
+from .._snapshot.values import Filter, Snapshot
 from .._twin import (
     assumptions,
     blueprint,
@@ -30,8 +29,6 @@ from .._twin import (
     lacking,
     link_messages,
     reachable,
-    reduction,
-    traffic_filters,
     virtual_servers,
     worlds,
 )
@@ -75,7 +72,7 @@ TUNNELS = ("tun", "wireguard")  # kinds of links whose other end a program, or a
 ALL = 0.999  # the sum of the probabilities of all ways
 
 
-def reached(drawn: Blueprint, snapshot: Entry, packets: t.Sequence[Packet], changes: Changes = ()) -> Blueprint:
+def reached(drawn: Blueprint, snapshot: Snapshot, packets: t.Sequence[Packet], changes: Changes = ()) -> Blueprint:
     """Return the part of a blueprint that the packets can reach; all of it if changes may add to what they can."""
     if changes_backend.may_lead_elsewhere(changes):
         return drawn
@@ -86,7 +83,7 @@ def reached(drawn: Blueprint, snapshot: Entry, packets: t.Sequence[Packet], chan
     protocols = {packet.protocol for packet in packets}
     has_ports = protocols <= {TCP, UDP} and "0" not in ports
     names = frozenset(map(protocol_name, protocols))
-    return reduction.reduced(drawn, reachable.Flow(frozenset(addresses - {b""}), names, frozenset(ports) if has_ports else None))
+    return reachable.reduced(drawn, reachable.Flow(frozenset(addresses - {b""}), names, frozenset(ports) if has_ports else None))
 
 
 class Plan(t.NamedTuple):
@@ -96,14 +93,14 @@ class Plan(t.NamedTuple):
     after it is sent once to compare. drawn: the part of the node that they can reach.
     """
 
-    snapshot: Entry
+    snapshot: Snapshot
     packets: t.Sequence[Packet]
     changes: Changes
     drawn: Blueprint
 
 
-def plan(snapshot: Entry, packets: t.Sequence[Packet], changes: Changes = ()) -> Plan:
-    """Raises Invalid for what is no snapshot, and for what is larger than a bound."""
+def plan(snapshot: Snapshot, packets: t.Sequence[Packet], changes: Changes = ()) -> Plan:
+    """Raises Invalid for what no twin can have, and for what is larger than a bound."""
     drawn = reached(blueprint.draw(snapshot), snapshot, packets, changes)
     changes_backend.check_sizes(changes, drawn.sizes)
     return Plan(snapshot, packets, changes, drawn)
@@ -132,18 +129,16 @@ class Exchange:
         self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.neighbour, quiet)
         self._announced: list[Assumption] = []  # of the last packet
         self._is_by_chance, self._probability = False, 1.0  # of it, too
-        facts = map(OpenFact.from_plain, values.entries(snapshot, "open"))
-        self._table_names = {entry.table: entry.fact.subject for entry in facts if entry.table}
+        self._table_names = {entry.table: entry.fact.subject for entry in snapshot.open or () if entry.table}
         self._records = worlds.recent_chains(snapshot)
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
-        for program in values.entries(snapshot, "bpf"):
-            place = str(program.get("link")), str(program.get("direction") or "ingress")
-            self._programs.setdefault(place, []).append(
-                f"{program.get('name') or 'unnamed'} ({program.get('hook')} of {program.get('link')})"
-            )
-        self._filters = traffic_filters.of(snapshot)
+        for program in snapshot.bpf:
+            self._programs.setdefault((program.link, program.direction or "ingress"), []).append(str(program))
+        self._filters: dict[tuple[str, str], list[Filter]] = {}
+        for each in snapshot.filters:
+            self._filters.setdefault((each.link, each.direction), []).append(each)
         self._look()
 
     def _down_links(self) -> set[str]:
@@ -179,7 +174,7 @@ class Exchange:
             self._packet.length, branches[0].way if branches else first, self._topology, self._scene.tables
         )
         self._assumed += self._unread_filters(first)
-        unread = filter(None, map(lacking.by_unread, values.entries(self._snapshot, "unread")))
+        unread = filter(None, map(lacking.by_unread, self._snapshot.unread))
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed, *unread, *notes_of_sizes]
         notes += (
             replaced(ASSUMED, f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}.")
@@ -290,8 +285,8 @@ class Exchange:
     def _is_of_service(self, packet: Packet) -> bool:
         """Return whether rules or virtual servers of the node are to translate the destination of a packet."""
         end = fields.show(packet.destination), protocol_name(packet.protocol), packet.destination_port
-        servers = values.entries(self._snapshot, "ipvs")
-        return path.is_private(packet.destination) and end in service_rules.translated(self._snapshot, servers)
+        servers = (server.end for server in self._snapshot.ipvs)
+        return path.is_private(packet.destination) and end in service_rules.translated(self._snapshot.tables(), servers)
 
     def _is_named(self, address: str) -> bool:
         """Return whether a rule may translate an address, such as that of a Service, because its text has it."""
@@ -561,7 +556,8 @@ class Exchange:
     def _pod_side(self, link: str) -> str:
         """Return the id of the fact by which of its links a pod answers; empty for a link to no pod."""
         family = "ipv6" if self._packet.family == fields.IPV6 else "ipv4"
-        return open_facts.pod_side(self._topology.links[link], family).fact if self._topology.is_pod(link) else ""
+        end = self._topology.links[link].peer if self._topology.is_pod(link) else None
+        return open_facts.pod_side(link, end.addresses, family).fact if end else ""
 
     def _is_virtual(self, address: bytes) -> bool:
         """Return whether a link for the addresses of virtual servers has the address."""
@@ -569,11 +565,10 @@ class Exchange:
 
     def _unknown_filters(self, way: Way) -> dict[str, int]:
         """Return the links on the path whose reverse-path filter is not in the snapshot, with the value in the twin."""
-        settings = (self._snapshot.get("settings") or {}).get("ipv4") or {}
-        names = [each.came_in_by for each in way.both if each.came_in_by]
-        if self._packet.family != fields.IPV4 or "rp_filter" in settings.get("all", {}):
+        settings, names = self._snapshot.settings, [each.came_in_by for each in way.both if each.came_in_by]
+        if self._packet.family != fields.IPV4 or "rp_filter" in settings.of_link("ipv4", "all"):
             return {}
-        unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in settings.get(name, {})]
+        unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in settings.of_link("ipv4", name)]
         return {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
 
     def _unread_filters(self, first: Way) -> t.Iterator[Assumption]:
@@ -586,9 +581,9 @@ class Exchange:
 
     def _unknown(self, way: Way) -> list[str]:
         unread = [
-            f"{entry.get('subset')} {entry.get('object')}: {entry.get('reason')}".replace("  ", " ")
-            for entry in self._snapshot.get("unread") or ()
-            if entry.get("subset") not in SOFTWARE  # which no packet meets
+            f"{entry.subset} {entry.object}: {entry.reason}".replace("  ", " ")
+            for entry in self._snapshot.unread
+            if entry.subset not in SOFTWARE  # which no packet meets
         ]
         return [*(each.reason for each in way.both if each.verdict == UNKNOWN), *unread]
 

@@ -13,7 +13,7 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._core.option import Option, Options
-from .._ruleset.service_rules import services
+from .._ruleset import observed, service_rules
 from .._snapshot.snapshot import POD_ADDRESSES
 from .._snapshot.values import Entry, entries
 from . import packet
@@ -116,7 +116,7 @@ def _in_cluster(records: list[Entry]) -> list[Entry]:
 
 
 def _services(snapshot: Entry) -> list[End]:
-    return [End(*service) for service in services(snapshot)]
+    return [End(*service) for service in service_rules.services(observed.tables(snapshot))]
 
 
 def _ends(option: str, described: Described, known: t.Sequence[End]) -> list[End]:

@@ -100,7 +100,7 @@ def of_marks(snapshot: Entry, changes: t.Iterable[Change], marks: t.Iterable[For
 def _destination(snapshot: Entry, family: str, table: str) -> str:
     """Return an address that a table has a route to; one outside of the node's networks if it has a default route, or none."""
     of_table = (route for route in values.routes(snapshot) if (route.table, route.family) == (table, family))
-    routes = [route.to for route in of_table if route.plain.get("type") in (None, "unicast")]
+    routes = [route.to for route in of_table if route.type in ("", "unicast")]
     if not routes or "default" in routes:
         return packet.OUTSIDE[family]
     network = ipaddress.ip_network(routes[0], strict=False)

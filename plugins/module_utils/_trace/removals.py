@@ -213,7 +213,7 @@ def _count(rule: ChainRule, snapshot: Entry) -> int:
 
 
 def _of_route(route: Route, snapshot: Entry) -> t.Iterator[Removal]:
-    entries = blueprint.parsed_routes(snapshot, [])
+    entries = blueprint.parsed_routes(values.routes(snapshot), [])
     protocols = {
         protocol for each, protocol in entries if (each.family, each.dst, each.table) == (route.family, route.dst, route.table)
     }
@@ -260,7 +260,7 @@ def _of_missing_route(missing: NoRoute, snapshot: Entry) -> t.Iterator[Removal]:
 
 def _pod_addresses(link: values.Link, snapshot: Entry) -> tuple[str, ...]:
     """Return the addresses of the pod at the other end of a link."""
-    return link.peer.addresses if link.name in pod_links.pod_links(snapshot) else ()
+    return link.peer.addresses if link.name in pod_links.pod_links(values.links(snapshot), values.routes(snapshot)) else ()
 
 
 def _route_to(address: str, link: values.Link) -> str:
@@ -287,8 +287,8 @@ def _gateways(link: values.Link, snapshot: Entry) -> t.Iterator[str]:
     made = blueprint.mac_bytes(link.mac) if blueprint.is_mac(link.mac) else b""
     own = fields.show(b"\xfe\x80" + bytes(6) + bytes([made[0] ^ 2]) + made[1:3] + b"\xff\xfe" + made[3:]) if made else ""
     namespace = link.peer.namespace
-    sides = (side for side in values.entries(snapshot, "pods") if namespace and side.get("namespace") == namespace)
-    gateways = {route.via for side in sides for route in values.routes(side) if route.to == "default"}
+    sides = (pod for pod in values.pods(snapshot) if namespace and pod.namespace == namespace)
+    gateways = {route.via for side in sides for route in side.routes if route.to == "default"}
     for gateway in sorted(gateways):
         if gateway.startswith("fe80:") and gateway != own:
             yield f"ip -6 addr add {gateway}/64 dev {link.name} nodad"
@@ -310,7 +310,7 @@ def _of_forwarding(setting: Setting, loss: Loss, snapshot: Entry) -> t.Iterator[
         keys = " ".join(f"{Setting(f'net/ipv4/conf/{each}/forwarding', 1).key}=1" for each in links)
         takes_along = f"The node forwards all packets that come in by {' or '.join(links)}."
         yield Removal(name, f"sysctl -w {keys}", takes_along, group=FORWARDING)
-    settings = snapshot.get("settings") or {}
+    settings = values.settings(snapshot)
     names = (each.name for each in values.links(snapshot) if each.name != blueprint.LOOPBACK)
-    if not any(setting_model.forwarding(settings, "ipv4", each) for each in names):
+    if not any(settings.forwarding("ipv4", each) for each in names):
         yield Removal(name, f"sysctl -w {FORWARDING}=1", every, group=FORWARDING)

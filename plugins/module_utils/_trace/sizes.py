@@ -14,7 +14,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV4, IPV6
 from .._routing.rt_names import MAIN
-from .._snapshot import tunnels, values
+from .._snapshot import tunnels
 from .._snapshot.assumption import LINK, Assumption, Concern
 from .._twin.substitutions import SIZE, TUNNEL_HEAD, replaced
 from .answer import Way
@@ -46,12 +46,12 @@ def explained(observation: Observation, query: Query, topology: Topology, tables
 
 def mtu_of(topology: Topology, link: str) -> int:
     """Return the MTU of a link; 0 if it is not known."""
-    return int(topology.links.get(link, {}).get("mtu") or 0)
+    return topology.link(link).mtu
 
 
 def _far(topology: Topology, link: str) -> Mtu | None:
     """Return the MTU of the other end of a link; None if it is not known."""
-    size = int((topology.links.get(link, {}).get("peer") or {}).get("mtu") or 0)
+    size = topology.link(link).peer.mtu
     return Mtu(link, size, is_far=True) if size else None
 
 
@@ -106,7 +106,7 @@ def notes(length: int, way: Way, topology: Topology, tables: Tables) -> t.Iterat
         if far and far.size < size:
             limit, size = far, far.size
         below = _below(link, topology, tables)
-        head = tunnels.head(values.Link.of(topology.links.get(link, {})))
+        head = tunnels.head(topology.link(link))
         inner = below.size - head if below else size
         if below and inner < min(length or size, size):
             sentence = f"{link} puts {head} bytes before a packet, and {below} is below it."
@@ -128,6 +128,6 @@ def _below(link: str, topology: Topology, tables: Tables) -> Mtu | None:
         to_end = tables.decide(Query(b"", fields.address(address)[1])).route if address else None
         return sorted({name for route in ([to_end] if to_end else routes) for name in route.links})
 
-    names = tunnels.carriers(values.Link.of(topology.links[link]), leading)
+    names = tunnels.carriers(topology.links[link], leading)
     mtus = [Mtu(name, mtu_of(topology, name)) for name in names if mtu_of(topology, name)]
     return min(mtus, key=lambda mtu: mtu.size, default=None)

@@ -14,11 +14,11 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing.route import Route
-from .._snapshot import tunnels, values
+from .._snapshot import values
 from .._snapshot.assumption import Assumption
-from .._snapshot.values import MAIN, Entry, Neighbour, Peer, of_texts
+from .._snapshot.values import MAIN, UNUSABLE, Neighbour, Pod, Snapshot
 from .._twin import assumptions, blueprint, pod_links, reachable
-from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint
+from .._twin.blueprint import LOOPBACK, WORLD_MAC, Blueprint
 from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
 from .frame import Frame, is_group
@@ -28,11 +28,11 @@ from .packet import Packet
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 PERMANENT = "PERMANENT"
+NO_LINK = values.Link()
 VXLAN = "vxlan"
 # Settings of a VXLAN without which its forwarding database and its group alone decide where frames go (net/vxlan/vxlan_core.c).
 OF_DATABASE = ("learning", "proxy", "l2miss", "l3miss", "external")
 FLOODED = "00:00:00:00:00:00"  # of the entry of that database for what has no entry
-UNUSABLE = ("dadfailed", "tentative")  # flags of addresses
 
 
 _ASSUMED = {*map(reachable.packed, assumptions.BENCHMARK.values())}
@@ -59,43 +59,36 @@ class Departure(t.NamedTuple):
 class PodSide:
     """The side of one pod. networks: of its addresses; None if no output shows them."""
 
-    def __init__(self, entry: Entry) -> None:
-        shown = entry.get("addresses")
-        self.networks = None if shown is None else [*map(_prefix, shown)]
-        self.bridged = {*map(str, entry.get("bridged") or ())}
+    def __init__(self, pod: Pod) -> None:
+        self.networks = None if pod.addresses is None else [*map(_prefix, pod.addresses)]
+        self.bridged = pod.bridged
         unbuilt: list[Assumption] = []
-        routes = [route for route, _protocol in blueprint.parsed_routes(entry, unbuilt)]
-        self.is_whole = not unbuilt and not any(rule.get("unread") for rule in values.entries(entry, "rules"))
-        self.tables = Tables(blueprint.parsed_rules(entry), routes)
-        self._neighbours = {
-            (str(neighbour.get("dev")), str(neighbour.get("address"))): neighbour
-            for neighbour in values.entries(entry, "neighbors")
-            if blueprint.is_mac(neighbour.get("mac")) and neighbour.get("state") not in UNSOLVED
-        }
+        routes = [route for route, _protocol in blueprint.parsed_routes(pod.routes, unbuilt)]
+        self.is_whole = not unbuilt and not any(rule.unread for rule in pod.rules)
+        self.tables = Tables(blueprint.parsed_rules(pod.rules), routes)
+        self._neighbours = {(each.dev, each.address): each for each in pod.neighbours if _has_answered(each)}
 
-    def neighbour(self, interface: str, address: bytes) -> Entry:
-        return self._neighbours.get((interface, fields.show(address)), {})
+    def neighbour(self, interface: str, address: bytes) -> Neighbour | None:
+        return self._neighbours.get((interface, fields.show(address)))
 
 
 class PodSides:
     """The sides of the pods that a snapshot has, by the node's links."""
 
-    def __init__(self, snapshot: Entry) -> None:
-        groups = pod_links.by_namespace(snapshot)
-        self._ends = {
-            str(link["name"]): (namespace, str(link["peer"].get("name"))) for namespace, group in groups.items() for link in group
-        }
+    def __init__(self, snapshot: Snapshot) -> None:
+        groups = pod_links.by_namespace(snapshot.links, snapshot.routes or ())
+        self._ends = {link.name: (namespace, link.peer.name) for namespace, group in groups.items() for link in group}
         self._near = {end: link for link, end in self._ends.items()}
-        self._entries = {str(entry.get("namespace")): entry for entry in values.entries(snapshot, "pods")}
+        self._pods = {pod.namespace: pod for pod in snapshot.pods}
         self._sides: dict[str, PodSide] = {}  # a packet meets two of hundreds
 
     def of(self, link: str) -> PodSide | None:
         """Return the side of the pod at a link; None if it is not known, or passes frames on from there."""
         namespace, interface = self._ends.get(link, ("", ""))
-        if namespace not in self._entries:
+        if namespace not in self._pods:
             return None
         if namespace not in self._sides:
-            self._sides[namespace] = PodSide(self._entries[namespace])
+            self._sides[namespace] = PodSide(self._pods[namespace])
         side = self._sides[namespace]
         return None if interface in side.bridged or not side.is_whole else side
 
@@ -128,62 +121,59 @@ class PodSides:
             return Departure(near, hop.dev, route)
         gateway = hop.via or sent.destination
         neighbour = side.neighbour(hop.dev, gateway)
-        mac = blueprint.mac_bytes(neighbour["mac"]) if neighbour else b""
-        return Departure(near, hop.dev, route, gateway, mac, neighbour.get("state") == PERMANENT)
+        mac = blueprint.mac_bytes(neighbour.mac) if neighbour else b""
+        return Departure(near, hop.dev, route, gateway, mac, neighbour is not None and neighbour.state == PERMANENT)
 
 
 class Topology:
     """assumed: collects what is taken for granted. up: the links that are up, also after changes."""
 
-    def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[Assumption]) -> None:
+    def __init__(self, snapshot: Snapshot, built: Blueprint, assumed: list[Assumption]) -> None:
         self._assumed = assumed
-        self._is_partial = "open" in snapshot  # of outputs, which may lack addresses
-        self.links = {str(link["name"]): link for link in values.entries(snapshot, "links")}
+        self._is_partial = snapshot.open is not None  # of outputs, which may lack addresses
+        self.links = {link.name: link for link in snapshot.links}
         self._macs = {link.name: link.mac for link in built.links}
         self._without_carrier = {
             link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
         }
-        self.up = {name for name, link in self.links.items() if "UP" in (link.get("flags") or ())}
+        self.up = {name for name, link in self.links.items() if link.is_up}
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
-        for neighbour in values.entries(snapshot, "neighbors"):
-            place = str(neighbour.get("dev")), _packed(neighbour.get("address"))
-            if neighbour.get("state") in UNSOLVED:
+        for neighbour in snapshot.neighbors:
+            place = neighbour.dev, _packed(neighbour.address)
+            if neighbour.is_failed:
                 self._unsolved.add(place)
-            elif blueprint.is_mac(neighbour.get("mac")):
-                self.known_macs[place] = blueprint.mac_bytes(neighbour["mac"])
+            elif blueprint.is_mac(neighbour.mac):
+                self.known_macs[place] = blueprint.mac_bytes(neighbour.mac)
         self._full = {size for size in (4, 16) if _has_full_table(snapshot, size)}
-        self._uplinks, self._to_pods = pod_links.uplinks(snapshot), pod_links.pod_links(snapshot)
-        self._usual = pod_links.uplinks({"routes": [each.plain for each in values.routes(snapshot) if each.table == MAIN]})
+        routes = snapshot.routes or ()
+        self._uplinks, self._to_pods = pod_links.uplinks(routes), pod_links.pod_links(snapshot.links, routes)
+        self._usual = pod_links.uplinks(route for route in routes if route.table == MAIN)
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
-        self._clouds = self._uplinks | {
-            str(route["dev"]) for route in values.entries(snapshot, "routes") if self._is_by_near_gateway(route)
-        }
-        self._addresses = {
-            _packed(str(address.get("address")).partition("/")[0]): name
-            for name, link in self.links.items()
-            for address in link.get("addresses") or ()
-            if not blueprint.is_unusable(address)
-        }
+        self._clouds = self._uplinks | {route.dev for route in routes if self._is_by_near_gateway(route)}
+        every = [(name, address) for name, link in self.links.items() for address in link.address_info]
+        self._addresses = {_packed(address.host): name for name, address in every if not address.is_unusable}
         self._unusable = {
-            _packed(str(entry["address"]).partition("/")[0]): (name, next(flag for flag in UNUSABLE if flag in entry["flags"]))
-            for name, link in self.links.items()
-            for entry in filter(blueprint.is_unusable, link.get("addresses") or ())
+            _packed(address.host): (name, next(flag for flag in UNUSABLE if flag in address.flags))
+            for name, address in every
+            if address.is_unusable
         }
         self.pod_sides = PodSides(snapshot)
         self._far = {
-            _packed(str(address).partition("/")[0]): name
-            for name, link in self.links.items()
-            for address in (link.get("peer") or {}).get("addresses") or ()
+            _packed(address.partition("/")[0]): name for name, link in self.links.items() for address in link.peer.addresses
         }
         self._before = self._far, self._clouds
 
-    def _is_by_near_gateway(self, route: Entry) -> bool:
+    def _is_by_near_gateway(self, route: values.Route) -> bool:
         """Return whether a route names a gateway in a network of its link, as that of a cloud, and not a tunnel's other end."""
-        link, gateway = str(route.get("dev")), _packed(route.get("via"))
-        networks = self._networks.get(link, ()) if self.kind(link) in OUTSIDE_KINDS else ()
+        gateway = _packed(route.via)
+        networks = self._networks.get(route.dev, ()) if self.kind(route.dev) in OUTSIDE_KINDS else ()
         return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
+
+    def link(self, name: str) -> values.Link:
+        """Return a link; an empty one if the node has none of the name."""
+        return self.links.get(name, NO_LINK)
 
     def learn(self, packet: Packet) -> None:
         """Note what one packet shows, and forget what others showed.
@@ -207,7 +197,7 @@ class Topology:
             self._clouds = self._clouds | {link}
 
     def kind(self, link: str) -> str:
-        return str(self.links.get(link, {}).get("kind") or "")
+        return self.link(link).kind
 
     def broken(self, link: str) -> Link | None:
         """Return a link that no packet passes, with the reason; None if packets pass."""
@@ -215,7 +205,7 @@ class Topology:
             return Link(link, DOWN)
         if link not in self._without_carrier:
             return None
-        peer = Peer.of(self.links[link].get("peer") or {})
+        peer = self.links[link].peer
         return Link(link, NO_CARRIER, peer.name if peer.is_down else "")
 
     def lost_uplink(self, is_ipv6: bool) -> str:
@@ -223,7 +213,7 @@ class Topology:
         otherwise one with that of the other family in table main and without an address; empty if there is none, or are several.
         """
         cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or values.has_interface_name(name))}
-        down = [name for name in cards if name not in self.up and self.links[name].get("addresses")]
+        down = [name for name in cards if name not in self.up and self.links[name].addresses]
         bare = [name for name in self._usual if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
         return (down or bare)[0] if len(down or bare) == 1 else ""
 
@@ -234,14 +224,10 @@ class Topology:
 
     def _reaches(self, link: str, mac: str) -> bool:
         """Return whether a tunnel may have an end to which it sends frames for a MAC address. Any other link has."""
-        entry = self.links.get(link, {})
-        settings, database = entry.get("settings") or {}, values.entries(entry, "fdb")
-        is_told = (
-            self.kind(link) == VXLAN and entry.get("fdb") is not None and not any(settings.get(each, 1) for each in OF_DATABASE)
-        )
-        return (
-            not is_told or bool(entry.get("remote")) or not {mac, FLOODED}.isdisjoint(str(each.get("mac")) for each in database)
-        )
+        tunnel = self.link(link)
+        is_open = tunnel.kind != VXLAN or tunnel.database is None or any(tunnel.settings.get(each, 1) for each in OF_DATABASE)
+        ends = {each.mac for each in tunnel.database or ()}
+        return is_open or bool(tunnel.remote) or not ends.isdisjoint({mac, FLOODED})
 
     def is_pod(self, link: str) -> bool:
         """Return True if a pod, or another network namespace of the node, is at the other end."""
@@ -249,12 +235,12 @@ class Topology:
 
     def bridge(self, link: str) -> str:
         """Return the bridge that a link is a port of; empty for none."""
-        master = str(self.links.get(link, {}).get("master") or "")
+        master = self.link(link).master
         return master if self.kind(master) == "bridge" else ""
 
     def tells_hairpin(self, port: str) -> bool:
         """Return True if it is known whether a bridge sends a frame back by the port that it came in by."""
-        return "hairpin" in (self.links.get(port, {}).get("settings") or {})
+        return "hairpin" in self.link(port).settings
 
     def _is_outside(self, link: str) -> bool:
         """Return True for an uplink, and for the port by which a bridge leads to an uplink."""
@@ -275,13 +261,13 @@ class Topology:
 
     def has_order(self, link: str, is_ipv6: bool) -> bool:
         """Return whether it is known which of a link's addresses comes first. Of a single one it is."""
-        of_family = [entry for entry in self.links.get(link, {}).get("addresses") or () if (":" in entry["address"]) == is_ipv6]
-        usual = [entry for entry in of_family if entry.get("scope") in ("", "global", None)]
-        return len(usual) < 2 or not any("inferred" in (entry.get("flags") or ()) for entry in usual)
+        of_family = (address for address in self.link(link).address_info if address.is_ipv6 == is_ipv6)
+        usual = [address for address in of_family if address.scope in ("", "global")]
+        return len(usual) < 2 or not any("inferred" in address.flags for address in usual)
 
     def entrance(self, link: str) -> str:
         """Return the link by which packets from outside come in to a link: of a bridge, the port that leads to no pod."""
-        ports = [name for name, other in self.links.items() if other.get("master") == link] if self.kind(link) == "bridge" else []
+        ports = [name for name, other in self.links.items() if other.master == link] if self.kind(link) == "bridge" else []
         outside = [port for port in ports if not self.is_pod(port)] or [port for port in ports if not self._far_addresses(port)]
         return outside[0] if outside else link
 
@@ -347,16 +333,14 @@ class Topology:
 
         The kernel gives such a port a link-local address.
         """
-        addresses = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
-        return {
-            address for text in addresses if (address := _packed(str(text).partition("/")[0])) and not _is_link_local(address)
-        }
+        addresses = (_packed(text.partition("/")[0]) for text in self.link(link).peer.addresses)
+        return {address for address in addresses if address and not _is_link_local(address)}
 
     def world_mac(self, link: str) -> bytes:
         return blueprint.made_mac(WORLD_MAC, self._indexes[link])
 
     def _peer_mac(self, link: str) -> bytes:
-        mac = (self.links.get(link, {}).get("peer") or {}).get("mac")
+        mac = self.link(link).peer.mac
         return blueprint.mac_bytes(mac) if blueprint.is_mac(mac) else b""
 
     def macs(self, packet: Packet) -> tuple[bytes, bytes]:
@@ -366,7 +350,7 @@ class Topology:
         known = (self.known_macs.get((name, packet.source)) for name in (link, bridge))
         source = self._peer_mac(link) or next(filter(None, known), b"") or self.world_mac(link)
         to_pod = self._far.get(packet.destination, "")
-        is_port = bridge in self._macs and bool(to_pod) and self.links[to_pod].get("master") == bridge
+        is_port = bridge in self._macs and bool(to_pod) and self.links[to_pod].master == bridge
         if is_port and self._is_on_link(bridge, packet.destination):
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)
         router = self.entrance(bridge) if bridge in self._macs and self._is_no_gateway(bridge) else link
@@ -377,7 +361,7 @@ class Topology:
 
     def _is_no_gateway(self, bridge: str) -> bool:
         """Return whether a bridge has no address, so that no machine at its ports sends packets to it."""
-        addresses = (_packed(str(entry["address"]).partition("/")[0]) for entry in self.links[bridge].get("addresses") or ())
+        addresses = map(_packed, self.links[bridge].addresses)
         return bool(self._addresses) and all(map(_is_link_local, addresses))
 
     def _is_on_link(self, bridge: str, address: bytes) -> bool:
@@ -476,9 +460,7 @@ class Topology:
 
     def is_point_to_point(self, link: str) -> bool:
         """Return whether a link asks for no MAC address, such as a tunnel."""
-        entry = self.links.get(link, {})
-        is_other = entry.get("type", pod_links.ETHERNET) != pod_links.ETHERNET
-        return is_other or not tunnels.POINT_TO_POINT.isdisjoint(entry.get("flags") or ())
+        return pod_links.is_point_to_point(self.link(link))
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """Return the link by which the answer comes in to a packet that has left by ``link``.
@@ -501,12 +483,15 @@ def _prefix(value: object) -> pod_links.Network:
         raise Invalid("snapshot.pods.addresses", value, "IP addresses, as datapath_info returns them") from None
 
 
-def _has_full_table(snapshot: Entry, size: int) -> bool:
+def _has_answered(neighbour: Neighbour) -> bool:
+    return blueprint.is_mac(neighbour.mac) and not neighbour.is_failed
+
+
+def _has_full_table(snapshot: Snapshot, size: int) -> bool:
     """Return whether the node has as many neighbours of a family as it may. size: of an address."""
     key = f"net.ipv{4 if size == 4 else 6}.neigh.default.gc_thresh3"
-    most = ((snapshot.get("settings") or {}).get("node") or {}).get(key)
-    neighbours = (of_texts(Neighbour, entry) for entry in values.entries(snapshot, "neighbors"))
-    return most is not None and sum(len(_packed(each.address)) == size for each in neighbours if each.is_counted) >= int(most)
+    most, counted = snapshot.settings.node.get(key), (each for each in snapshot.neighbors if each.is_counted)
+    return most is not None and sum(len(_packed(each.address)) == size for each in counted) >= int(most)
 
 
 def _is_link_local(address: bytes) -> bool:

@@ -15,9 +15,9 @@ from .._core import codec, fields
 from .._core.errors import DatapathError, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
-from .._snapshot import values
 from .._snapshot.evidence import Evidence
-from .._twin import assumptions, build_backend, isolation_backend, worlds
+from .._snapshot.values import Entry, Snapshot
+from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import carriers, certainty, changes_backend, exchange_backend, likelihood
@@ -35,13 +35,14 @@ VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
 
 
 class Question(t.NamedTuple):
-    """A question about a snapshot. assume, changes: from the options assume, changes and commands.
+    """A question about a snapshot. snapshot: as datapath_info returns it. assume, changes: from the options assume, changes and
+    commands.
 
     is_own: whether the snapshot is of the node on which this runs. is_compared: whether it is sent before the changes, too.
     end: when the answer must be there, by time.monotonic().
     """
 
-    snapshot: values.Entry
+    snapshot: Entry
     packet: Packet
     assume: t.Mapping[str, t.Any]
     changes: tuple[changes_backend.Change, ...] = ()
@@ -119,21 +120,23 @@ def _lost_as(way: Way, carrier: Way, reason: str, comes_in: bool) -> Way:
 
 
 def _judged(question: Question, run: process.Runner) -> Judgement:
+    given = snapshot_form.read(question.snapshot)
     if question.is_own:
-        build_backend.refuse_to_load_modules(question.snapshot)
-    worlds.check(question.snapshot)
+        build_backend.refuse_to_load_modules(given)
+    worlds.check(given)
     settings, facts = worlds.divided(question.assume)
     ports = {question.packet.source_port, question.packet.destination_port}
-    opened = worlds.open_for(assumptions.with_settings(question.snapshot, settings), _ends(question.packet), ports)
-    snapshot, opened = worlds.applied(question.snapshot, opened, facts)
+    opened = worlds.open_for(assumptions.with_settings(given, settings), _ends(question.packet), ports)
+    snapshot, opened = worlds.applied(given, opened, facts)
     started = time.monotonic()
-    question = question._replace(snapshot=snapshot, assume=settings, end=started + SECONDS)
-    tracer = _Tracer(question, run, opened, facts.keys())
+    plain = question.snapshot if snapshot is given else snapshot.world()
+    question = question._replace(snapshot=plain, assume=settings, end=started + SECONDS)
+    tracer = _Tracer(question, snapshot, run, opened, facts.keys())
     first = tracer.of_snapshot(snapshot)
     last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
     explored = certainty.explore(first, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
     ends = _ends(question.packet)
-    evidence = _evidence_about(question, ends, explored)
+    evidence = _evidence_about(snapshot.evidence, question.packet, explored)
     result = _by_connections(explored, tracer, ends, evidence)
     unknown = [*result.unknown]
     if result.way.verdict != UNKNOWN and not result.branches:
@@ -164,26 +167,29 @@ def _by_connections(explored: certainty.Exploration, tracer: _Tracer, ends: Ends
     return result._replace(way=result.way._replace(reason=f"{result.way.reason} {shown[:1].upper()}{shown[1:]}{is_open}."))
 
 
-def _evidence_about(question: Question, ends: Ends, explored: certainty.Exploration) -> list[Evidence]:
-    sent = likelihood.Flow(
-        protocol_name(question.packet.protocol), ends.source, ends.destination, question.packet.destination_port
-    )
-    entries = map(Evidence.from_plain, values.entries(question.snapshot, "evidence"))
-    return likelihood.about(entries, likelihood.flows(sent, explored.answers.values()))
+def _evidence_about(evidence: t.Iterable[Evidence], packet: Packet, explored: certainty.Exploration) -> list[Evidence]:
+    ends = _ends(packet)
+    sent = likelihood.Flow(protocol_name(packet.protocol), ends.source, ends.destination, packet.destination_port)
+    return likelihood.about(evidence, likelihood.flows(sent, explored.answers.values()))
 
 
 class _Tracer:
-    """The same question in several worlds."""
+    """The same question in several worlds. snapshot: that of the question, with what is assumed of its open facts."""
 
     def __init__(
-        self, question: Question, run: process.Runner, opened: t.Mapping[str, worlds.Open], accepted: t.Collection[str]
+        self,
+        question: Question,
+        snapshot: Snapshot,
+        run: process.Runner,
+        opened: t.Mapping[str, worlds.Open],
+        accepted: t.Collection[str],
     ) -> None:
-        self.question, self.opened, self.accepted, self._run = question, opened, accepted, run
+        self.question, self.opened, self.accepted = question, opened, accepted
+        self._snapshot, self._run = snapshot, run
 
     def in_world(self, world: certainty.World, trial: Question | None = None) -> Answer | None:
         """Return the answer in a world; None if no twin of it can be built. trial: the same question with changes."""
-        question = trial or self.question
-        snapshot: worlds.Snapshot = dict(question.snapshot)
+        snapshot = self._snapshot
         for name, place in world:
             change = self.opened[name].values[place].change
             if change is None:
@@ -191,11 +197,11 @@ class _Tracer:
             snapshot = change(snapshot)
         return self.of_snapshot(snapshot, trial)
 
-    def of_snapshot(self, snapshot: worlds.Snapshot, trial: Question | None = None) -> Answer:
+    def of_snapshot(self, snapshot: Snapshot, trial: Question | None = None) -> Answer:
         """Return the answer for a snapshot of one world. trial: as for `in_world`."""
         question = trial or self.question
         snapshot, assumed = assumptions.complete(snapshot, question.assume, _ends(question.packet))
-        result = _in_a_twin(question._replace(snapshot=snapshot), self._run)
+        result = _in_a_twin(snapshot, question, self._run)
         return result._replace(assumed=tuple(dict.fromkeys([*assumed, *result.assumed])))
 
 
@@ -309,10 +315,10 @@ def _has_route(way: Way) -> bool:
     return way.verdict == DELIVERED or (way.met.route is not None and not way.met.has_default_route)
 
 
-def _in_a_twin(question: Question, run: process.Runner) -> Answer:
+def _in_a_twin(snapshot: Snapshot, question: Question, run: process.Runner) -> Answer:
     with changes_backend.prepared(question.changes, question.is_own) as root:
         seconds = max(1.0, question.end - time.monotonic())
-        planned = exchange_backend.plan(question.snapshot, [question.packet], question.changes)
+        planned = exchange_backend.plan(snapshot, [question.packet], question.changes)
         result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, planned, run), seconds, root)
     return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
 
@@ -323,4 +329,4 @@ def _exchanged(isolated: Isolated, question: Question, planned: exchange_backend
         answer = exchange.answer(question.packet, question.wants_reply, question.is_compared)
         return {"answer": codec.encode(answer, VOCABULARY)}
     finally:
-        build_backend.remove_links(isolated, len(values.entries(question.snapshot, "links")))
+        build_backend.remove_links(isolated, len(planned.snapshot.links))

@@ -118,7 +118,7 @@ def _pod_links(snapshot: Entry, links: t.Mapping[str, values.Link], uplinks: t.C
     of_main = (route for route in values.routes(snapshot) if route.table == values.MAIN)
     of_routes = {route.dev for route in of_main if route.to != "default" and not route.via}
     pods = [link for name, link in links.items() if name in of_routes and name not in uplinks]
-    return [pod.name for pod in pods if (not pod.kind or is_machine(pod.plain)) and not pod.master and not _addresses(pod)]
+    return [pod.name for pod in pods if (not pod.kind or is_machine(pod)) and not pod.master and not _addresses(pod)]
 
 
 def _pattern(name: str, uplinks: t.Iterable[str]) -> str:
@@ -151,10 +151,10 @@ def _in_layout(enis: Uplinks) -> Uplinks:
 
 def node_state(snapshot: Entry) -> NodeState:
     """Return the links and routes of a snapshot as the profile symmetric_routing reads them, without leases, which are files."""
-    links = {
-        link.name: Link(int(link.plain.get("index") or 0), _global(link), master=link.master) for link in values.links(snapshot)
-    }
-    return NodeState(links, [route for route, owner in blueprint.parsed_routes(snapshot, []) if owner != str(PROTOCOL)])
+    links = {link.name: Link(link.number, _global(link), master=link.master) for link in values.links(snapshot)}
+    return NodeState(
+        links, [route for route, owner in blueprint.parsed_routes(values.routes(snapshot), []) if owner != str(PROTOCOL)]
+    )
 
 
 def _global(link: values.Link) -> tuple[str, ...]:
@@ -164,9 +164,8 @@ def _global(link: values.Link) -> tuple[str, ...]:
 
 def foreign_marks_of(snapshot: Entry) -> list[ForeignMark]:
     """Return the marks of other programs than this collection in the rules and chains of a snapshot."""
-    rules = ((rule, 0) for rule in blueprint.parsed_rules(snapshot))
-    tables = [*observed.of_nft(snapshot), *observed.of_iptables(snapshot)]
-    return [*foreign_marks.of_rules(rules, PROTOCOL), *foreign_marks.of_tables(tables, TABLE)]
+    rules = ((rule, 0) for rule in blueprint.parsed_rules(values.rules(snapshot)))
+    return [*foreign_marks.of_rules(rules, PROTOCOL), *foreign_marks.of_tables(observed.tables(snapshot), TABLE)]
 
 
 def has_address(snapshot: Entry, address: bytes) -> bool:

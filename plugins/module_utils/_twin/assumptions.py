@@ -7,20 +7,17 @@
 
 from __future__ import annotations
 
-import copy
 import ipaddress
 import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
-from .._core.fields import Unfit
 from .._core.names import DOTTED
 from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
-from .._snapshot.settings import put
-from .._snapshot.values import Entry, entries
-from . import snapshot_form
+from .._snapshot.settings import Settings
+from .._snapshot.values import Address, Link, Peer, Snapshot, link_route, new_link
 from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
@@ -43,217 +40,178 @@ class Ends(t.NamedTuple):
         return "ipv6" if ":" in self.destination else "ipv4"
 
 
-def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[Assumption]]:
+def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) -> tuple[Snapshot, list[Assumption]]:
     """Return the snapshot with the settings of ``assume``, forwarding on and routes for the packet, and all assumptions.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
-    snapshot_form.check(snapshot)
-    interface = packet.interface
-    values = _checked(assume)
-    assumptions = [Assumption.from_plain(plain) for plain in entries(snapshot, "assumed")]
-    assumptions += (replaced(STATED, f"{key} = {value}, as the option assume says.") for key, value in values.items())
+    interface, given = packet.interface, _checked(assume)
+    stated = (replaced(STATED, f"{key} = {value}, as the option assume says.") for key, value in given.items())
+    assumptions = [*snapshot.assumed, *stated]
     completed = with_settings(snapshot, assume)
-    settings = completed["settings"]
-    links = list(completed.get("links") or ())
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
-    if interface and not any(link.get("name") == interface for link in links if isinstance(link, dict)):
-        if completed.get("links"):
-            names = ", ".join(str(link.get("name")) for link in links)
+    if interface and not snapshot.link(interface):
+        if snapshot.links:
+            names = ", ".join(link.name for link in snapshot.links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
-        links.append(new_card(interface))
+        completed = completed.with_link(new_link(interface))
         assumptions.append(replaced(ASSUMED, f"{interface} is not known. It is assumed to be a network interface that is up."))
-    completed["links"] = links
-    assumptions += _assumed_forwarding(settings, links)
-    assumptions += _without_effect(values, {str(link.get("name")) for link in links})
-    for key in setting_model.BRIDGED.values():
-        if key not in (settings.get("node") or {}) and any(link.get("kind") == "bridge" for link in links):
-            # A snapshot of a kernel without the module lacks it, and in outputs it is an open fact.
-            put(settings, key, int(any(entry.fact.fact == key for entry in _open_facts(completed))))
+    completed = completed._replace(settings=_with_forwarding(completed.settings, completed.links, assumptions))
+    assumptions += _without_effect(given, {link.name for link in completed.links})
+    lacking = [key for key in setting_model.BRIDGED.values() if key not in completed.settings.node]
+    if any(link.kind == "bridge" for link in completed.links):
+        # A snapshot of a kernel without the module lacks it, and in outputs it is an open fact.
+        completed = with_settings(completed, {key: int(bool(_open(completed, key))) for key in lacking})
     if not interface:
-        _assume_address(completed, packet, assumptions)
+        completed = _with_address(completed, packet, assumptions)
     if interface and _lacks_routes(completed, packet.family):
-        _assume_routes(completed, packet, assumptions)
+        completed = _with_routes(completed, packet, assumptions)
     if interface:
-        _assume_addresses_of_cards(completed, packet, assumptions)
+        completed = _with_addresses_of_cards(completed, packet, assumptions)
     if packet.family == "ipv6":
-        completed["links"] = _with_link_local(completed["links"], settings.get("ipv6") or {}, assumptions)
+        completed = completed._replace(links=_with_link_local(completed.links, completed.settings.by_link("ipv6"), assumptions))
     return completed, assumptions
 
 
-def with_settings(snapshot: Entry, assume: Entry) -> dict[str, t.Any]:
+def with_settings(snapshot: Snapshot, assume: t.Mapping[str, t.Any]) -> Snapshot:
     """Return the snapshot with settings of the option assume. Raises Invalid."""
-    settings = copy.deepcopy(dict(snapshot.get("settings") or {}))
-    for key, value in _checked(assume).items():
-        put(settings, key, value)
-    return {**snapshot, "settings": settings}
+    return snapshot._replace(settings=snapshot.settings.with_values(_checked(assume))) if assume else snapshot
 
 
-def new_card(name: str) -> dict[str, t.Any]:
-    """Return a network interface that is up and has no address."""
-    return {"name": name, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []}
-
-
-def is_card(link: Entry) -> bool:
+def is_card(link: Link) -> bool:
     """Return whether a link is a network interface of the machine, as far as its kind shows."""
-    return not link.get("kind") and link.get("name") != LOOPBACK
+    return not link.kind and link.name != LOOPBACK
 
 
-def link_route(family: str, to: str, dev: str, table: str = "254") -> Entry:
-    """Return a route by a link without a gateway. The default table is main."""
-    return {"table": table, "family": family, "to": to, "dev": dev, "scope": "link"}
-
-
-def _checked(assume: Entry) -> dict[str, int]:
+def _checked(assume: t.Mapping[str, t.Any]) -> dict[str, int]:
     """Return the settings of the option with their values as numbers. Raises Invalid."""
     return {str(key): _value(key, value) for key, value in assume.items()}
 
 
-def _with_link_local(links: list[Entry], settings: Entry, assumptions: list[Assumption]) -> list[Entry]:
+def _with_link_local(links: t.Iterable[Link], settings: setting_model.By, assumptions: list[Assumption]) -> list[Link]:
     """Add a link-local address, from which the kernel asks for neighbours, to each link that is up and has no IPv6 settings."""
-    changed: list[Entry] = []
-    for number, link in enumerate(links):
-        addresses = list(link.get("addresses") or ())
-        needs_none = str(link.get("name")) in settings or link.get("name") == LOOPBACK or "UP" not in (link.get("flags") or ())
-        if not needs_none and not any(str(address.get("address")).startswith("fe80:") for address in addresses):
-            addresses.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
-            name, address = str(link.get("name")), f"fe80::ff:{number + 1:x}"
-            sentence = f"The link-local address of {name} is not known. It is assumed to be {address}."
-            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, name)))
-        changed.append({**link, "addresses": addresses})
+    changed: list[Link] = []
+    for number, link in enumerate(links, 1):
+        needs_none = link.name in settings or link.name == LOOPBACK or not link.is_up
+        if not needs_none and not any(address.startswith("fe80:") for address in link.addresses):
+            address = f"fe80::ff:{number:x}"
+            link = link.with_address(Address(f"{address}/64", "", "link"))
+            sentence = f"The link-local address of {link.name} is not known. It is assumed to be {address}."
+            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, link.name)))
+        changed.append(link)
     return changed
 
 
-def host_address(address: str) -> Entry:
-    """Return an address of a link with the prefix length of a single host."""
-    return {"address": f"{address}/{128 if ':' in address else 32}", "peer": "", "scope": "global", "flags": []}
-
-
-def link_addresses(links: t.Iterable[Entry]) -> list[str]:
-    """Return the addresses of the links, without prefix lengths."""
-    return [str(address.get("address")).partition("/")[0] for link in links for address in link.get("addresses") or ()]
-
-
-def all_addresses(snapshot: Entry) -> t.Iterator[str]:
+def all_addresses(snapshot: Snapshot) -> t.Iterator[str]:
     """Yield the addresses from which a twin itself may send: those of its links, its routes and the loopback. The gateways are
     among them, because they answer for their MAC addresses.
     """
     yield from LOOPBACK_ADDRESSES
-    yield from link_addresses(snapshot.get("links") or ())
-    for route in snapshot.get("routes") or ():
-        for hop in (route, *(route.get("nexthops") or ())):
-            yield from (str(hop.get(key) or "") for key in ("src", "via"))
+    yield from (address for link in snapshot.links for address in link.addresses)
+    for route in snapshot.routes or ():
+        yield route.src
+        yield from (hop.via for hop in route.hops)
 
 
-def _assume_address(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+def _has_addresses(snapshot: Snapshot, packet: Ends) -> bool:
+    """Return whether a link has an address of the packet's family, besides link-local ones and those of the loopback."""
+    addresses = (address for link in snapshot.links if link.name != LOOPBACK for address in link.addresses)
+    return any((":" in address) == (packet.family == "ipv6") and not address.startswith("fe80:") for address in addresses)
+
+
+def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
     """Add a source address to the link of the default route, if no link has an address of the packet's family."""
-    is_ipv6 = packet.family == "ipv6"
-    addresses = link_addresses(link for link in snapshot["links"] if link.get("name") != LOOPBACK)
-    known = any((":" in address) == is_ipv6 and not address.startswith("fe80:") for address in addresses)
-    if known or packet.source.startswith(("127.", "::1", "fe80:")):
-        return
+    if _has_addresses(snapshot, packet) or packet.source.startswith(("127.", "::1", "fe80:")):
+        return snapshot
     address = packet.source or BENCHMARK[packet.family]
-    ways = [route.get("dev") for route in snapshot.get("routes") or () if route.get("to") == "default"]
-    uplink = next((link for link in snapshot["links"] if link.get("name") in ways), None)
-    if uplink:
-        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), host_address(address)]}
-        snapshot["links"] = [changed if link is uplink else link for link in snapshot["links"]]
-        sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}."
-        assumptions.append(replaced(ASSUMED, sentence))
+    by_default = {route.dev for route in snapshot.routes or () if route.to == "default"}
+    uplink = next((link for link in snapshot.links if link.name in by_default), None)
+    if uplink is None:
+        return snapshot
+    sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink.name}."
+    assumptions.append(replaced(ASSUMED, sentence))
+    return snapshot.with_link(uplink.with_address(Address.of_host(address)))
 
 
-def _assume_addresses_of_cards(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+def _with_addresses_of_cards(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
     """Add an address to each network interface, if no output shows the addresses of the links.
 
     Without an address, the kernel masquerades nothing, and drops what loose filtering would pass.
     """
-    is_ipv6 = packet.family == "ipv6"
-    addresses = link_addresses(link for link in snapshot["links"] if link.get("name") != LOOPBACK)
-    is_known = any((":" in address) == is_ipv6 and not address.startswith("fe80:") for address in addresses)
-    if is_known or not any(entry.fact.fact == ADDRESSES for entry in _open_facts(snapshot)):
-        return
+    if _has_addresses(snapshot, packet) or not _open(snapshot, ADDRESSES):
+        return snapshot
     base = ipaddress.ip_address(BENCHMARK[packet.family])
-    links = list(snapshot["links"])
-    for number, link in enumerate(links):
+    for number, link in enumerate(snapshot.links):
         if is_card(link):
-            sentence = f"The address of {link['name']} is not known. It is assumed to be {base + number}."
-            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, str(link["name"]))))
-            links[number] = {**link, "addresses": [*(link.get("addresses") or ()), host_address(str(base + number))]}
-    snapshot["links"] = links
+            sentence = f"The address of {link.name} is not known. It is assumed to be {base + number}."
+            assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, link.name)))
+            snapshot = snapshot.with_link(link.with_address(Address.of_host(str(base + number))))
+    return snapshot
 
 
-def _assume_routes(snapshot: dict[str, t.Any], packet: Ends, assumptions: list[Assumption]) -> None:
+def _with_routes(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
     """Add a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
     destination, family = packet.destination, packet.family
-    near: Entry = next((link for link in snapshot["links"] if link["name"] == packet.interface), {})
-    back = near.get("master") or packet.interface
-    pods = [link for link in snapshot["links"] if destination in ((link.get("peer") or {}).get("addresses") or ())]
-    others = list(snapshot.get("routes") or ())
-    if destination in link_addresses(snapshot["links"]):
-        snapshot["routes"] = [*others, link_route(family, "default", back)]
+    near = snapshot.link(packet.interface)
+    back = near and near.master or packet.interface
+    if any(destination in link.addresses for link in snapshot.links):
         assumptions.append(replaced(ASSUMED, f"The routes are not known. All is assumed to be reached by {back}."))
-        return
-    if not pods:
-        peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
-        pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]
-        snapshot["links"] = [*snapshot["links"], *pods]
-    ways = ((destination, pods[0]["name"]), ("default", back))
-    snapshot["routes"] = [*others, *(link_route(family, to, dev) for to, dev in ways)]
-    sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
+        return snapshot.with_routes([link_route(family, "default", back)])
+    pod = next((link for link in snapshot.links if destination in link.peer.addresses), None)
+    if pod is None:
+        pod = new_link(_POD, "veth", Peer("", "eth0", addresses=(destination,)))
+        snapshot = snapshot.with_link(pod)
+    sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pod.name}, and all else to be"
     assumptions.append(replaced(ASSUMED, f"{sentence} reached by {back}."))
+    return snapshot.with_routes([link_route(family, destination, pod.name), link_route(family, "default", back)])
 
 
-def _lacks_routes(snapshot: Entry, family: str) -> bool:
+def _lacks_routes(snapshot: Snapshot, family: str) -> bool:
     """Return whether no output has routes of the family."""
-    routes = snapshot.get("routes")
-    is_open = any(entry.fact.fact == ROUTES and entry.family in ("", family) for entry in _open_facts(snapshot))
-    has_none = not any(str(route.get("family") or "ipv4") == family for route in routes or ())
-    return routes is None or (is_open and has_none)
+    is_open = any(entry.family in ("", family) for entry in _open(snapshot, ROUTES))
+    return snapshot.routes is None or (is_open and not any(route.family == family for route in snapshot.routes))
 
 
-def _open_facts(snapshot: Entry) -> t.Iterator[OpenFact]:
-    return map(OpenFact.from_plain, entries(snapshot, "open"))
+def _open(snapshot: Snapshot, fact: str) -> list[OpenFact]:
+    return [entry for entry in snapshot.open or () if entry.fact.fact == fact]
 
 
 def _without_effect(values: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[Assumption]:
     """Name settings of links that the node does not have."""
     for key, value in values.items():
-        of_family: dict[str, t.Any] = {}
-        put(of_family, key, value)
-        for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
+        of_key = Settings().with_values({key: value})
+        for link in {name for family in setting_model.FAMILIES for name in of_key.by_link(family)} - {*BOTH, LOOPBACK, *links}:
             yield replaced(STATED, f"{key} has no effect: the node has no link {link}.")
 
 
 def _value(key: object, value: object) -> int:
     if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
         raise Invalid(f"assume.{key}", value, "the setting of a network that decides what happens to a packet")
-    try:
-        return fields.number(value, 0, fields.UINT32)
-    except Unfit as unfit:
-        raise Invalid(f"assume.{key}", value, str(unfit)) from None
+    return int(fields.checked(f"assume.{key}", value, lambda number: fields.number(number, 0, fields.UINT32)))
 
 
-def open_forwarding(settings: Entry, family: str, links: t.Iterable[Entry]) -> dict[str, str]:
+def open_forwarding(settings: Settings, family: str, links: t.Collection[Link]) -> dict[str, str]:
     """Return the settings of forwarding that a snapshot lacks, each with the link by which packets come in.
 
     A port of a bridge hands its packets to the bridge.
     """
-    if settings.get(family) == {}:  # the kernel lacks the family
+    if settings.lacks(family):
         return {}
-    bridges = {link.get("name") for link in links if link.get("kind") == "bridge"}
-    names = (str(link.get("name")) for link in links if link.get("master") not in bridges)
-    unknown = (name for name in names if name != LOOPBACK and setting_model.forwarding(settings, family, name) is None)
+    bridges = {link.name for link in links if link.kind == "bridge"}
+    names = (link.name for link in links if link.master not in bridges)
+    unknown = (name for name in names if name != LOOPBACK and settings.forwarding(family, name) is None)
     return {setting_model.forwarding_key(family, name): name for name in unknown}
 
 
-def _assumed_forwarding(settings: dict[str, t.Any], links: t.Sequence[Entry]) -> t.Iterator[Assumption]:
+def _with_forwarding(settings: Settings, links: t.Collection[Link], assumptions: list[Assumption]) -> Settings:
     """Give each link whose forwarding is not known that of all links; 1 if that is not known either."""
     for family in setting_model.FAMILIES:
-        every = setting_model.forwarding_of_all(settings, family)
+        every = settings.forwarding_of_all(family)
         reason = ", because a Kubernetes node forwards" if every is None else ", as that of all links is"
         for key in open_forwarding(settings, family, links):
             sentence = f"{key} is not known. It is assumed to be {1 if every is None else every}{reason}."
-            yield replaced(ASSUMED, sentence, Concern(SETTING, key))
-        if every is None and settings.get(family) != {}:
-            put(settings, setting_model.forwarding_key(family, setting_model.ALL), 1)
+            assumptions.append(replaced(ASSUMED, sentence, Concern(SETTING, key)))
+        if every is None and not settings.lacks(family):
+            settings = settings.with_values({setting_model.forwarding_key(family, setting_model.ALL): 1})
+    return settings

@@ -49,21 +49,16 @@ def at_most(option: str, count: int, most: int, unit: str) -> None:
 
 
 def _check_texts(snapshot: Entry) -> None:
-    texts = {
-        f"snapshot.{subset}": "\n".join(str(entry.get("save") or "") for entry in snapshot.get(subset) or ())
-        for subset in ("iptables", "ipsets")
-    }
-    texts["snapshot.ebtables"] = "\n".join(
-        str(line) for chain in snapshot.get("ebtables") or () for line in chain.get("rules") or ()
-    )
-    texts["snapshot.nftables_text"] = str(snapshot.get("nftables_text") or "")
-    for option, text in texts.items():
-        at_most(option, len(text), MOST_BYTES, "bytes")
-        if option != "snapshot.ipsets":
-            at_most(option, text.count("\n"), MOST_LINES, "lines")
-    at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
-    elements = nft_objects.elements(snapshot.get("nftables") or ())
-    at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
+    texts = {subset: [str(entry.get("save") or "") for entry in snapshot.get(subset) or ()] for subset in ("iptables", "ipsets")}
+    texts["ebtables"] = [str(line) for chain in snapshot.get("ebtables") or () for line in chain.get("rules") or ()]
+    texts["nftables_text"] = [str(snapshot.get("nftables_text") or "")]
+    for subset, parts in texts.items():
+        at_most(f"snapshot.{subset}", sum(map(len, parts)), MOST_BYTES, "bytes")
+        if subset != "ipsets":
+            lines = sum(part.count("\n") for part in parts) + len(parts)
+            at_most(f"snapshot.{subset}", lines, MOST_LINES, "lines")
+    at_most("snapshot.nftables_text", texts["nftables_text"][0].count(","), MOST_ELEMENTS, "elements of sets")
+    at_most("snapshot.nftables", nft_objects.elements(snapshot.get("nftables") or ()), MOST_ELEMENTS, "elements of sets")
 
 
 class Sets:
@@ -95,10 +90,10 @@ class Sets:
         """Count a set of nft. size: as nft_listing.allocated() returns it."""
         self._allocate(option, size, f"size {size}")
 
-    def _allocate(self, option: str, slots: int, shown: str) -> None:
+    def _allocate(self, option: str, slots: int, given: str) -> None:
         self._slots += slots
         if self._slots > MOST_HASHED:
-            raise Invalid(option, shown[:120], f"sets with a hashsize or a size of at most {MOST_HASHED} together")
+            raise Invalid(option, given[:120], f"sets with a hashsize or a size of at most {MOST_HASHED} together")
 
 
 def _hashed(option: str, command: t.Sequence[str]) -> int:

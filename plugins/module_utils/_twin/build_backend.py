@@ -24,11 +24,12 @@ from .._platform import kernel, process
 from .._routing import routing_backend
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
-from .._ruleset import inventory, nft_json
-from .._snapshot import netfilter_backend, values
+from .._ruleset import inventory, nft_json, nft_objects, nft_text
+from .._snapshot import netfilter_backend
 from .._snapshot.assumption import FAMILY as OF_FAMILY
 from .._snapshot.assumption import LINK as OF_LINK
 from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.values import Entry, Snapshot
 from . import blueprint, foreign_tables, lacking, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
@@ -60,7 +61,6 @@ _TABLE_OF_SAVE = re.compile(r"^\*(\S+)\n((?:(?!\*).*\n)*)", re.MULTILINE)  # tha
 _SET = re.compile(r"^\tset (\S+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _DYNAMIC = re.compile(r"^\t\tflags \S*\bdynamic\b", re.MULTILINE)
 ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
-_DEVICES = re.compile(r"hook (?:in|e)gress devices? (.*?) priority")
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
@@ -106,13 +106,13 @@ class Twin(t.NamedTuple):
     notes: list[Assumption]
 
 
-def refuse_to_load_modules(snapshot: values.Entry) -> None:
+def refuse_to_load_modules(snapshot: Snapshot) -> None:
     """Raise Refusal if a twin would make this node's kernel load modules: a trace changes nothing on the node."""
     needed = ["veth", "nf_tables"]
-    tables = [*values.entries(snapshot, "iptables"), *values.entries(snapshot, "ebtables")]
-    if tables:
+    names = {*(each.table for each in snapshot.iptables), *(each.table for each in snapshot.ebtables)}
+    if names:
         needed.append("nft_compat")
-    if any(table.get("table") == "nat" for table in tables):
+    if "nat" in names:
         needed.append("nft_chain_nat")
     if kernel.is_ready("nf_conntrack"):
         needed.append("nf_conntrack_netlink")
@@ -146,37 +146,17 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
     bypassed = {**(_bypass_forward(run, drawn.servers) if drawn.servers else {}), **_add_hooks(run, drawn.hooks)}
     # Chains of nat are passed without connection tracking, which only rules that translate start in a network namespace.
-    tracking = "ct state new continue;" if _has_nat(drawn) else ""
+    tables = [*nft_json.tables(drawn.ruleset), *nft_text.tables(drawn.ruleset_text)]
+    chains = [chain for table in tables for chain in table.chains.values()]
+    of_iptables = (text for program, text in texts.items() if FAMILIES.get(program) in ("ip", "ip6"))
+    has_nat = any(chain.kind == "nat" for chain in chains) or any("*nat\n" in text for text in of_iptables)
+    tracking = "ct state new continue;" if has_nat else ""
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark, tracking=tracking))
-    links = _devices(sorted(_traced_at_ingress(drawn)))
+    links = nft_objects.quoted(sorted({name for chain in chains for name in chain.devices} & {*drawn.names.values()}))
     if links:  # a kernel that refuses this has refused the chains there
         _refused_by_nft(run, TRACE_LINKS.format(table=OWN_TABLE, links=links))
     await_carriers(drawn.links)
     return Twin(texts, bypassed, notes)
-
-
-def _traced_at_ingress(drawn: Blueprint) -> set[str]:
-    """Return the links whose packets a chain gets at ingress."""
-    devices = {str(name) for entry in drawn.ruleset for name in _listed((entry.get("chain") or {}).get("dev"))}
-    devices |= {name for text in _DEVICES.findall(drawn.ruleset_text) for name in re.findall(r'[^\s"{},=]+', text)}
-    return devices & {link.name for link in drawn.links}
-
-
-def _devices(names: t.Iterable[str]) -> str:
-    """Return links as a list of nft."""
-    return ", ".join(f'"{name}"' for name in names if not {*name} & {*'"\\'})
-
-
-def _listed(value: t.Any) -> t.Sequence[t.Any]:
-    return value if isinstance(value, list) else [value] if value else []
-
-
-def _has_nat(drawn: Blueprint) -> bool:
-    return (
-        any("*nat\n" in text for program, text in drawn.restores if program != foreign_tables.RESTORES["bridge"])
-        or "type nat hook" in drawn.ruleset_text
-        or any(chain.kind == "nat" for table in nft_json.tables(drawn.ruleset) for chain in table.chains.values())
-    )
 
 
 @contextlib.contextmanager
@@ -210,10 +190,10 @@ def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
 
 def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:
     """Add rules that let what IPVS translated pass the chains of FORWARD. Return their handles. Raises Failure."""
-    listed = json_object.load(_nft(run, "list chains", "-j"))["nftables"]
+    objects = json_object.load(_nft(run, "list chains", "-j"))["nftables"]
     places = {
         (table.family, table.name, name)
-        for table in nft_json.tables(listed)
+        for table in nft_json.tables(objects)
         for name, chain in table.chains.items()
         if chain.hook == "forward" and table.family in ("ip", "ip6", "inet")
     }
@@ -353,17 +333,17 @@ def _batch(
     """Run the lines, and yield those that failed. is_again: whether some of them may have been run before."""
     if not lines:
         return
-    done = run(
+    completed = run(
         [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
     )
     # At a word that it does not know, ip ends even with -force, and leaves out the lines behind it.
-    if done.rc not in (0, 1) and len(lines) > 1:
+    if completed.rc not in (0, 1) and len(lines) > 1:
         middle = len(lines) // 2
         for part in (lines[:middle], lines[middle:]):
             yield from _batch(run, family, part, notes, is_again=True)
         return
     reason = ""
-    for message in _errors(done.stderr):
+    for message in _errors(completed.stderr):
         match = _FAILED.search(message)
         if match:
             line = lines[int(match[1]) - 1]
@@ -376,7 +356,7 @@ def _batch(
             yield line
         else:
             reason = message.rstrip(".")
-    if done.rc not in (0, 1):
+    if completed.rc not in (0, 1):
         notes.append(gap(f"The twin lacks `ip {lines[0]}`: {reason}.", *lacking.by_line(family, lines[0])))
         yield lines[0]
 
@@ -429,28 +409,28 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[Assumptio
     argv = [path, "restore", "-exist"] if program == "ipset" else [path]
     lines = text.splitlines()
     for _try in range(MOST_BAD_LINES):
-        done = run(argv, _closed(program, lines))
-        if not done.rc:
+        completed = run(argv, _closed(program, lines))
+        if not completed.rc:
             return "\n".join([*lines, ""])
-        errors = _errors(done.stderr)
+        errors = _errors(completed.stderr)
         bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, "\n".join(errors))
         # The first line may be the program's name and version alone.
-        message = next((line for line in errors if not line.endswith(":")), str(done.rc))
+        message = next((line for line in errors if not line.endswith(":")), str(completed.rc))
         if bad is None:
             raise Failure(f"{program} does not load the rules: {message[:300]}. Leave out what it names")
         concerns = [concern for _line, concern in foreign_tables.with_chains(FAMILIES.get(program, ""), lines)]
         refused, chains = lines.pop(bad), concerns.pop(bad)
-        extension = next((name for name in _LACKING.findall(done.stderr) if _has(refused, name)), "")
+        extension = next((name for name in _LACKING.findall(completed.stderr) if _has(refused, name)), "")
         if not extension:
             notes.append(gap(f"{program} refused a line, which is not in the twin: {refused} ({message[:120]}).", *chains))
             continue
         # A rule of each Service may have it.
-        kept = [line for line in lines if not _has(line, extension)]
-        count = len(lines) - len(kept) + 1
+        permitted = [line for line in lines if not _has(line, extension)]
+        count = len(lines) - len(permitted) + 1
         sentence = f"{program} refused {count} lines, which are not in the twin: this kernel lacks {extension}."
         chains = chains.union(*(concern for line, concern in zip(lines, concerns) if _has(line, extension)))
         notes.append(gap(f"{sentence} The first is: {refused}.", *chains))
-        lines = kept
+        lines = permitted
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
 
 
@@ -466,11 +446,11 @@ def _closed(program: str, lines: t.Sequence[str]) -> str:
     return "\n".join([*lines, *(["COMMIT"] if is_open else []), ""])
 
 
-def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str], said: str) -> int | None:
+def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str], message: str) -> int | None:
     """Return the index of the first refused line: the line that the program names, or the last of the shortest failing part."""
-    named = _BAD_LINE.search(said)
-    if named and 0 < int(named[1]) <= len(lines) and lines[int(named[1]) - 1] != "COMMIT":
-        return int(named[1]) - 1
+    match = _BAD_LINE.search(message)
+    if match and 0 < int(match[1]) <= len(lines) and lines[int(match[1]) - 1] != "COMMIT":
+        return int(match[1]) - 1
     bad = _first_bad(fails, lines) if lines else 0
     return bad if lines and not lines[bad].startswith(("*", "COMMIT")) else None
 
@@ -484,7 +464,7 @@ def _first_bad(fails: t.Callable[[t.Sequence[Part]], bool], parts: t.Sequence[Pa
     return bad - 1
 
 
-def _differences(texts: t.Mapping[str, str], objects: t.Sequence[values.Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
+def _differences(texts: t.Mapping[str, str], objects: t.Sequence[Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
     """Yield the tables that the kernel has otherwise than they were loaded. What was loaded as text has no counts to compare."""
     if drawn.ruleset_text.strip() or not (objects or texts):
         return
@@ -501,7 +481,7 @@ def _differences(texts: t.Mapping[str, str], objects: t.Sequence[values.Entry], 
         yield gap(f"Table {place} is another one in the twin. {sentence}", *concerns)
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> list[values.Entry]:
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> list[Entry]:
     """Load the rulesets of nft, without what nft refuses. Return the objects of JSON that were loaded. Raises Failure."""
     objects = _load_objects(run, drawn.ruleset, notes)
     lines, count = drawn.ruleset_text.splitlines(), 0
@@ -523,44 +503,22 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
     return objects
 
 
-def _of_several_links(chain: values.Entry) -> str:
-    """Return the text for nft that adds a chain at ingress or egress, with its table. Names with other characters are not quoted
-    there, so that nft refuses them.
-    """
-    family, table, name, hook, policy = (
-        re.sub(r"[^\w./-]", "?", str(chain.get(key) or "")) for key in ("family", "table", "name", "hook", "policy")
-    )
-    place, devices = f"{family} {table}", _devices(map(str, chain["dev"]))
-    head = (
-        f"type filter hook {hook} devices = {{ {devices} }} priority {int(chain.get('prio') or 0)}; policy {policy or 'accept'};"
-    )
-    return f"add table {place}\nadd chain {place} {name} {{ {head} }}\n"
-
-
-def _without_several_links(run: process.Runner, objects: t.Sequence[values.Entry], notes: list[Assumption]) -> list[values.Entry]:
-    """Add the chains of several links, which the JSON of nft 1.0.6 does not take, and return the other objects."""
-    remaining = []
-    for entry in objects:
-        if isinstance((entry.get("chain") or {}).get("dev"), list):
-            refused = _refused_by_nft(run, _of_several_links(entry["chain"]))
-            notes += [gap(f"nft refused chain {entry['chain'].get('name')}: {refused[1][:120]}.")] if refused else []
-        else:
-            remaining.append(entry)
-    return remaining
-
-
-def _load_objects(run: process.Runner, objects: t.Sequence[values.Entry], notes: list[Assumption]) -> list[values.Entry]:
+def _load_objects(run: process.Runner, objects: t.Sequence[Entry], notes: list[Assumption]) -> list[Entry]:
     """Load objects of nft's JSON, without those that nft refuses; without the tables of these if they are many.
 
     Return those that were loaded.
     """
     nft = [_program("nft", "nftables"), "-j"]
 
-    def refusal(part: t.Sequence[values.Entry], *options: str) -> str:
-        done = run([*nft, *options, "-f", "-"], json.dumps({"nftables": part})) if part else None
-        return (done.stderr.strip() or str(done.rc)) if done and done.rc else ""
+    def refusal(part: t.Sequence[Entry], *options: str) -> str:
+        completed = run([*nft, *options, "-f", "-"], json.dumps({"nftables": part})) if part else None
+        return (completed.stderr.strip() or str(completed.rc)) if completed and completed.rc else ""
 
-    remaining, count = _without_several_links(run, objects, notes), 0
+    several, remaining = nft_objects.of_several_links(objects)
+    for text in several:
+        refused = _refused_by_nft(run, text)
+        notes += [gap(f"nft refused a chain: {text.splitlines()[-1]} ({refused[1][:120]}).")] if refused else []
+    count = 0
     while error := refusal(remaining):
         bad = remaining[_first_bad(lambda part: bool(refusal(part, "--check")), remaining)]
         count += 1
@@ -569,8 +527,7 @@ def _load_objects(run: process.Runner, objects: t.Sequence[values.Entry], notes:
         reason = (error.rpartition("Error: ")[2].splitlines() or [error])[0]
         shown = f"{'the table of ' if is_table else ''}{str(dict(bad))[:200]}"
         notes.append(gap(f"nft refused an object. The twin lacks {shown} ({reason[:120]})."))
-    several = [entry for entry in objects if isinstance((entry.get("chain") or {}).get("dev"), list)]
-    return [*several, *remaining]
+    return [*several.values(), *remaining]
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:
@@ -582,17 +539,17 @@ def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:
 
 def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | None:
     """Return the place of the line that nft refuses, None if nft does not say, and nft's message; None if nft loaded the text."""
-    done = run([_program("nft", "nftables"), "-f", "-"], text)
-    if not done.rc:
+    completed = run([_program("nft", "nftables"), "-f", "-"], text)
+    if not completed.rc:
         return None
-    named = re.search(r":(\d+):\d+(?:-\d+)?: Error", done.stderr)
-    place = int(named[1]) - 1 if named else None
-    return (place if place is not None and place < len(text.splitlines()) else None), done.stderr.strip()
+    match = re.search(r":(\d+):\d+(?:-\d+)?: Error", completed.stderr)
+    place = int(match[1]) - 1 if match else None
+    return (place if place is not None and place < len(text.splitlines()) else None), completed.stderr.strip()
 
 
 def _nft(run: process.Runner, text: str, *options: str) -> str:
     """Return what nft prints. Raises Failure."""
-    done = run([_program("nft", "nftables"), *options, "-f", "-"], text)
-    if done.rc:
-        raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")
-    return done.stdout
+    completed = run([_program("nft", "nftables"), *options, "-f", "-"], text)
+    if completed.rc:
+        raise Failure(f"nft does not load the ruleset of the snapshot: {completed.stderr.strip()[:300]}")
+    return completed.stdout

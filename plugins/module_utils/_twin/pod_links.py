@@ -7,69 +7,55 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from .._snapshot.tunnels import POINT_TO_POINT
-from .._snapshot.values import Entry, entries, has_interface_name
+from .._snapshot.values import ETHERNET, Link, Network, Route, has_interface_name
 
-TAP, VETH, ETHERNET = "tun", "veth", 1  # kinds; a type of hardware (include/uapi/linux/if_arp.h)
-Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+TAP, VETH = "tun", "veth"  # kinds
 
 
-def uplinks(snapshot: Entry) -> set[str]:
+def uplinks(routes: t.Iterable[Route]) -> set[str]:
     """Return the names of the links by which a default route of any table leads."""
-    return {
-        str(hop.get("dev"))
-        for route in entries(snapshot, "routes")
-        if route.get("to") == "default"
-        for hop in (route, *(route.get("nexthops") or ()))
-        if hop.get("dev")
-    }
+    return {hop.dev for route in routes if route.to == "default" for hop in route.hops if hop.dev}
 
 
-def networks(link: Entry) -> list[Network]:
+def networks(link: Link) -> list[Network]:
     """Return the networks of a link's addresses, without those of a host alone, such as that of a link to one pod."""
-    return [network for address in link.get("addresses") or () if (network := _network(address))]
+    every = (address.interface for address in link.address_info if not address.peer)
+    wide = (interface for interface in every if interface and not interface.ip.is_link_local)
+    return [interface.network for interface in wide if interface.network.num_addresses > 1]
 
 
-def _network(address: Entry) -> Network | None:
-    try:
-        interface = ipaddress.ip_interface(str(address.get("address")))
-    except ValueError:
-        return None
-    is_alone = bool(address.get("peer")) or interface.network.num_addresses == 1 or interface.ip.is_link_local
-    return None if is_alone else interface.network
-
-
-def is_machine(link: Entry) -> bool:
+def is_machine(link: Link) -> bool:
     """Return whether a pod or a virtual machine may be at the other end of a link: not of a tun, which has no MAC addresses."""
-    is_tap = (
-        link.get("kind") == TAP and link.get("type", ETHERNET) == ETHERNET and POINT_TO_POINT.isdisjoint(link.get("flags") or ())
-    )
-    return link.get("kind") == VETH or is_tap
+    return link.kind == VETH or link.kind == TAP and not is_point_to_point(link)
 
 
-def pod_links(snapshot: Entry) -> set[str]:
+def is_point_to_point(link: Link) -> bool:
+    """Return whether a link asks for no MAC address, such as a tunnel."""
+    return link.hardware != ETHERNET or not POINT_TO_POINT.isdisjoint(link.flags)
+
+
+def pod_links(links: t.Iterable[Link], routes: t.Iterable[Route]) -> set[str]:
     """Return the names of the links at whose other end is a pod, a virtual machine, or another network namespace of the node.
 
     A network interface of a node that runs in a container is a veth, too. It has a default route, an address in a network, or the
     name of an interface.
     """
-    outside = uplinks(snapshot)
-    ends = (link for link in entries(snapshot, "links") if is_machine(link) and not networks(link))
-    return {name for link in ends if (name := str(link["name"])) not in outside and not has_interface_name(name)}
+    outside = uplinks(routes)
+    ends = (link.name for link in links if is_machine(link) and not networks(link))
+    return {name for name in ends if name not in outside and not has_interface_name(name)}
 
 
-def by_namespace(snapshot: Entry) -> dict[str, list[Entry]]:
+def by_namespace(links: t.Sequence[Link], routes: t.Iterable[Route]) -> dict[str, list[Link]]:
     """Return the links to pods by the names of the pods' namespaces, as far as these are known.
 
     A namespace with the other end of a network interface as well is no pod, but what is around the node.
     """
-    inner = pod_links(snapshot)
-    links: dict[str, list[Entry]] = {}
-    for link in entries(snapshot, "links"):
-        namespace = str((link.get("peer") or {}).get("namespace") or "")
-        if namespace:
-            links.setdefault(namespace, []).append(link)
-    return {namespace: group for namespace, group in links.items() if all(str(link["name"]) in inner for link in group)}
+    inner = pod_links(links, routes)
+    groups: dict[str, list[Link]] = {}
+    for link in links:
+        if link.peer.namespace:
+            groups.setdefault(link.peer.namespace, []).append(link)
+    return {namespace: group for namespace, group in groups.items() if all(link.name in inner for link in group)}

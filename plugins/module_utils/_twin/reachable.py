@@ -13,28 +13,14 @@ searched again until there is nothing new. What is not understood can be reached
 from __future__ import annotations
 
 import functools
+import itertools
 import socket
 import typing as t
 
-from .._ruleset import ruleset
-from .._ruleset.ruleset import (
-    DNAT,
-    GOTO,
-    IPTABLES,
-    JUMP,
-    MASQUERADE,
-    NEW,
-    REDIRECT,
-    SNAT,
-    TRANSPORTS,
-    VERDICTS,
-    VMAP,
-    Element,
-    Rule,
-    Selection,
-    Statement,
-    Table,
-)
+from .._ruleset import iptables_save, nft_blocks, nft_json, nft_text, ruleset
+from .._ruleset.ruleset import Element, Rule, Selection, Statement, Table
+from . import legacy_half
+from .blueprint import RESTORES, Blueprint
 
 ADDRESS, PROTOCOL, PORT, OTHER = "address", "protocol", "port", "other"
 ADDRESSES = tuple(f"{header} {field}" for header in ("ip", "ip6") for field in ("saddr", "daddr"))
@@ -44,15 +30,18 @@ MULTICAST = {4: 224, 16: 255}  # by the length of an address, the least first by
 # Statements that change neither the addresses nor the ports of a packet, besides those that write another field.
 HARMLESS = frozenset(
     (
-        *VERDICTS, MASQUERADE, VMAP, "counter", "dup", "flow", "fwd", "last", "limit", "log", "quota", "secmark", "set",
-        "synproxy", "tproxy", "checksum", "classify", "connsecmark", "dscp", "ecn", "hl", "nflog", "nfqueue", "rateest", "tcpmss",
-        "tcpoptstrip", "tee", "tos", "trace", "ttl",
+        *ruleset.VERDICTS, ruleset.MASQUERADE, ruleset.VMAP, "counter", "dup", "flow", "fwd", "last", "limit", "log", "quota",
+        "secmark", "set", "synproxy", "tproxy", "checksum", "classify", "connsecmark", "dscp", "ecn", "hl", "nflog", "nfqueue",
+        "rateest", "tcpmss", "tcpoptstrip", "tee", "tos", "trace", "ttl",
     )
 )  # fmt: skip
 # A rule that matches by chance counts where packets choose among rules, and one with a set where the set is open.
 COUNTED = ("statistic --mode", "set")
 UNTRACKING = ("notrack", "ct")
-TRANSLATING = frozenset((DNAT, SNAT, REDIRECT, *ADDRESSES, *PORTS))
+TRANSLATING = frozenset((ruleset.DNAT, ruleset.SNAT, ruleset.REDIRECT, *ADDRESSES, *PORTS))
+
+
+_FAMILIES = {RESTORES[family]: family for family in ("ip", "ip6")}  # by program
 
 
 class Flow(t.NamedTuple):
@@ -98,7 +87,7 @@ class Reach:
 
     def selection(self, number: int) -> Selection:
         """Return what can be reached of a table. Rules of nft all remain in their chains."""
-        of_iptables = self.chains[number] if self._tables[number].program == IPTABLES else {}
+        of_iptables = self.chains[number] if self._tables[number].program == ruleset.IPTABLES else {}
         rules = {
             chain: {place for place, condition in enumerate(self._rules(number, chain)) if self._may_fit(condition, is_any)}
             for chain, is_any in of_iptables.items()
@@ -139,7 +128,7 @@ class Reach:
             self._note(statement)
             elements = [*statement.elements, *self._looked_up(number, statement, is_any)]
             for each in (statement, *(element.statement for element in elements)):
-                if each and each.kind in (JUMP, GOTO) and each.target in self._tables[number].chains:
+                if each and each.kind in (ruleset.JUMP, ruleset.GOTO) and each.target in self._tables[number].chains:
                     yield each.target
 
     def _note(self, statement: Statement) -> None:
@@ -159,7 +148,7 @@ class Reach:
     def _looked_up(self, number: int, statement: Statement, is_any: bool) -> t.Iterator[Element]:
         """Note and yield the elements of a map that may be found."""
         name = statement.target[1:]
-        if statement.kind != VMAP or not name:
+        if statement.kind != ruleset.VMAP or not name:
             return
         kinds = tuple(KINDS.get(field, OTHER) for field in statement.key.split(" . "))
         places = self.elements[number].setdefault(name, set())
@@ -181,7 +170,7 @@ class Reach:
             address = packed(value)
             return not address or address in self._addresses or address[0] >= MULTICAST[len(address)]
         if kind == PROTOCOL:
-            return value not in TRANSPORTS or value in self._flow.protocols
+            return value not in ruleset.TRANSPORTS or value in self._flow.protocols
         # The port of a reply may be any: masquerading chooses it. A reply of TCP begins no connection (nf_conntrack_proto_tcp.c).
         is_certain = not is_any and self._flow.ports is not None and (self._is_tracked or self._flow.protocols == {"tcp"})
         return kind != PORT or not is_certain or not value.isdigit() or value in self._ports
@@ -189,13 +178,13 @@ class Reach:
 
 def _condition(table: Table, rule: Rule) -> Condition:
     needs = list[tuple[str, tuple[str, ...]]]()
-    for field, values, is_negated in rule.matches if table.program == IPTABLES else ():
+    for field, values, is_negated in rule.matches if table.program == ruleset.IPTABLES else ():
         if field in COUNTED:
             needs.clear()
             break
         if field in KINDS and values and not is_negated:
             needs.append((KINDS[field], values))
-    return Condition(rule, tuple(needs), NEW in rule.matches)
+    return Condition(rule, tuple(needs), ruleset.NEW in rule.matches)
 
 
 def _translation(statement: Statement) -> tuple[bytes, str] | None:
@@ -203,7 +192,7 @@ def _translation(statement: Statement) -> tuple[bytes, str] | None:
     target, kind = statement.target, statement.kind
     host, _colon, port = ("", "", target) if kind in PORTS else (target, "", "") if packed(target) else target.rpartition(":")
     address = packed(host.strip("[]"))
-    has_address = bool(address) or (not host and kind in (REDIRECT, *PORTS))
+    has_address = bool(address) or (not host and kind in (ruleset.REDIRECT, *PORTS))
     has_port = port.isdigit() or (not port and kind not in PORTS)
     return (address, port) if has_address and has_port else None
 
@@ -215,3 +204,31 @@ def packed(address: str) -> bytes:
         return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     except (OSError, ValueError):
         return b""
+
+
+def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
+    """Return the part of a blueprint that packets can reach; all of it if there is something that is not understood.
+
+    The packets meet the same rules in the same order in a twin of it.
+    """
+    listing = nft_blocks.read(drawn.ruleset_text)
+    if not listing.is_complete or not nft_json.is_complete(drawn.ruleset):
+        return drawn
+    sources = [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing)]
+    saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
+    sources += [[legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved]
+    reach = Reach(flow, [table for tables in sources for table in tables])
+    if not reach.is_known:
+        return drawn
+    numbers = itertools.count()
+    of_objects, of_text, *of_programs = (
+        {(table.family, table.name): reach.selection(next(numbers)) for table in tables} for tables in sources
+    )
+    return drawn._replace(
+        ruleset=nft_json.select(drawn.ruleset, of_objects),
+        ruleset_text=listing.select(of_text),
+        restores=[
+            (program, iptables_save.select(_FAMILIES[program], text, selections) if program in _FAMILIES else text)
+            for (program, text), selections in zip(drawn.restores, of_programs)
+        ],
+    )

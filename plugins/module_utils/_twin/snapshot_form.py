@@ -11,11 +11,12 @@ import typing as t
 
 from .._core import fields, memo
 from .._core.errors import Invalid
-from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range, Unfit
+from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range
 from .._snapshot import evidence
 from .._snapshot.settings import SYSCTL
 from .._snapshot.snapshot import of_this_format
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Entry, Snapshot, entries
+from . import bounds
 
 LISTS = (
     *("links", "neighbors", "rules", "routes", "nftables", "iptables", "ipsets", "ebtables", "bpf", "filters", "ipvs"),
@@ -51,6 +52,13 @@ OF_WORDS = (
 )
 PARTS = {"network_daemons": ("daemons", "networkd_files"), "counters": ("packets", "connections")}  # dictionaries of words
 COUNTERS = ("packets", "connections", "routing", "otherhost")
+
+
+def read(snapshot: Entry) -> Snapshot:
+    """Return a snapshot from elsewhere as values. Raises Invalid for the first part that has another form or is too large."""
+    check(snapshot)
+    bounds.check(snapshot)
+    return Snapshot.of(snapshot)
 
 
 def check(snapshot: Entry) -> None:
@@ -120,7 +128,7 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         for count in _list(f"{option}.counts", entry.get("counts")):
             _number(f"{option}.counts", count, U64)
         for name in filter(entry.get, ("source", "destination", "left_source", "left_destination")):
-            _address(f"{option}.{name}", entry[name])
+            fields.checked(f"{option}.{name}", entry[name], fields.address)
         if entry.get("protocol") and entry["protocol"] not in evidence.PROTOCOLS:
             raise Invalid(f"{option}.protocol", entry["protocol"], f"one of {', '.join(evidence.PROTOCOLS)}")
     if subset == "links":
@@ -128,13 +136,6 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
             _list(f"{option}.peer.{name}", (entry.get("peer") or {}).get(name))
         settings = {key: value for key, value in (entry.get("settings") or {}).items() if value is not None}
         _numbers(f"{option}.settings", settings, U32)
-
-
-def _address(option: str, value: t.Any) -> None:
-    try:
-        fields.address(value)
-    except Unfit as unfit:
-        raise Invalid(option, value, str(unfit)) from None
 
 
 def _check_numbers(option: str, value: t.Any, bounds: t.Mapping[str, Range]) -> None:
@@ -189,7 +190,4 @@ def _numbers(option: str, values: t.Any, bounds: Range) -> None:
 
 
 def _number(option: str, value: t.Any, bounds: Range, is_decimal: bool = True) -> None:
-    try:
-        fields.number(value, *bounds, is_decimal)
-    except Unfit as unfit:
-        raise Invalid(option, value, str(unfit)) from None
+    fields.checked(option, value, lambda number: fields.number(number, *bounds, is_decimal))

@@ -12,41 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot.values import Entry, entries
+from .._snapshot.values import Filter
 
 DROP, PASS, REDIRECT, MIRROR = "drop", "pass", "redirect", "mirror"  # first words of actions
 ENDLESS = "ifb"  # the kind of link that gives packets back to the link from which they were redirected
 ALL = "all"
-
-
-class Filter(t.NamedTuple):
-    """link, direction: ingress or egress. protocol: all, ip, ipv6 or a number. match: "all", empty if it was not read.
-
-    action: drop, pass, or ``redirect LINK`` and ``mirror LINK``; empty if it was not read.
-    """
-
-    link: str
-    direction: str
-    kind: str
-    protocol: str
-    match: str
-    action: str
-
-    @property
-    def target(self) -> str:
-        return self.action.partition(" ")[2]
-
-    def __str__(self) -> str:
-        return f"tc filter dev {self.link} {self.direction}: {self.kind} {self.match or '?'} {self.action or '?'}"
-
-
-def of(snapshot: Entry) -> dict[tuple[str, str], list[Filter]]:
-    """Return the filters of a snapshot by link and direction, in the kernel's order."""
-    found: dict[tuple[str, str], list[Filter]] = {}
-    for entry in entries(snapshot, "filters"):
-        each = Filter(*(str(entry.get(name) or "") for name in Filter._fields))
-        found.setdefault((each.link, each.direction), []).append(each)
-    return found
 
 
 class Decision(t.NamedTuple):

@@ -10,74 +10,65 @@ Who reports a loss pastes what is guilty, and seldom what refers to it.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 
-from .._ruleset import observed, references
-from .._ruleset.ruleset import (
-    DNAT,
-    DROP,
-    MASQUERADE,
-    REDIRECT,
-    REJECT,
-    SNAT,
-    Rule,
-    Table,
-)
-from .._snapshot.values import Entry
+from .._ruleset import references, ruleset
+from .._ruleset.ruleset import BaseChain, Rule, Table
+from .._snapshot.values import Snapshot, network
 
+Change = t.Callable[[Snapshot], Snapshot]
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
 _NAMED = re.compile(rf"(?:.*[-_])?({'|'.join(HOOKS)})", re.IGNORECASE)
-_AT_START, _AT_END = (DNAT, REDIRECT), (SNAT, MASQUERADE)
+_AT_START, _AT_END = (ruleset.DNAT, ruleset.REDIRECT), (ruleset.SNAT, ruleset.MASQUERADE)
 _OF_TRANSLATION = {_AT_START: ("prerouting", "output"), _AT_END: ("postrouting",)}
 _PRIORITIES = {_AT_START: -100, _AT_END: 100}  # of chains of nat (include/uapi/linux/netfilter_ipv4.h, NF_IP_PRI_NAT_*)
+_STOPPING = (ruleset.DROP, ruleset.REJECT)
 _ENDS = (("ip saddr", "ip6 saddr"), ("ip daddr", "ip6 daddr"))
 _FILTERING = ("input", "forward", "output")
 
 
 class Referred(t.NamedTuple):
-    """snapshot: with rules that lead all packets to a chain, or look them up in a map. where: words about an element of a map
-    that the packet meets then."""
+    """change: adds rules that lead all packets to a chain, or look them up in a map. where: words about an element of a map that
+    the packet meets then."""
 
-    snapshot: dict[str, t.Any]
+    change: Change
     where: str = ""
 
 
-def referring(snapshot: Entry, place: tuple[str, str], name: str, ends: t.Sequence[str]) -> Referred | None:
+def referring(snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Sequence[str]) -> Referred | None:
     """Return what lets packets come to a chain or a map; None if nothing there can stop or translate a packet between two
     addresses, or its reply, or if no element of the map is for the address to which the packet goes.
 
     place: family and name of the table, of iptables or of nft. ends: an empty one may be any address.
     """
-    for table in (each for each in observed.of_iptables(snapshot) if (each.family, each.name) == place and name in each.chains):
-        rules = [rule for rule in table.walk(name) if _decides(rule) and _may_meet(rule, ends)]
-        return Referred(_with_jumps(snapshot, place, name, _hooks(name, rules))) if rules else None
-    for table in (each for each in observed.of_nft(snapshot) if (each.family, each.name) == place):
+    tables = (table for table in snapshot.tables() if (table.family, table.name) == place)
+    for table in (table for table in tables if name in table.chains or table.program == ruleset.NFT):
         if name in table.chains:
             rules = [rule for rule in table.walk(name) if _decides(rule) and _may_meet(rule, ends)]
-            changed = _with_base_chains(snapshot, table, f"jump {name}", _hooks(name, rules), rules) if rules else None
-            return Referred(changed) if changed else None
-        elements = [each for each in table.sets.get(name, ()) if each.statement and each.statement.kind in (DROP, REJECT)]
+            hooks, is_nft = _hooks(name, rules), table.program == ruleset.NFT
+            added = _base_chains(table, f"jump {name}", hooks, rules) if is_nft else _jumps(table, name, hooks)
+            return Referred(added) if rules else None
+        elements = [each for each in table.sets.get(name, ()) if each.statement and each.statement.kind in _STOPPING]
         met = [each for each in elements if _is_of(each.key, ends)]
         if met:
-            changed = _with_base_chains(snapshot, table, f"{references.lookup(elements)} vmap @{name}", _FILTERING, ())
-            shown = [f", which has {' . '.join(each.key)} : {each.statement.kind}" for each in met if each.statement]
-            return Referred(changed, shown[0] if len(shown) == 1 else "")
+            words = [f", which has {' . '.join(each.key)} : {each.statement.kind}" for each in met if each.statement]
+            statement = f"{references.lookup(elements)} vmap @{name}"
+            return Referred(_base_chains(table, statement, _FILTERING, ()), words[0] if len(words) == 1 else "")
     return None
 
 
 def _decides(rule: Rule) -> bool:
-    return any(each.kind in (DROP, REJECT, *_AT_START, *_AT_END) for each in rule.statements)
+    return any(each.kind in (*_STOPPING, *_AT_START, *_AT_END) for each in rule.statements)
 
 
 def _may_meet(rule: Rule, ends: t.Sequence[str]) -> bool:
     """Return whether the addresses of a rule may be those of a packet or of its reply."""
-    named = [(place, match) for match in rule.matches for place, pair in enumerate(_ENDS) if match.field in pair]
+    of_ends = [(place, match) for match in rule.matches for place, pair in enumerate(_ENDS) if match.field in pair]
     return any(
         all(
             match.is_negated or not order[place] or any(_holds(value, order[place]) for value in match.values)
-            for place, match in named
+            for place, match in of_ends
         )
         for order in (ends, ends[::-1])
     )
@@ -85,51 +76,31 @@ def _may_meet(rule: Rule, ends: t.Sequence[str]) -> bool:
 
 def _holds(prefix: str, address: str) -> bool:
     """Return whether an address is in a prefix; also for what is none, such as the name of a set."""
-    try:
-        return ipaddress.ip_address(address) in ipaddress.ip_network(prefix, strict=False)
-    except ValueError:
-        return True
+    within, host = network(prefix), network(address)
+    return within is None or host is None or host.network_address in within
 
 
 def _hooks(name: str, rules: t.Iterable[Rule]) -> t.Sequence[str]:
     """Return the hooks that may lead to a chain: the one in its name, or all that permit what its rules do."""
-    named = _NAMED.fullmatch(name)
-    if named:
-        return (named[1].lower(),)
+    match = _NAMED.fullmatch(name)
+    if match:
+        return (match[1].lower(),)
     kinds = {each.kind for rule in rules for each in rule.statements}
     return next((hooks for verbs, hooks in _OF_TRANSLATION.items() if not kinds.isdisjoint(verbs)), _FILTERING)
 
 
-def _with_jumps(snapshot: Entry, place: tuple[str, str], name: str, hooks: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return the snapshot with jumps before all other rules of chains of iptables."""
-    tables = [dict(entry) for entry in snapshot["iptables"]]
-    chains = [hook.upper() for hook in hooks]
-    for entry in (each for each in tables if (each.get("family"), each.get("table")) == place):
-        head, _line, others = str(entry["save"]).partition("\n")
-        declared = "".join(f":{chain} ACCEPT [0:0]\n" for chain in chains if f"\n:{chain} " not in f"\n{others}")
-        entry["save"] = before_others(f"{head}\n{declared}{others}", [f"-A {chain} -j {name}" for chain in chains])
-    return {**snapshot, "iptables": tables}
+def _jumps(table: Table, name: str, hooks: t.Sequence[str]) -> Change:
+    """Return what adds jumps before all other rules of chains of iptables."""
+    rules = [f"-A {hook.upper()} -j {name}" for hook in hooks]
+    return lambda snapshot: snapshot.with_table(table.family, table.name, lambda saved: saved.with_rules(rules))
 
 
-def before_others(save: str, rules: t.Sequence[str]) -> str:
-    """Return a table as iptables-save prints it, with rules before all others."""
-    head, dash, others = save.partition("\n-A ")
-    added = "".join(f"{rule}\n" for rule in rules)
-    return f"{head}\n{added}-A {others}" if dash else head.replace("COMMIT", f"{added}COMMIT")
-
-
-def _with_base_chains(
-    snapshot: Entry, table: Table, statement: str, hooks: t.Iterable[str], rules: t.Iterable[Rule]
-) -> dict[str, t.Any]:
+def _base_chains(table: Table, statement: str, hooks: t.Iterable[str], rules: t.Iterable[Rule]) -> Change:
     kinds = {each.kind for rule in rules for each in rule.statements}
     priority = next((number for verbs, number in _PRIORITIES.items() if not kinds.isdisjoint(verbs)), None)
     kind = "filter" if priority is None else "nat"
-    blocks = [
-        f"chain reached-at-{hook} {{ type {kind} hook {hook} priority {priority or 0}; policy accept; {statement}; }}"
-        for hook in hooks
-    ]
-    text = "\n".join([str(snapshot.get("nftables_text") or ""), f"table {table} {{", *blocks, "}", ""])
-    return {**snapshot, "nftables_text": text}
+    chains = [BaseChain(table.family, table.name, hook, kind, priority or 0, statement) for hook in hooks]
+    return lambda snapshot: snapshot._replace(base_chains=(*snapshot.base_chains, *chains))
 
 
 def _is_of(key: t.Sequence[str], ends: t.Sequence[str]) -> bool:

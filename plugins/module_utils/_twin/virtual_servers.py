@@ -21,6 +21,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6, Unfit
 from .._snapshot.assumption import ADDRESS, Assumption, Concern
+from .._snapshot.values import Destination, VirtualServer
 from .substitutions import IPVS, SCHEDULER, gap, replaced
 
 TOKEN = secrets.token_hex(4)  # of the tables of a twin, so that no table of a snapshot has the same name
@@ -31,29 +32,23 @@ REJECTION = {"ip": "icmp port-unreachable", "ip6": "icmpv6 port-unreachable"}
 HASHING = ("sh", "dh", "mh")
 
 
-def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assumption]]:
+def ruleset(servers: t.Iterable[VirtualServer]) -> tuple[str, list[Assumption]]:
     """Return the text for nft, empty if there are no servers, and the differences from IPVS."""
     rules: dict[str, list[str]] = {"ip": [], "ip6": []}
     refused: dict[str, list[str]] = {"ip": [], "ip6": []}
     notes: list[Assumption] = []
     for server in servers:
         try:
-            ends = [
-                destination
-                for destination in server.get("destinations") or ()
-                if fields.number(destination.get("weight", 1), 0, fields.UINT32)
-            ]
+            ends = [end for end in server.destinations if fields.number(end.weight, 0, fields.UINT32, is_decimal=True)]
             family, selector = _selector(server, ends)
             rules[family] += _rules(family, selector, ends)
-            refused[family] += [] if ends else [f'{selector} reject with {REJECTION[family]} comment "{_shown(server)}"']
-        except (Unfit, KeyError, TypeError, ValueError) as error:
-            notes.append(gap(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}."))
-        if server.get("scheduler") in HASHING:
-            sentence = f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address."
-            place = Concern(ADDRESS, str(server.get("address")).partition("/")[0])
-            notes.append(
-                replaced(SCHEDULER, f"{sentence} The twin chooses by chance.", place, subject=str(server.get("address")))
-            )
+            refused[family] += [] if ends else [f'{selector} reject with {REJECTION[family]} comment "{_listed(server)}"']
+        except Unfit as error:
+            notes.append(gap(f"A virtual server of IPVS is not in the twin ({error}): {dict(server.plain)}."))
+        if server.scheduler in HASHING:
+            sentence = f"Virtual server {server.address}: scheduler {server.scheduler} chooses by address."
+            place = Concern(ADDRESS, server.address.partition("/")[0])
+            notes.append(replaced(SCHEDULER, f"{sentence} The twin chooses by chance.", place, subject=server.address))
     used = [family for family in rules if rules[family] or refused[family]]
     if not used:
         return "", notes
@@ -61,25 +56,23 @@ def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[Assum
     return "".join(_table(family, rules[family], refused[family]) for family in used), notes
 
 
-def addresses(servers: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
+def addresses(servers: t.Iterable[VirtualServer]) -> dict[str, list[str]]:
     """Return the addresses of virtual servers, by family of nft."""
     by_family: dict[str, list[str]] = {"ip": [], "ip6": []}
     for server in servers:
         with contextlib.suppress(Unfit):
-            family, packed = fields.address(server.get("address"))
+            family, packed = fields.address(server.address)
             by_family["ip6" if family == IPV6 else "ip"].append(fields.show(packed))
     return {family: [*dict.fromkeys(hosts)] for family, hosts in by_family.items() if hosts}
 
 
-def _shown(server: t.Mapping[str, t.Any]) -> str:
+def _listed(server: VirtualServer) -> str:
     """Return a virtual server as ipvsadm -Ln prints it."""
-    address = f"[{server['address']}]" if ":" in str(server.get("address")) else server.get("address")
-    place = (
-        f"FWM  {int(str(server['fwmark']), 0)}"
-        if server.get("fwmark")
-        else f"{str(server['protocol']).upper()}  {address}:{server['port']}"
-    )
-    return re.sub(r"[^\w .:\[\]]", "", f"{place} {server.get('scheduler') or ''}").strip()
+    address = f"[{server.address}]" if ":" in server.address else server.address
+    place = f"{server.protocol.upper()}  {address}:{server.port}"
+    if server.fwmark:
+        place = f"FWM  {fields.number(server.fwmark, 1, fields.UINT32)}"
+    return re.sub(r"[^\w .:\[\]]", "", f"{place} {server.scheduler}").strip()
 
 
 def _table(family: str, rules: list[str], refused: list[str]) -> str:
@@ -93,25 +86,23 @@ def _table(family: str, rules: list[str], refused: list[str]) -> str:
     return f"table {family} {TABLE} {{\n  chain servers {{\n{lines}  }}\n{''.join(chains)}{refusing}}}\n"
 
 
-def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[str, str]:
-    if server.get("fwmark"):
-        mark = fields.number(server["fwmark"], 1, fields.UINT32)
-        is_ipv6 = any(":" in str(destination.get("address")) for destination in ends)
-        return "ip6" if is_ipv6 else "ip", f"meta mark {mark:#x}"
-    family, packed = fields.address(server["address"])
-    name, protocol = "ip6" if family == IPV6 else "ip", str(server.get("protocol"))
-    if protocol not in ("tcp", "udp", "sctp"):
-        raise Unfit(f"protocol {protocol}")
-    return name, f"{name} daddr {fields.show(packed)} {protocol} dport {fields.number(server['port'], 1, 65535)}"
+def _selector(server: VirtualServer, ends: t.Sequence[Destination]) -> tuple[str, str]:
+    if server.fwmark:
+        mark = fields.number(server.fwmark, 1, fields.UINT32)
+        return "ip6" if any(":" in end.address for end in ends) else "ip", f"meta mark {mark:#x}"
+    family, packed = fields.address(server.address)
+    name = "ip6" if family == IPV6 else "ip"
+    if server.protocol not in ("tcp", "udp", "sctp"):
+        raise Unfit(f"protocol {server.protocol}")
+    return name, f"{name} daddr {fields.show(packed)} {server.protocol} dport {fields.number(server.port, 1, 65535)}"
 
 
-def _rules(family: str, selector: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    rest = sum(int(destination.get("weight", 1)) for destination in ends)
-    for destination in ends:
-        weight = int(destination.get("weight", 1))
-        _family, packed = fields.address(destination["address"])
+def _rules(family: str, selector: str, ends: t.Sequence[Destination]) -> t.Iterator[str]:
+    rest = sum(int(end.weight) for end in ends)
+    for end in ends:
+        _family, packed = fields.address(end.address)
         place = f"[{fields.show(packed)}]" if family == "ip6" else fields.show(packed)
-        port = f":{fields.number(destination['port'], 1, 65535)}" if destination.get("port") else ""
-        chance = f"numgen random mod {rest} < {weight} " if rest > weight else ""
+        port = f":{fields.number(end.port, 1, 65535)}" if end.port not in ("", "0") else ""
+        chance = f"numgen random mod {rest} < {end.weight} " if rest > int(end.weight) else ""
         yield f"{selector} {chance}dnat to {place}{port}"
-        rest -= weight
+        rest -= int(end.weight)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import typing as t
 
+from .._routing.rule import LOOKUP, Rule
 from .._snapshot.assumption import LINK, Assumption, Concern
+from .._snapshot.values import Link
 from .substitutions import VRF_RULE, VRF_TABLE, replaced
 
-Entry = t.Mapping[str, t.Any]
 VRF = "vrf"
-DIRECTIONS = ("iif", "oif")
 
 
 class Vrf(t.NamedTuple):
@@ -29,15 +29,11 @@ class Vrf(t.NamedTuple):
     links: tuple[str, ...]
 
 
-def from_links(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
+def from_links(links: t.Sequence[Link], notes: list[Assumption]) -> list[Vrf]:
     """Return the VRFs of a snapshot. A VRF whose table is not known is left out with a note."""
-    links = list(links)
     vrfs = []
-    for link in links:
-        if link.get("kind") != VRF:
-            continue
-        name, table = str(link["name"]), (link.get("settings") or {}).get("table")
-        ports = tuple(str(other["name"]) for other in links if other.get("master") == name)
+    for name, table in ((link.name, link.settings.get("table")) for link in links if link.kind == VRF):
+        ports = tuple(port.name for port in links if port.master == name)
         concerns = [Concern(LINK, link) for link in (name, *ports)]
         if isinstance(table, int) and table:
             vrfs.append(Vrf(name, table, (name, *ports)))
@@ -52,22 +48,19 @@ def from_links(links: t.Iterable[Entry], notes: list[Assumption]) -> list[Vrf]:
     return vrfs
 
 
-def rules(vrfs: t.Sequence[Vrf], rule: Entry) -> list[Entry]:
+def rules(vrfs: t.Sequence[Vrf], rule: Rule) -> list[Rule]:
     """Return the rules that replace a rule about VRFs; the rule itself if it is about none."""
-    if rule.get("unread"):
-        return [rule]
-    if rule.get("l3mdev"):
-        plain = {name: value for name, value in rule.items() if name not in ("l3mdev", *DIRECTIONS)}
-        named = {rule[way] for way in DIRECTIONS if rule.get(way)}
+    if rule.l3mdev:
+        selected = {rule.iif, rule.oif} - {""}
         return [
-            {**plain, way: link, **({} if "action" in rule else {"table": str(vrf.table)})}
+            rule._replace(l3mdev=False, iif=iif, oif=oif, table=vrf.table if rule.action == LOOKUP else 0)
             for vrf in vrfs
             for link in vrf.links
-            if not named or named & {link, vrf.name}
-            for way in DIRECTIONS
+            if not selected or selected & {link, vrf.name}
+            for iif, oif in ((link, ""), ("", link))
         ]
     # A packet that comes in by a port comes in by its VRF.
-    return next(([{**rule, "iif": link} for link in vrf.links] for vrf in vrfs if vrf.name == rule.get("iif")), [rule])
+    return next(([rule._replace(iif=link) for link in vrf.links] for vrf in vrfs if vrf.name == rule.iif), [rule])
 
 
 def ports(vrfs: t.Iterable[Vrf]) -> set[str]:

@@ -174,11 +174,11 @@ def test_a_number_that_no_field_holds_is_named_or_does_not_matter() -> None:
     named, escaped = set(), set()
     for place, hostile in with_numbers(snapshot):
         try:
-            snapshot_form.check(hostile)
+            read = snapshot_form.read(hostile)
             audit_backend.result(audit_backend.Audit(hostile, catalogue.CHECKS, {}, False), random_nodes.run)
-            blueprint.draw(hostile)
-            assumptions.complete(hostile, {}, ENDS)
-            worlds.open_for(hostile, ENDS)
+            blueprint.draw(read)
+            assumptions.complete(read, {}, ENDS)
+            worlds.open_for(read, ENDS)
         except Invalid as error:
             named.add(error.option)
         except Exception as error:  # an exception of any other kind is what the test looks for

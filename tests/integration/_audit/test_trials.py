@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
@@ -27,10 +28,10 @@ def test_remedies_are_looked_for_with_the_answer_that_is_known(monkeypatch: pyte
     asked: Counter[str] = Counter()
     in_a_twin = trace_backend._in_a_twin
 
-    def counted(question: trace_backend.Question, *args: Any) -> Answer:
+    def counted(snapshot: Snapshot, question: trace_backend.Question, *args: Any) -> Answer:
         if not question.changes:
-            asked[repr(question._replace(end=0.0))] += 1
-        return in_a_twin(question, *args)
+            asked[repr((snapshot, question._replace(end=0.0)))] += 1
+        return in_a_twin(snapshot, question, *args)
 
     monkeypatch.setattr(trace_backend, "_in_a_twin", counted)
     audit = audit_backend.Audit(snapshot, catalogue.chosen(["reply-by-other-interface", "rp-strict-asymmetric"]))

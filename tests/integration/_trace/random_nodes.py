@@ -16,6 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.far_ends_backend import FarEnds
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.kernel_events import Observation
@@ -360,8 +361,8 @@ def _reply(far_ends: FarEnds, first: Observation, snapshot: dict[str, Any]) -> d
     out = [(link, one) for link, one in first.frames if is_of(first.sent, one)]
     if not out:
         return None
-    drawn = blueprint.draw(snapshot)
-    topology = Topology(snapshot, drawn, [])
+    given = Snapshot.of(snapshot)
+    topology = Topology(given, blueprint.draw(given), [])
     good = [(link, one) for link, one in out if not topology.trouble(link, one)]
     if not good:
         return None

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import services
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, inner_pods, kube_proxy
@@ -21,9 +22,8 @@ RESULTS = "/var/lib/cni/results"
 
 @pytest.mark.parametrize("mode", test_reachable.MODES)
 def test_the_services_of_kube_proxy_are_those_of_its_rules(mode: str) -> None:
-    listed = {
-        (port.name, port.address, port.protocol, port.port, port.port_name) for port in services(test_reachable.snapshot(mode))
-    }
+    ports = services(observed.tables(test_reachable.snapshot(mode)))
+    listed = {(port.name, port.address, port.protocol, port.port, port.port_name) for port in ports}
     expected = {(service.name, service.address, "tcp", kube_proxy.PORT, "p80") for service in test_reachable.SERVICES}
     assert listed == expected
 

@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import exchange_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend
@@ -184,6 +185,7 @@ def test_the_twin_has_no_translation_but_those_of_the_service(mode: str) -> None
         {"source": "192.0.2.9", "interface": "eth0", "destination": "10.96.0.2", "destination_port": 80}
     )
     asked = trace_backend.Question(snapshot(mode), packet, {})
-    drawn = exchange_backend.reached(blueprint.draw(asked.snapshot), asked.snapshot, [packet])
+    given = Snapshot.of(asked.snapshot)
+    drawn = exchange_backend.reached(blueprint.draw(given), given, [packet])
     text = "\n".join([json.dumps(drawn.ruleset), drawn.ruleset_text, *(text for _program, text in drawn.restores)])
     assert len(re.findall(r'"dnat"|\bdnat to\b|-j DNAT\b', text)) == len(SERVICES[1].endpoints) == 3

@@ -14,7 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import pa
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Suspicion, Trial, Unobserved
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.entries import parsed_route
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import values
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Met, Way
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.culprit import ChainRule, Setting, VirtualServer
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.frame import Frame
@@ -227,7 +227,7 @@ def test_a_node_whose_default_route_says_that_it_has_none_may_be_meant_to_have_n
 NODE, CLIENT, POD, CLUSTER_IP = (
     ipaddress.ip_address(each).packed for each in ("192.0.2.11", "10.60.1.6", "10.60.1.5", "10.96.0.10")
 )
-DEFAULT = parsed_route("routes", SNAPSHOT["routes"][0])[0]
+DEFAULT = values.routes(SNAPSHOT)[0].parsed("routes")
 OF_SERVICES = ("ip nat PREROUTING", "ip nat KUBE-SERVICES", "ip nat POSTROUTING")
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import values
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
     ASSURED,
     COUNTER,
@@ -63,7 +64,7 @@ ENDS = ("tcp", "198.51.100.1", "10.1.0.9", 80)
 
 def evidence(**dump: str) -> list[Evidence]:
     snapshot = pastes.read({name.replace("_", "-"): text for name, text in dump.items()}).snapshot
-    return [Evidence.from_plain(plain) for plain in snapshot["evidence"]]
+    return values.read(snapshot, "evidence")
 
 
 def counter(rule: str, *counts: int) -> Evidence:

@@ -8,15 +8,18 @@ from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Dependency, Met, Way
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import LINK_KIND, gap, replaced
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
+same = Snapshot._replace  # a change without a difference
 FILTER = Open(
-    open_facts.rp_filter("eth0"), tuple(Value(str(number), f"rp_filter of eth0 is {number}", dict) for number in range(3))
+    open_facts.rp_filter("eth0"),
+    tuple(Value(str(number), f"rp_filter of eth0 is {number}", same) for number in range(3)),
 )
-CHAIN = Open(open_facts.chain("ip", "filter", "OWN"), (Value("returns", "it returns"), Value("drops", "it drops", dict)))
+CHAIN = Open(open_facts.chain("ip", "filter", "OWN"), (Value("returns", "it returns"), Value("drops", "it drops", same)))
 NFT = Open(open_facts.NFT_OPEN)
 RULES = "iptables-save; nft list ruleset"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.topology import Topology
@@ -24,10 +25,15 @@ def link(name: str, index: int, kind: str = "veth", **more: Any) -> dict[str, An
     return {"name": name, "index": index, "kind": kind, "mac": f"02:00:00:00:00:0{index}", "flags": ["UP", "LOWER_UP"], **more}
 
 
+def of(snapshot: dict[str, Any]) -> Topology:
+    read = Snapshot.of(snapshot)
+    return Topology(read, blueprint.draw(read), [])
+
+
 def around(*links: dict[str, Any], uplink: str = "eth0") -> Topology:
     routes = [{"table": "254", "family": "ipv4", "to": "default", "via": "10.240.0.1", "dev": uplink}]
     snapshot = {"links": list(links), "routes": routes}
-    return Topology(snapshot, blueprint.draw(snapshot), [])
+    return of(snapshot)
 
 
 def answers(topology: Topology, name: str, address: str) -> bool:
@@ -108,7 +114,7 @@ def test_a_full_table_of_neighbours_has_no_place_for_another_one(states: list[st
     ]
     limits = {} if most is None else {"net.ipv4.neigh.default.gc_thresh3": most}
     snapshot = {"links": [link("eth0", 2)], "neighbors": entries, "settings": {"node": limits}}
-    topology = Topology(snapshot, blueprint.draw(snapshot), [])
+    topology = of(snapshot)
     full = [topology.is_table_full("eth0", ipaddress.ip_address(address).packed) for address in ("10.240.0.9", "10.240.0.1")]
     assert full == [is_full, False]
 
@@ -119,8 +125,8 @@ def test_a_bridge_without_an_address_is_no_gateway(addresses: list[str], owner: 
     links = [link("b1", 2, "bridge", addresses=own), link("u1", 3, "", master="b1"), link("t7", 4, "tun", master="b1")]
     uplink = link("eth0", 5, "", addresses=[{"address": "10.240.0.4/24"}])
     snapshot = {"links": [uplink, *links]}
-    drawn = blueprint.draw(snapshot)
-    topology = Topology(snapshot, drawn, [])
+    drawn = blueprint.draw(Snapshot.of(snapshot))
+    topology = Topology(Snapshot.of(snapshot), drawn, [])
     sent = packet.from_options({"source": "10.9.0.2", "destination": "198.51.100.7", "protocol": "icmp", "interface": "t7"})
     expected = topology.world_mac("u1") if owner == "u1" else topology.own_mac("t7")
     assert topology.macs(sent)[1] == expected
@@ -132,7 +138,7 @@ def test_an_address_of_a_pod_that_is_none_is_refused(address: Any) -> None:
         "links": [link("veth1", 3, peer={**POD, "namespace": "p", "name": "eth0"})],
         "pods": [{"namespace": "p", "addresses": [address]}],
     }
-    topology = Topology(snapshot, blueprint.draw(snapshot), [])
+    topology = of(snapshot)
     with pytest.raises(Invalid, match="snapshot.pods.addresses"):
         topology.pod_sides.has("veth1", b"\n\0\0\5")
 
@@ -161,7 +167,7 @@ def test_a_source_is_foreign_behind_a_link_that_leads_to_a_gateway_but_not_in_a_
             {"table": "254", "family": "ipv4", **{key: value for key, value in route.items() if value}} for route in routes
         ],
     }
-    topology = Topology(snapshot, blueprint.draw(snapshot), [])
+    topology = of(snapshot)
     sent = packet.from_options({"source": "10.0.0.10", "destination": "10.9.0.1", "protocol": "icmp"})
     told = topology.foreign_source(sent, "eth1", Tables([], []))
     assert told == (("eth0", "is an address of eth0") if is_foreign else ("", ""))

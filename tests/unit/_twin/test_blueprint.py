@@ -11,18 +11,23 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Concern
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot, VirtualServer
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, virtual_servers
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
 
 ETH0 = {"name": "eth0", "index": 2, "kind": "", "mac": "00:0d:3a:00:00:01", "flags": ["UP", "LOWER_UP"]}
 
 
+def drawn_of(snapshot: dict[str, Any]) -> blueprint.Blueprint:
+    return blueprint.draw(Snapshot.of(snapshot))
+
+
 def draw(**subsets: Any) -> blueprint.Blueprint:
-    return blueprint.draw({"links": [ETH0], **subsets})
+    return drawn_of({"links": [ETH0], **subsets})
 
 
 def test_bridges_are_built_before_their_ports() -> None:
-    drawn = blueprint.draw({"links": [{**ETH0, "master": "br0"}, {"name": "br0", "index": 7, "kind": "bridge", "flags": ["UP"]}]})
+    drawn = drawn_of({"links": [{**ETH0, "master": "br0"}, {"name": "br0", "index": 7, "kind": "bridge", "flags": ["UP"]}]})
     assert [(link.name, link.kind, link.master) for link in drawn.links] == [("br0", "bridge", 0), ("eth0", "veth", 7)]
 
 
@@ -39,12 +44,12 @@ def test_what_another_link_than_a_bridge_does_with_the_packets_of_its_ports_is_o
 def test_a_bridge_stands_behind_the_links_that_the_node_has_before_it() -> None:
     """The kernel takes the source of a packet by a pod's link, which has no address, from the first link that has one."""
     further = [{"name": "br0", "index": 7, "kind": "bridge"}, {"name": "veth1", "index": 8, "kind": "veth", "master": "br0"}]
-    drawn = blueprint.draw({"links": [ETH0, *further]})
+    drawn = drawn_of({"links": [ETH0, *further]})
     assert [link.name for link in drawn.links] == ["eth0", "br0", "veth1"]
 
 
 def test_links_without_an_index_or_a_mac_get_ones() -> None:
-    drawn = blueprint.draw({"links": [{"name": "a", "flags": []}, {"name": "b", "index": 1, "flags": ["UP"]}]})
+    drawn = drawn_of({"links": [{"name": "a", "flags": []}, {"name": "b", "index": 1, "flags": ["UP"]}]})
     assert len({link.number for link in drawn.links}) == 2 and all(link.number > 1 and link.mac[0] == 2 for link in drawn.links)
     assert [link.is_up for link in drawn.links] == [False, True]
 
@@ -72,22 +77,22 @@ def test_rules_for_the_ports_of_a_vrf_stand_for_the_rule_that_all_share() -> Non
         {"priority": 2000, "family": "ipv6", "l3mdev": True, "action": "unreachable", "iif": "eth0"},
     ]
     address = {"address": "10.0.0.4/24", "scope": "global", "flags": []}
-    drawn = blueprint.draw({"links": [{**ETH0, "master": "red", "addresses": [address]}, RED], "rules": rules})
+    drawn = drawn_of({"links": [{**ETH0, "master": "red", "addresses": [address]}, RED], "rules": rules})
     assert [line for line in drawn.commands if " del priority " not in line] == [
         "address add 10.0.0.4/24 dev eth0 scope global noprefixroute",
         "route del local 10.0.0.4 dev eth0 table 255",
-        "-4 rule add priority 7 iif red lookup 11",
-        "-4 rule add priority 7 iif eth0 lookup 11",
-        *(f"-4 rule add priority 1000 {way} {link} lookup 10" for link in ("red", "eth0") for way in ("iif", "oif")),
-        "-6 rule add priority 2000 iif eth0 unreachable",
-        "-6 rule add priority 2000 oif eth0 unreachable",
+        "-4 rule add priority 7 from all iif red lookup 11",
+        "-4 rule add priority 7 from all iif eth0 lookup 11",
+        *(f"-4 rule add priority 1000 from all {key} {link} lookup 10" for link in ("red", "eth0") for key in ("iif", "oif")),
+        "-6 rule add priority 2000 from all iif eth0 unreachable",
+        "-6 rule add priority 2000 from all oif eth0 unreachable",
     ]
     (note,) = drawn.notes
     assert "red is a VRF." in note.sentence and "table 10" in note.sentence and "eth0" in note.sentence and not note.fact
 
 
 def test_a_vrf_whose_table_is_not_known_is_named() -> None:
-    drawn = blueprint.draw({"links": [ETH0, {**RED, "settings": {}}], "rules": [{"priority": 1000, "l3mdev": True}]})
+    drawn = drawn_of({"links": [ETH0, {**RED, "settings": {}}], "rules": [{"priority": 1000, "l3mdev": True}]})
     assert not [line for line in drawn.commands if "add" in line]
     assert any("red is a VRF whose table is not known" in note.sentence for note in drawn.notes)
 
@@ -106,7 +111,7 @@ def test_the_protocol_of_a_route_stands_before_its_next_hops() -> None:
     hops = [{"via": "10.0.0.1", "dev": "eth0"}, {"via": "10.0.1.1", "dev": "eth1"}]
     links = [{"name": f"eth{number}", "index": number + 2, "flags": ["UP"]} for number in range(2)]
     several = {"table": "254", "family": "ipv4", "to": "172.16.0.0/16", "nexthops": hops, "protocol": "static"}
-    (line,) = (blueprint.route_line(*each) for each in blueprint.draw({"links": links, "routes": [several]}).routes)
+    (line,) = (blueprint.route_line(*each) for each in drawn_of({"links": links, "routes": [several]}).routes)
     assert line.endswith(" protocol 4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.1.1 dev eth1")
 
 
@@ -224,7 +229,7 @@ def test_the_tables_of_the_twin_itself_are_not_in_a_snapshot() -> None:
 )
 def test_a_snapshot_that_is_none_is_named(snapshot: dict[str, Any], option: str) -> None:
     with pytest.raises(Invalid) as error:
-        blueprint.draw(snapshot)
+        drawn_of(snapshot)
     assert error.value.option == option
 
 
@@ -242,7 +247,7 @@ def test_a_snapshot_that_is_none_is_named(snapshot: dict[str, Any], option: str)
 def test_a_rule_or_a_route_that_no_twin_can_have_concerns_what_may_meet_it(
     snapshot: dict[str, Any], option: str, concern: Concern
 ) -> None:
-    (note,) = blueprint.draw(snapshot).notes
+    (note,) = drawn_of(snapshot).notes
     assert note.fact and note.concerns == {concern} and f"snapshot.{option} must be " in note.sentence
 
 
@@ -267,7 +272,7 @@ def test_addresses_are_added_in_the_order_in_which_the_node_has_them() -> None:
 def test_ports_of_a_bridge_pass_frames_on_as_on_the_node() -> None:
     settings = {"hairpin": 1, "isolated": 0, "learning": 1}
     links = [{"name": "cni0", "kind": "bridge"}, {"name": "veth1", "kind": "veth", "master": "cni0", "settings": settings}]
-    assert "link set dev veth1 type bridge_slave hairpin on" in blueprint.draw({"links": links}).commands
+    assert "link set dev veth1 type bridge_slave hairpin on" in drawn_of({"links": links}).commands
 
 
 def test_a_table_is_not_tied_to_the_process_that_loads_it() -> None:
@@ -276,14 +281,15 @@ def test_a_table_is_not_tied_to_the_process_that_loads_it() -> None:
         {"table": {"family": "inet", "name": name, "flags": flags}}
         for name, flags in (("a", "owner"), ("b", ["dormant", "owner"]))
     ]
-    drawn = blueprint.draw({"nftables_text": text, "nftables": objects})
+    drawn = drawn_of({"nftables_text": text, "nftables": objects})
     assert "owner" not in drawn.ruleset_text and "flags interval" in drawn.ruleset_text
     assert [one["table"].get("flags") for one in drawn.ruleset] == [None, ["dormant"]]
 
 
 def test_a_virtual_server_without_a_destination_refuses() -> None:
     ends = [{"address": "10.1.0.1", "port": 80, "weight": 0}]
-    server = {"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "rr", "destinations": ends}
+    plain = {"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "rr", "destinations": ends}
+    server = VirtualServer.of(plain)
     text, _notes = virtual_servers.ruleset([server])
     assert 'ip daddr 10.96.0.1 tcp dport 80 reject with icmp port-unreachable comment "TCP  10.96.0.1:80 rr"\n' in text
     assert "dnat" not in text and virtual_servers.addresses([server]) == {"ip": ["10.96.0.1"]}
@@ -292,7 +298,7 @@ def test_a_virtual_server_without_a_destination_refuses() -> None:
 def test_virtual_servers_choose_by_weight() -> None:
     ends = [{"address": f"10.1.0.{number}", "port": 80, "weight": weight} for number, weight in ((1, 1), (2, 3), (3, 0))]
     text, notes = virtual_servers.ruleset(
-        [{"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "sh", "destinations": ends}]
+        [VirtualServer.of({"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "sh", "destinations": ends})]
     )
     assert "ip daddr 10.96.0.1 tcp dport 80 numgen random mod 4 < 1 dnat to 10.1.0.1:80\n" in text
     assert "ip daddr 10.96.0.1 tcp dport 80 dnat to 10.1.0.2:80\n" in text and "10.1.0.3" not in text
@@ -301,24 +307,24 @@ def test_virtual_servers_choose_by_weight() -> None:
 
 
 def test_a_virtual_server_that_is_none_is_left_out_and_named() -> None:
-    text, notes = virtual_servers.ruleset([{"protocol": "tcp", "address": "x;y", "port": 80, "destinations": []}])
+    server = VirtualServer.of({"protocol": "tcp", "address": "x;y", "port": 80, "destinations": []})
+    text, notes = virtual_servers.ruleset([server])
     assert text == "" and "x;y" in notes[0].sentence
 
 
 def test_what_is_assumed_is_said() -> None:
-    found, told = assumptions.complete(
-        {"links": [], "routes": None}, {"net.ipv4.conf.eth0.rp_filter": "1"}, Ends("10.1.0.5", "eth0")
-    )
-    assert found["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}, "all": {"forwarding": 1}}
-    assert [one["name"] for one in found["links"]] == ["eth0", "assumed-pod"]
+    empty = Snapshot.of({"links": [], "routes": None})
+    found, told = assumptions.complete(empty, {"net.ipv4.conf.eth0.rp_filter": "1"}, Ends("10.1.0.5", "eth0"))
+    assert found.settings.by_link("ipv4") == {"eth0": {"rp_filter": 1}, "all": {"forwarding": 1}}
+    assert [link.name for link in found.links] == ["eth0", "assumed-pod"]
     assert len(told) == 5
 
 
 def test_a_snapshot_that_tells_all_needs_no_assumption() -> None:
     settings = {"node": {"net.ipv4.ip_forward": 0}, "ipv4": {"eth0": {"forwarding": 0}}, "ipv6": {"all": {"forwarding": 0}}}
-    snapshot = {"links": [ETH0], "routes": [], "settings": settings}
+    snapshot = Snapshot.of({"links": [ETH0], "routes": [], "settings": settings})
     found, told = assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth0"))
-    assert told == [] and found["settings"] == settings
+    assert told == [] and found.settings.plain == settings
     with pytest.raises(Invalid, match="packet.interface"):
         assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth7"))
     with pytest.raises(Invalid, match="assume.net.ipv4.ip_forward"):
@@ -329,7 +335,7 @@ def test_a_snapshot_that_tells_all_needs_no_assumption() -> None:
 def test_a_statement_that_ends_the_trace_is_not_in_the_twin(statement: str) -> None:
     tracing = {"mangle": {"key": {"meta": {"key": "nftrace"}}, "value": 0}}
     place = {"family": "ip", "table": "x", "chain": "y"}
-    drawn = blueprint.draw(
+    drawn = drawn_of(
         {
             "nftables_text": f"table ip x {{ chain y {{ ip daddr 192.0.2.1 {statement}\n counter drop\n }} }}",
             "nftables": [{"rule": {**place, "expr": [tracing, {"drop": None}]}}, {"rule": {**place, "expr": [tracing]}}],
@@ -347,7 +353,7 @@ NFTRACE = {"meta": {"key": "nftrace"}}
 def test_no_form_of_the_statement_ends_the_trace(key: dict[str, Any]) -> None:
     """nft overlooks further keys of an expression."""
     rule = {"family": "ip", "table": "x", "chain": "y", "expr": [{"mangle": {"key": key, "value": 0}}, {"accept": None}]}
-    assert blueprint.draw({"nftables": [{"rule": rule}]}).ruleset == [{"rule": {**rule, "expr": [{"accept": None}]}}]
+    assert drawn_of({"nftables": [{"rule": rule}]}).ruleset == [{"rule": {**rule, "expr": [{"accept": None}]}}]
 
 
 @pytest.mark.parametrize(
@@ -360,5 +366,5 @@ def test_no_form_of_the_statement_ends_the_trace(key: dict[str, Any]) -> None:
 )
 def test_a_rule_that_depends_on_the_trace_is_left_out_and_named(statement: dict[str, Any]) -> None:
     rule = {"family": "ip", "table": "x", "chain": "y", "expr": [statement, {"drop": None}]}
-    drawn = blueprint.draw({"nftables": [{"rule": rule}]})
+    drawn = drawn_of({"nftables": [{"rule": rule}]})
     assert not drawn.ruleset and ["depends on nftrace" in note.sentence for note in drawn.notes] == [True]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, bounds
 
@@ -59,13 +60,15 @@ SIZE = "type ipv4_addr\nsize 50000000"
 )
 def test_a_part_that_is_too_large_is_named_with_its_bound(snapshot: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid, match=re.escape(said)):
-        blueprint.draw(snapshot)
+        bounds.check(snapshot)
+        blueprint.draw(Snapshot.of(snapshot))
 
 
 @pytest.mark.parametrize("flags", ["dynamic", "interval", "dynamic,timeout"])
 def test_a_set_of_nft_that_grows_with_its_elements_may_have_any_size(flags: str) -> None:
     one = {"table": "x", "size": 50000000, "flags": flags.split(",")}
-    blueprint.draw({"nftables_text": f"table ip x {{\nset s {{\n{SIZE}\nflags {flags}\n}}\n}}\n", "nftables": [{"set": one}]})
+    listed = f"table ip x {{\nset s {{\n{SIZE}\nflags {flags}\n}}\n}}\n"
+    blueprint.draw(Snapshot.of({"nftables_text": listed, "nftables": [{"set": one}]}))
 
 
 # With a set s in the twin.
@@ -91,7 +94,7 @@ COMMANDS: list[tuple[str, list[str], str]] = [
 
 @pytest.mark.parametrize(("kind", "texts", "error"), COMMANDS)
 def test_commands_make_no_larger_sets_than_a_snapshot(kind: str, texts: list[str], error: str) -> None:
-    sizes = blueprint.draw(sets(f"create s {kind}")).sizes
+    sizes = blueprint.draw(Snapshot.of(sets(f"create s {kind}"))).sizes
     with pytest.raises(Invalid, match=re.escape(error)) if error else contextlib.nullcontext():
         changes_backend.check_sizes(changes_backend.read([], texts), sizes)
 
@@ -128,6 +131,5 @@ def test_the_largest_nodes_are_within_the_bounds() -> None:
             "nftables": [{"chain": {"name": str(number)}} for number in range(10_000)],
         }
     )
-    blueprint.draw(
-        sets("create s hash:ip hashsize 65536 maxelem 1048576", *(f"add s 10.{number}.0.0/24" for number in range(255)))
-    )
+    adds = (f"add s 10.{number}.0.0/24" for number in range(255))
+    blueprint.draw(Snapshot.of(sets("create s hash:ip hashsize 65536 maxelem 1048576", *adds)))

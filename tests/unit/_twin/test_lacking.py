@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import FAMILY, SET, Concern
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import Unread
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import lacking
 
 
@@ -29,7 +30,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin import lac
     ],
 )
 def test_what_was_not_read_is_a_fact(subset: str, name: str, fact: str, concerns: list[Concern]) -> None:
-    found = lacking.by_unread({"subset": subset, "object": name, "reason": "It failed."})
+    found = lacking.by_unread(Unread(subset, name, "It failed."))
     assert (found.fact if found else "") == fact
     if found:
         assert found.concerns == frozenset(concerns) and found.sentence == f"{subset} {name}: It failed.".replace(" :", ":")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, reduction
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, reachable
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.blueprint import Blueprint
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.reachable import Flow, packed
 
@@ -20,7 +21,7 @@ ANY_PORT = TCP._replace(ports=None)
 
 
 def kept(flow: Flow = TCP, **of_node: Any) -> Blueprint:
-    return reduction.reduced(blueprint.draw(of_node), flow)
+    return reachable.reduced(blueprint.draw(Snapshot.of(of_node)), flow)
 
 
 def ruleset(base: str, *more: str, hook: str = "nat hook prerouting priority -100") -> str:

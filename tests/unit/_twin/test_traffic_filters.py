@@ -14,8 +14,9 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import rtnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Filter, Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import traffic_filters
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin.traffic_filters import Decision, Filter
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.traffic_filters import Decision
 
 GENERAL = struct.pack("=IIiii", 1, 0, 2, 1, 1)  # a gact that drops
 DROPPING = pack({1: pack({1: b"gact\0", 2: pack({2: GENERAL})})})
@@ -94,11 +95,9 @@ filter protocol ip pref 9 flower chain 0 handle 0x1
 @pytest.mark.parametrize("command", ["tc filter show dev v1 ingress", "tc filter show dev v1 parent ffff:"])
 def test_an_output_of_tc_shows_the_same(command: str) -> None:
     text = TEXT if "ingress" in command else TEXT.replace("filter protocol", "filter parent ffff: protocol")
-    found = pastes.read({command: text, "ip link": "3: v1: <UP> mtu 1500\n"}).snapshot
-    assert [*traffic_filters.of(found)] == [("v1", "ingress")]
-    shown = [(each.kind, each.protocol, each.match, each.action) for each in traffic_filters.of(found)["v1", "ingress"]]
-    assert shown == [
-        ("u32", "all", "all", "redirect ifb0"),
-        ("matchall", "ip", "all", "drop"),
-        ("flower", "ip", "", "drop"),
+    found = Snapshot.of(pastes.read({command: text, "ip link": "3: v1: <UP> mtu 1500\n"}).snapshot)
+    assert found.filters == [
+        Filter("v1", "ingress", "u32", "all", "all", "redirect ifb0"),
+        Filter("v1", "ingress", "matchall", "ip", "all", "drop"),
+        Filter("v1", "ingress", "flower", "ip", "", "drop"),
     ]

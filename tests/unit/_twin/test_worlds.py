@@ -10,14 +10,15 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, worlds
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, snapshot_form, worlds
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
 
 TO_POD = Ends("10.1.0.5", "eth0", "192.0.2.1")
 
 
-def snapshot(*facts: open_facts.Fact, **subsets: Any) -> dict[str, Any]:
-    return {"links": [{"name": "eth0"}], "open": [fact._asdict() for fact in facts], **subsets}
+def snapshot(*facts: open_facts.Fact, **subsets: Any) -> Snapshot:
+    return Snapshot.of({"links": [{"name": "eth0"}], "open": [fact._asdict() for fact in facts], **subsets})
 
 
 def rp_filter(**values: dict[str, int]) -> dict[str, Any]:
@@ -53,11 +54,11 @@ def test_a_filter_is_open_as_far_as_the_larger_of_two_settings_is(settings: dict
 def test_the_setting_of_the_link_decides_about_forwarding(
     of_all: dict[str, int], of_link: dict[str, int], names: list[str] | None
 ) -> None:
-    given = snapshot(settings={"node": of_all, "ipv4": {"eth0": of_link}})
+    given = snapshot(settings={"node": of_all, "ipv4": {"eth0": of_link}}, routes=[])
     found = worlds.open_for(given, TO_POD).get("net.ipv4.conf.eth0.forwarding")
     assert (found and [value.name for value in found.values]) == names
-    completed, assumed = assumptions.complete({**given, "routes": []}, {}, TO_POD)
-    value = next((each for each in completed["settings"]["ipv4"].get("all", {}).values()), None)
+    completed, assumed = assumptions.complete(given, {}, TO_POD)
+    value = completed.settings.of_link("ipv4", "all").get("forwarding")
     assert value == (None if of_all else 1)
     sentences = [each.sentence for each in assumed if each.sentence.startswith("net.ipv4.conf.eth0.forwarding is not known")]
     assert len(sentences) == (names is not None)
@@ -65,7 +66,7 @@ def test_the_setting_of_the_link_decides_about_forwarding(
 
 def test_a_port_hands_its_packets_to_its_bridge_whose_forwarding_counts() -> None:
     links = [{"name": "br0", "kind": "bridge"}, {"name": "eth0", "master": "br0"}]
-    opened = worlds.open_for({"links": links, "settings": {"ipv4": {"all": {}}}}, TO_POD)
+    opened = worlds.open_for(Snapshot.of({"links": links, "settings": {"ipv4": {"all": {}}}}), TO_POD)
     assert [name for name in opened if name.endswith("forwarding")] == ["net.ipv4.conf.br0.forwarding"]
 
 
@@ -74,15 +75,44 @@ def test_a_chain_drops_in_one_world_and_a_policy_in_another() -> None:
     facts = open_facts.chain("ip", "filter", "OWN"), open_facts.policy("ip", "filter", "FORWARD")
     given = snapshot(*facts, iptables=[table])
     changed, left = worlds.applied(given, worlds.open_for(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
-    assert changed["iptables"][0]["save"] == "*filter\n:FORWARD DROP [0:0]\n:OWN - [0:0]\n-A OWN -j DROP\nCOMMIT\n"
-    assert [*left] == ["rp_filter:eth0", "net.ipv4.conf.eth0.forwarding"] and given["iptables"] == [table]
+    assert changed.iptables[0].save == "*filter\n:FORWARD DROP [0:0]\n:OWN - [0:0]\n-A OWN -j DROP\nCOMMIT\n"
+    assert [*left] == ["rp_filter:eth0", "net.ipv4.conf.eth0.forwarding"] and given.plain["iptables"] == [table]
+
+
+def test_a_rule_of_a_world_stands_behind_all_others_whatever_their_texts_say() -> None:
+    own = '-A OWN -m comment --comment "COMMIT :FORWARD ACCEPT" -j RETURN'
+    save = f"*filter\n:FORWARD ACCEPT [0:0]\n:OWN - [0:0]\n{own}\nCOMMIT\n"
+    facts = open_facts.chain("ip", "filter", "OWN"), open_facts.policy("ip", "filter", "FORWARD")
+    given = snapshot(*facts, iptables=[{"family": "ip", "table": "filter", "save": save}])
+    changed, _open = worlds.applied(given, worlds.open_for(given, TO_POD), {facts[0].fact: "drops", facts[1].fact: "drop"})
+    assert changed.iptables[0].save.splitlines()[1:] == [":FORWARD DROP [0:0]", ":OWN - [0:0]", own, "-A OWN -j DROP", "COMMIT"]
+
+
+def test_a_translation_has_the_built_in_chain_that_its_table_lacks() -> None:
+    save = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n"
+    rule = "-A PREROUTING -j DNAT --to-destination 10.1.0.5"
+    for tables in ([{"family": "ip", "table": "nat", "backend": "nft", "save": save}], []):
+        (table,) = worlds.with_translations(snapshot(iptables=tables), "ip", [rule]).iptables
+        lines = table.save.splitlines()
+        assert lines.index(":PREROUTING ACCEPT [0:0]") + 1 == lines.index(rule) < len(lines) - len(tables) - 1
+        assert table.plain.keys() >= {"family", "table", "backend", "save"}
+
+
+def test_a_world_is_a_snapshot_again() -> None:
+    given = snapshot(
+        open_facts.rp_filter("eth0"), routes=[], iptables=[{"family": "ip", "table": "nat", "save": "*nat\nCOMMIT\n"}]
+    )
+    changed = worlds.with_translations(given, "ip", ["-A OUTPUT -j ACCEPT"]).world()
+    assert Snapshot.of(changed).iptables[0].save == "*nat\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -j ACCEPT\nCOMMIT\n"
+    assert {**changed, "iptables": None} == {**given.plain, "iptables": None}
+    snapshot_form.check(changed)
 
 
 def test_a_set_has_all_addresses_and_the_ports_of_the_packet() -> None:
     kept = {"name": "S", "save": "create S hash:ip,port family inet\n"}
     given = snapshot(open_facts.elements("S"), ipsets=[kept])
     changed, _left = worlds.applied(given, worlds.open_for(given, TO_POD, {80}), {"set:S": "with"})
-    lines = changed["ipsets"][0]["save"].splitlines()
+    lines = changed.ipsets[0].save.splitlines()
     assert lines[0] == "create S hash:net,port family inet" and "add S 128.0.0.0/1,tcp:80" in lines and len(lines) == 5
 
 
@@ -120,7 +150,7 @@ def test_a_snapshot_brings_no_command_and_no_words_of_a_shell() -> None:
 
 def test_facts_of_the_other_family_are_left_out() -> None:
     entries = [{**open_facts.table(short, "nat")._asdict(), "family": long} for short, long in (("ip", "ipv4"), ("ip6", "ipv6"))]
-    found = worlds.open_for({"links": [], "open": entries}, TO_POD)
+    found = worlds.open_for(Snapshot.of({"links": [], "open": entries}), TO_POD)
     assert "table:ip nat" in found and "table:ip6 nat" not in found
 
 
@@ -140,5 +170,5 @@ def test_a_wrong_value_of_a_fact_is_named_with_what_is_allowed(assume: dict[str,
 
 @pytest.mark.parametrize("fact", ["", "what:eth0", "chain:ip filter", "table:nat"])
 def test_a_fact_of_another_form_is_refused(fact: str) -> None:
-    with pytest.raises(Invalid, match=r"snapshot\.open\[0\]\.fact must be an id that begins with one of rp_filter"):
-        worlds.check({"open": [{"fact": fact}]})
+    with pytest.raises(Invalid, match=r"snapshot\.open\[0\]\.fact must be an id that begins with one of routes, addresses"):
+        worlds.check(Snapshot.of({"open": [{"fact": fact}]}))
