@@ -57,10 +57,21 @@ ROOMS["_queries"] = tuple(ROOMS)
 ENTRANCES = {"_queries": "_module"}  # files above the rooms, by the room that may import them
 ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
 # Each fact has one reader: a rule of nft's JSON that another file reads, two of them will understand differently on some node.
-# These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and those that carry
-# foreign rules into a twin as they are.
+# These alone may name the keys of such rules: the reader of rulesets, that of the collection's own tables, and that of foreign
+# rules that a twin gets as they are.
 NFT_KEYS = ("expr", "payload")
 NFT_READERS = ("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py")
+# A twin is built from the values of a snapshot. These alone look at a plain one: at its form and its size, before it is read.
+BORDER = ("bounds.py", "snapshot_form.py")
+KEYS_OF_OTHERS = {
+    "blueprint.py": {"bridge", "uidrange"},  # of a table of kinds of links, and of the options of a rule
+    "build_backend.py": {"nftables"},  # of what nft prints of the twin
+    "isolation_backend.py": {"__loader__", "error", "kind", "result", "traceback"},  # of a message
+    "lacking.py": {"dev", "family"},  # words of a line for ip
+    "legacy_half.py": {"chain", "jump", "rest", "verb"},  # of a regular expression
+    "vrfs.py": {"table"},  # of the settings of a link
+    "worlds.py": {"rp_filter"},  # of the settings of the kernel
+}
 CONTROLLER = ("_pastes", "_render")  # rooms that no module imports: as plugin_utils/_program.py
 MOST_FILES = 25  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (

@@ -80,6 +80,11 @@ def test_a_check_reads_a_node_by_its_values() -> None:
     assert [reading for path in checks for reading in house.plain_readings(path)] == []
 
 
+def test_a_twin_is_built_from_values() -> None:
+    inner = (path for path in house.files("_twin") if path.name not in house.BORDER)
+    assert {path.name: {*keys} for path in inner if (keys := [*house.keys(path)])} == house.KEYS_OF_OTHERS
+
+
 def test_the_rules_of_nfts_json_have_one_reader() -> None:
     readers = {str(path.relative_to(house.ROOT)) for path in FILES if {*house.NFT_KEYS} & {*house.keys(path)}}
     assert readers == {*house.NFT_READERS}
