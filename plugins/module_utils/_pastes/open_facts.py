@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._ruleset import references
 from .._ruleset.ruleset import LEGACY, NFT, Table
 from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
@@ -237,5 +236,5 @@ def _of_nft(shown: Shown, listed: t.Sequence[Table]) -> t.Iterator[OpenFact]:
         is_listed = any(part.has_all_lines for part in shown.of(commands.NFT, commands.NFT_JSON))
         yield OpenFact(open_facts.NFT_OPEN, is_cut=is_listed)
         for table in listed:
-            facts = (open_facts.jump(table.family, table.name, name) for name in references.unreferenced(table))
+            facts = (open_facts.jump(table.family, table.name, name) for name in table.unreferenced())
             yield from (OpenFact(fact, table.families[0] if len(table.families) == 1 else "") for fact in facts)

@@ -12,6 +12,7 @@ prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/M
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
 ALL = 2**32 - 1  # the mask of a mark of 32 bits
@@ -183,6 +184,19 @@ class Table(t.NamedTuple):
         elements = (element for listed in self.sets.values() for element in listed)
         return any(rule.has_value(text) for rule in self.rules()) or any(text in element.key for element in elements)
 
+    def unreferenced(self) -> list[str]:
+        """Return the chains with rules, and the verdict maps with elements, to which neither a hook nor a rule refers.
+
+        A table with a hook is listed as a whole: what nothing refers to there gets no packet.
+        """
+        if any(chain.hook for chain in self.chains.values()):
+            return []
+        targets = {each.target for rule in self.rules() for each in rule.statements}
+        targets.update(each.statement.target for elements in self.sets.values() for each in elements if each.statement)
+        used = {name for rule in self.rules() for name in rule.sets}
+        chains = [name for name, chain in self.chains.items() if chain.rules and name not in targets]
+        return [*chains, *(name for name, elements in self.sets.items() if name not in used and looked_up(elements))]
+
     def walk(self, first: str) -> t.Iterator[Rule]:
         """Yield the rules in the order in which a packet meets them, each chain once. first: the chain of the hook."""
         entered, waiting = {first}, [iter(self.chains.get(first, Chain()).rules)]
@@ -224,6 +238,25 @@ class Selection(t.NamedTuple):
     sets: t.Container[str]
     elements: t.Mapping[str, t.Container[int]] = {}
     rules: t.Mapping[str, t.Container[int]] = {}
+
+
+def looked_up(elements: t.Iterable[Element]) -> str:
+    """Return the fields that a rule looks up in a verdict map; empty for a set, or for keys of other kinds."""
+    element = next((each for each in elements if each.statement), None)
+    fields = [field_of(part) for part in element.key] if element else []
+    return " . ".join(fields) if fields and all(fields) else ""
+
+
+def field_of(part: str) -> str:
+    """Return the field of a packet that a part of a key is about: its destination, protocol or port; empty for another one."""
+    if part in TRANSPORTS:
+        return PROTOCOL
+    if part.isdigit():
+        return "th dport"
+    try:
+        return "ip6 daddr" if ipaddress.ip_network(part, strict=False).version == 6 else "ip daddr"
+    except ValueError:
+        return ""
 
 
 def combined(operator: str, operands: t.Sequence[Bits]) -> Bits:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._ruleset import references, ruleset
+from .._ruleset import ruleset
 from .._ruleset.ruleset import BaseChain, Rule, Table
 from .._snapshot.values import Snapshot, network
 
@@ -53,7 +53,7 @@ def referring(snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Seq
         met = [each for each in elements if _is_of(each.key, ends)]
         if met:
             words = [f", which has {' . '.join(each.key)} : {each.statement.kind}" for each in met if each.statement]
-            statement = f"{references.lookup(elements)} vmap @{name}"
+            statement = f"{ruleset.looked_up(elements)} vmap @{name}"
             return Referred(_base_chains(table, statement, _FILTERING, ()), words[0] if len(words) == 1 else "")
     return None
 
@@ -105,5 +105,5 @@ def _base_chains(table: Table, statement: str, hooks: t.Iterable[str], rules: t.
 
 def _is_of(key: t.Sequence[str], ends: t.Sequence[str]) -> bool:
     """Return whether the addresses in a key are those to which a packet may go."""
-    addresses = [part for part in key if references.field(part).endswith("daddr")]
+    addresses = [part for part in key if ruleset.field_of(part).endswith("daddr")]
     return all(not end or _holds(address, end) for address in addresses for end in ends[1:])

@@ -37,7 +37,7 @@ def test_bridges_are_built_before_their_ports() -> None:
 )
 def test_what_another_link_than_a_bridge_does_with_the_packets_of_its_ports_is_open(kind: str, fact: list[str]) -> None:
     master = {"name": "ovs-system", "index": 7, "kind": kind, "flags": ["UP"], "settings": {"table": 10} if kind == "vrf" else {}}
-    notes = blueprint.draw({"links": [{**ETH0, "master": "ovs-system"}, master]}).notes
+    notes = drawn_of({"links": [{**ETH0, "master": "ovs-system"}, master]}).notes
     assert [note.fact for note in notes if note.fact.endswith(":ovs-system")] == fact
 
 
