@@ -231,7 +231,7 @@ def _statements(values: t.Mapping[str, str]) -> t.Iterator[Statement]:
 
 
 def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
-    """Return what a rule writes into a mark. iptables-save prints --set-mark, --and-mark and --or-mark as --set-xmark."""
+    """Return what a rule writes into a mark."""
     field = ruleset.CONNECTION_MARK if target == "CONNMARK" else ruleset.PACKET_MARK
     of_packet, of_connection = (_number(values.get(option, values.get("--mask", ""))) for option in ("--nfmask", "--ctmask"))
     if "--save-mark" in values:
@@ -239,10 +239,24 @@ def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
     if "--restore-mark" in values:
         bits = Bits(packet=ruleset.ALL & ~of_packet, connection=of_connection)
         return Statement(ruleset.PACKET_MARK, ruleset.CONNECTION_MARK, bits)
-    mark, _slash, mask = values.get("--set-xmark", values.get("--set-mark", "")).partition("/")
-    constant, others = _number(mark), ruleset.ALL & ~_number(mask)
+    constant, mask = _written(values)
+    others = ruleset.ALL & ~mask
     bits = Bits(connection=others, constant=constant) if target == "CONNMARK" else Bits(packet=others, constant=constant)
     return Statement(field, f"{constant:#x}", bits)
+
+
+def _written(values: t.Mapping[str, str]) -> tuple[int, int]:
+    """Return mark and mask of --set-xmark, as which iptables-save prints the other options; iptables -L prints them by name."""
+    for option, pair in _OF_MARK.items():
+        if option in values:
+            return pair(_number(values[option]))
+    mark, _slash, mask = values.get("--set-xmark", values.get("--set-mark", "")).partition("/")
+    return _number(mark), _number(mask) | (_number(mark) if "--set-mark" in values else 0)
+
+
+_OF_MARK: dict[str, t.Callable[[int], tuple[int, int]]] = {
+    "--or-mark": lambda bits: (bits, bits), "--and-mark": lambda bits: (0, ALL & ~bits), "--xor-mark": lambda bits: (bits, 0)
+}  # fmt: skip
 
 
 def _number(word: str) -> int:

@@ -140,6 +140,8 @@ def test_a_rule_in_the_kernels_encoding_is_read(expressions: list[t.Any], userda
         ("-A a -i eth+ -g b", (Match("iifname", ("eth*",)),), (Statement(GOTO, "b"),)),
         ("-A a -p tcp", (Match("meta l4proto", ("tcp",)),), ()),
         ("-A a -j CONNMARK --set-xmark 0x7", (), (setting(Bits(constant=7), "0x7"),)),
+        ("-A a -j CONNMARK --or-mark 0x80", (), (setting(Bits(connection=ALL & ~0x80, constant=0x80), "0x80"),)),
+        ("-A a -j CONNMARK --and-mark 0x80", (), (setting(Bits(connection=0x80), "0x0"),)),
         ("-A a -j CONNMARK --restore-mark", (), (restoring(ALL),)),
         ("-A a -j CONNMARK --restore-mark --mask 0xf0", (), (restoring(0xF0),)),
         (
