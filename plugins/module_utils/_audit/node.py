@@ -205,7 +205,7 @@ class Node:
         return values.Daemons.of(self.demand("network_daemons"))
 
     def firewall(self, name: str) -> values.Firewall:
-        return values.of_entry(values.Firewall, self.demand("firewalls").get(name) or {})
+        return values.of_entry(values.Firewall, self.demand("firewalls").get(name) or {"is_enabled": False})
 
     def count(self, kind: str, name: str) -> int | None:
         """Return what the kernel counted; None if it does not count it."""

@@ -15,6 +15,7 @@ import typing as t
 
 from .._core import json_object
 from .._core.errors import Invalid
+from .._snapshot import firewalls, proc_net
 from .._snapshot.settings import may_matter
 from . import talos
 
@@ -119,6 +120,19 @@ def _filters(_command: str, text: str) -> Texts:
     return {"sysctl -a | grep rp_filter": "".join(f"{line}\n" for line in lines)}
 
 
+def _of_uname(command: str, text: str) -> Texts:
+    """Return the node's name, which is the second word that ``uname -a`` prints."""
+    return {command: "".join(text.split()[1:2])}
+
+
+_PROPERTY = re.compile(r"(?:(?:Id|LoadState|ActiveState|SubState|UnitFileState|Result)=.*)?\n", re.MULTILINE)
+
+
+def _states(command: str, text: str) -> Texts:
+    """Return the states of units among all of their properties, of which some have several lines."""
+    return {command: "".join(line for line in text.splitlines(keepends=True) if _PROPERTY.fullmatch(line))}
+
+
 def _servers(_command: str, text: str) -> Texts:
     """Return the last of several outputs of ipvsadm, if it is installed."""
     listed = text.rpartition("IP Virtual Server")
@@ -174,6 +188,10 @@ _CHECKPOINT = "cat /var/run/aws-node/ipam.json"  # of ipamd
 _NETWORKING, _FIREWALL = "sos_commands/networking", "sos_commands/firewall_tables"  # of sos
 _FOLDERS, _DROP_IN = "(?:etc|run|usr/local/lib|usr/lib|lib)", r"[^/.][^/]*\.conf"  # of files for the next boot
 _CNI = r"[\w-][\w.-]*\.(?:conf|conflist|json)"  # what a runtime reads of the folder of CNIs
+OF_KERNEL = (
+    *(*proc_net.COUNTERS, proc_net.TRACKING, proc_net.ROUTING),
+    *(f"/proc/net/{name}" for name in proc_net.SOCKETS),
+)
 _OF_NAMESPACE = rf"{_NETWORKING}/namespaces/(?P<namespace>[\w.-]+)/ip_netns_exec_(?P=namespace)_"
 _NODE, _HOST = r"nodes/(?P<node>[^/]+)", r"host-collectors/(?:(?P<node>[^/]+)/)?"
 _AGENT = r"(?P<node>agent_[^/]+|[^/]+\.tar\.gz)"  # an archive of antctl, or its folder
@@ -196,6 +214,8 @@ ROWS = (
         for program in _PROGRAMS
         for table in ("mangle", "filter", "nat")
     ),
+    Row(EKS, r"system/services\.txt", "systemctl list-units"),
+    Row(EKS, r"kernel/uname\.txt", HOSTNAME, split=_of_uname),
     Row(EKS, rf"cni/(?P<path>{_CNI})", "cat /etc/cni/net.d/{path}", most=LARGEST_BOOT_FILE),
     Row(AKS, r"collect/ip_4_addr\.json", "ip -4 -d -j addr show", is_decisive=True),
     Row(AKS, r"collect/ip_6_addr\.json", "ip -6 -d -j addr show", split=_without_error),
@@ -246,6 +266,12 @@ ROWS = (
     Row(SOS, r"sos_commands/ipvs/ipvsadm_-Ln", "ipvsadm -Ln"),
     Row(SOS, r"sos_commands/kernel/sysctl_-a", "sysctl -a"),
     Row(SOS, r"sos_commands/host/hostname", HOSTNAME),
+    Row(SOS, r"sos_commands/systemd/systemctl_list-units_--all", "systemctl list-units --all"),
+    Row(SOS, r"sos_commands/systemd/systemctl_list-unit-files", "systemctl list-unit-files"),
+    Row(SOS, r"sos_commands/systemd/systemctl_show_service_--all", "systemctl show '*service'", split=_states),
+    Row(SOS, rf"{_NETWORKING}/networkctl_status_-a", "networkctl status -a"),
+    Row(SOS, r"sos_commands/ebpf/bpftool_net_list", "bpftool net list"),
+    *(Row(SOS, path[1:], f"cat {path}", most=EVIDENCE) for path in OF_KERNEL),
     *(
         Row(SOS, f"(?P<path>{path})", "cat /{path}", most=LARGEST_BOOT_FILE)
         for path in (
@@ -254,6 +280,7 @@ ROWS = (
             rf"{_FOLDERS}/systemd/networkd\.conf",
             rf"{_FOLDERS}/systemd/networkd\.conf\.d/{_DROP_IN}",
             rf"etc/cni/net\.d/{_CNI}",
+            *(re.escape(path[1:]) for path in (*firewalls.NFTABLES_FILES, firewalls.FIREWALLD_FILE)),
         )
     ),
     *(
@@ -263,6 +290,7 @@ ROWS = (
             ("ip_route_show_table_all", "ip route show table all"),
             ("ip_-4_rule_list", "ip -4 rule list"),
             ("ip_-6_rule_list", "ip -6 rule list"),
+            ("ip_-s_-s_neigh_show", "ip -s -s neigh show"),
         )
     ),
     *(

@@ -17,7 +17,7 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get",
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 IPAMD, BPF, LEGACY_TABLES, MODULES = "ipamd", "bpf", "tables of iptables-legacy", "modules"
-FILE, UNITS = "file", "systemctl show"
+FILE, UNITS, NETWORKD = "file", "systemctl", "networkctl"
 EVERY = "*"  # the namespace of ``ip -all netns exec``
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
@@ -28,9 +28,9 @@ class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
     table: of routes or of iptables, as the command names it, the setting that it asks for, the link of tc, the path of a file, or
-    the units of systemd. is_pod: True if it ran in a pod. chain: of iptables, if the command names one, the direction of tc, or
-    which files head prints. is_cut: True if the command passes its output through a filter, such as grep, or asks for some
-    objects, such as the addresses of one link.
+    the units of systemd. is_pod: True if it ran in a pod. chain: of iptables, if the command names one, the direction of tc, what
+    systemctl does, or which files head prints. is_cut: True if the command passes its output through a filter, such as grep, or
+    asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
     is_legacy: True if the command prints the tables of iptables-legacy alone.
@@ -93,8 +93,8 @@ _TOOL = (
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
-    rf"|(?:head|tail)\s+-v\s.*|cat\s+{_PATHS}\S*|systemctl\s+show\s.*"
-    r"|systemd-analyze\s+cat-config\s+\S+"
+    rf"|(?:head|tail)\s+-v\s.*|cat\s+{_PATHS}\S*|systemctl\s+(?:show|is-active|is-enabled|list-units|list-unit-files)\b.*"
+    r"|networkctl\s+(?:-\S+\s+)*status\b.*|systemd-analyze\s+cat-config\s+\S+"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
@@ -313,7 +313,9 @@ def _named(name: str) -> Part:
     every = _EACH_NAMESPACE.match(words)
     if every:
         return _named(words[every.end() :])._replace(is_pod=True, namespace=EVERY)
-    if words.startswith(("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl show ", "systemd-analyze cat-config ")):
+    if words.startswith(
+        ("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl ", "networkctl ", "systemd-analyze cat-config ")
+    ):
         return _of_command(_BEHIND.sub("", words, 1), False)._replace(is_cut=_is_filtered(words))
     name_words = re.split(r"[\W_]+", words.lower())
     is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
@@ -404,7 +406,14 @@ def _of_command(command: str, is_pod: bool) -> Part:
     if command.endswith(("/proc/modules", "lsmod")):
         return Part(MODULES, (), "", "", is_pod)
     if words[0] == "systemctl":
-        return Part(UNITS, (), "", " ".join(word.strip("'\"") for word in words[2:] if "=" not in word), is_pod)
+        units = [
+            word.strip("'\"")
+            for word in words[2:]
+            if "=" not in word and not (word.startswith("-") or words[words.index(word) - 1] == "-p")
+        ]
+        return Part(UNITS, (), "", " ".join(units), is_pod, words[1])
+    if words[0] == "networkctl":
+        return Part(NETWORKD, (), "", "", is_pod)
     if words[0] in ("head", "tail", "systemd-analyze"):
         return Part(FILE, (), "", "", is_pod, " ".join(words[1:]))
     if program == "cat" and _FILES.fullmatch("".join(words[1:2])):

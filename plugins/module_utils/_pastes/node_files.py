@@ -16,8 +16,9 @@ from .._cni import cni
 from .._routing import policy, rt_names
 from .._snapshot import firewalls, proc_net
 from .._snapshot import settings as settings_model
-from . import commands
+from . import commands, unit_states
 from .commands import MARK, Part
+from .unit_states import ACTIVE, FILE, LOAD, UnitStates
 
 Entry = dict[str, t.Any]
 SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads of the folder of CNIs
@@ -36,17 +37,16 @@ class NodeFiles:
         self.texts: dict[str, str] = {}
         self._asked: list[str] = []  # words of commands that print all files of some names
         self._cut: list[str] = []  # paths of which lines may be left out
-        self._units: dict[str, dict[str, str]] = {}
-        self._asked_units: set[str] = set()
+        self._units = UnitStates()
+        self._managed: dict[str, str] | None = None  # links of systemd-networkd, and their files
 
     def add(self, part: Part) -> None:
         if part.is_cut:
             return
         if part.kind == commands.UNITS:
-            units = {unit.get("Id", ""): unit for unit in _blocks(part.lines)}
-            if units and "" not in units and all("=" in line for line in part.lines if line.strip()):
-                self._asked_units.update(part.table.split())
-                self._units.update(units)
+            self._units.add(part.chain, part.table.split(), part.lines)
+        elif part.kind == commands.NETWORKD:
+            self._managed = unit_states.managed_links(part.lines)
         elif part.table and any(map(_MESSAGE.match, part.lines)):
             self._asked += [] if _is_refused(part.lines) else [part.table]
         elif part.table and len(part.lines) >= _most_lines(part.chain):
@@ -66,6 +66,7 @@ class NodeFiles:
             "counters": self._counters(connections),
             "listeners": self._listeners(),
             "firewalls": self._firewalls(),
+            "network_daemons": self._network_daemons(),
             "units": self._own_units(),
             "policies": self._policies(),
         }
@@ -118,26 +119,36 @@ class NodeFiles:
         return [once[key] for key in sorted(once)]
 
     def _firewalls(self) -> Entry | None:
-        names = (firewalls.NFTABLES, firewalls.FIREWALLD)
-        if not self._asked_units.issuperset(names):
-            return None
+        """Return the services that the node has, each with what is known of it."""
         states: Entry = {}
-        for name in names:
-            unit = self._units.get(name, {})
-            if unit.get("LoadState") in ("loaded", "masked"):
-                is_enabled = unit.get("UnitFileState", "").startswith("enabled")
-                is_active, is_masked = unit.get("ActiveState") == "active", unit["LoadState"] == "masked"
-                states[name] = {"is_enabled": is_enabled, "is_active": is_active, "is_masked": is_masked}
-        return states if all(self._add_configuration(name, state) for name, state in states.items()) else None
+        for name in (firewalls.NFTABLES, firewalls.FIREWALLD):
+            load, active, file = (self._units.value(name, key) for key in (LOAD, ACTIVE, FILE))
+            if active is None:
+                return None
+            is_known = {"is_enabled": file is not None, "is_masked": bool(load)}
+            state = {"is_enabled": (file or "").startswith("enabled"), "is_masked": load == "masked"}
+            if load not in ("not-found", "") or file != "":
+                states[name] = {"is_active": active == "active", **{key: state[key] for key in state if is_known[key]}}
+        for name, state in states.items():
+            self._add_configuration(name, state)
+        return states
 
-    def _add_configuration(self, name: str, state: Entry) -> bool:
-        """Add what the configuration of a firewall says. Return whether it would be shown."""
+    def _add_configuration(self, name: str, state: Entry) -> None:
+        """Add what the configuration of a firewall says, if it would be shown."""
         if name == firewalls.FIREWALLD:
-            state.update(firewalls.of_firewalld(self.texts.get(firewalls.FIREWALLD_FILE, "")))
-            return self._is_asked(firewalls.FIREWALLD_FILE)
+            if self._is_asked(firewalls.FIREWALLD_FILE):
+                state.update(firewalls.of_firewalld(self.texts.get(firewalls.FIREWALLD_FILE, "")))
+            return
         path = next((path for path in firewalls.NFTABLES_FILES if path in self.texts), "")
-        state.update(file=path, flushes=firewalls.flushes(self.texts.get(path, "")))
-        return bool(path) or all(map(self._is_asked, firewalls.NFTABLES_FILES))
+        if path or all(map(self._is_asked, firewalls.NFTABLES_FILES)):
+            state.update(file=path, flushes=firewalls.flushes(self.texts.get(path, "")))
+
+    def _network_daemons(self) -> Entry | None:
+        """Return the daemons that are units. Files, which no output has, let further agents configure links."""
+        daemons = self._units.daemons()
+        if daemons is None:
+            return None
+        return {"daemons": daemons, "networkd_version": None, "networkd_files": self._managed, "is_partial": True}
 
     def _policies(self) -> list[Entry] | None:
         patterns = [f"{folder}/{policy.RECORD_FILES}" for folder in policy.RECORD_FOLDERS]
@@ -147,17 +158,16 @@ class NodeFiles:
         return policy.recorded({path: self.texts[path] for path in paths}, rt_names.TABLES)[0]
 
     def _own_units(self) -> list[Entry] | None:
-        if OWN_UNITS not in self._asked_units:
+        if not (self._units.has_all(OWN_UNITS, ACTIVE) and self._units.has_all(OWN_UNITS, FILE)):
             return None
-        own = (self._units[name] for name in sorted(self._units) if fnmatch.fnmatchcase(name, OWN_UNITS))
-        fields = {"active": "ActiveState", "sub": "SubState", "result": "Result"}
+        fields = {"active": ACTIVE, "sub": "SubState", "result": "Result"}
         return [
             {
                 "name": unit["Id"],
-                "is_enabled": unit.get("UnitFileState", "").startswith("enabled"),
+                "is_enabled": unit.get(FILE, "").startswith("enabled"),
                 **{key: unit.get(field, "") for key, field in fields.items()},
             }
-            for unit in own
+            for unit in self._units.matching(OWN_UNITS)
         ]
 
 
@@ -177,18 +187,6 @@ def _most_lines(command: str) -> float:
         return math.inf  # cat, and systemd-analyze
     number = re.search(r"(?:^|\s)-(?:n\s*|-lines[= ])?\+?(\d+)\b", command)
     return int(number[1]) if number else 10
-
-
-def _blocks(lines: t.Iterable[str]) -> t.Iterator[dict[str, str]]:
-    """Yield the properties of each unit, which an empty line ends."""
-    unit: dict[str, str] = {}
-    for line in (*lines, ""):
-        name, sign, value = line.strip().partition("=")
-        if sign:
-            unit[name] = value
-        elif unit:
-            yield unit
-            unit = {}
 
 
 def _plugins(text: str) -> list[str]:

@@ -187,6 +187,7 @@ class _Reader:
             commands.MODULES: lambda: netfilter_text.check_names(part, self._ignore),
             commands.FILE: lambda: self._files.add(part),
             commands.UNITS: lambda: self._files.add(part),
+            commands.NETWORKD: lambda: self._files.add(part),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
@@ -360,6 +361,7 @@ class _Reader:
             links.add_pod(pod, subsets.get("routes") or ())
         subsets["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
         links.add_addresses(subsets.get("routes") or (), self._local, subsets.get("ipvs") or ())
+        links.add_mtus((self._settings or {}).get("ipv6") or {})
         links.add_routed_pods(subsets.get("routes") or ())
         subsets["links"] = links.links
         subsets["pod_neighbors"], lacking_neighbours = links.pod_neighbours()
@@ -526,6 +528,17 @@ class _Links:
                 self._with_pods.add(near["name"])
                 near["peer"] = {"namespace": pod.namespace, "name": link["name"], "mac": link["mac"], "addresses": addresses}
                 self._neighbours[near["name"]] = pod.permanent(link["name"])
+
+    def add_mtus(self, settings: t.Mapping[str, Entry]) -> None:
+        """Add the MTUs of links that only sysctl shows. That of IPv6 is the link's, unless a router advertised a smaller one.
+
+        settings: of IPv6, by link.
+        """
+        effective = effective_settings.effective("ipv6", {effective_settings.ALL: {}, **settings})
+        for name, values in effective.items():
+            size, link = settings[name].get("mtu"), self._by_name.get(name)
+            if link and size and not link["mtu"] and "accept_ra" in settings[name] and not values["accept_ra"]:
+                link["mtu"] = size
 
     def pod_neighbours(self) -> tuple[list[Entry] | None, list[Entry]]:
         """Return the permanent neighbours of pods, None if no output has any pod's, and the links of pods without an output."""

@@ -543,23 +543,30 @@ class Unit(t.NamedTuple):
 
 
 class Daemons(t.NamedTuple):
-    """active: names of network daemons. managed: links that systemd-networkd configures. version: of it."""
+    """active: names of network daemons. managed: links that systemd-networkd configures; None if that was not read. version: of
+    it. is_whole: whether all daemons are known.
+    """
 
     active: tuple[str, ...]
-    managed: frozenset[str]
+    managed: frozenset[str] | None
     version: int | None
+    is_whole: bool
 
     @classmethod
     def of(cls, plain: Entry) -> Daemons:
         active = tuple(name for name, is_active in plain["daemons"].items() if is_active)
-        return cls(active, frozenset(plain["networkd_files"]), int(plain.get("networkd_version") or 0) or None)
+        files = plain.get("networkd_files")
+        managed = None if files is None else frozenset(files)
+        return cls(active, managed, int(plain.get("networkd_version") or 0) or None, not plain.get("is_partial"))
 
 
 class Firewall(t.NamedTuple):
-    """A service that loads a ruleset. is_masked: None if that was not read. flushes: whether its file flushes all tables."""
+    """A service that loads a ruleset. is_enabled, is_masked: None if that was not read. flushes: whether its file flushes all
+    tables.
+    """
 
     is_active: bool
-    is_enabled: bool
+    is_enabled: bool | None
     is_masked: bool | None
     flushes: bool
     file: str

@@ -112,11 +112,19 @@ SOS_COMMANDS = (
     *("ip -d address", "ip -s -d link", "ip -o addr", "ip route show table all", "ip -6 route show table all"),
     *("ip -4 rule list", "ip -6 rule list", "ip -s -s neigh show"),
 )
-SOS_TABLES = (*(f"iptables -t {table} -nvL" for table in ("nat", "filter")), "iptables -vnxL", "nft -a list ruleset")
+NO_FILE = 3  # the status of a command whose file a collector leaves out
+# Of iptables, those tables that nft lists.
+SOS_TABLES = {
+    f"{program} -t {table} -nvL": f"nft list tables | grep -qx 'table {family} {table}' || exit {NO_FILE}"
+    for family, program in (("ip", "iptables"), ("ip6", "ip6tables"))
+    for table in ("mangle", "filter", "nat")
+}
+SOS_FIREWALL = "node1/sos_commands/firewall_tables"
 SOS_NAMESPACES = "node1/sos_commands/networking/namespaces"
 SOS = {
     **{f"node1/sos_commands/networking/{command.replace(' ', '_')}": command for command in SOS_COMMANDS},
-    **{f"node1/sos_commands/firewall_tables/{command.replace(' ', '_')}": command for command in SOS_TABLES},
+    **{f"{SOS_FIREWALL}/{command.replace(' ', '_')}": f"{test}; {command}" for command, test in SOS_TABLES.items()},
+    **{f"{SOS_FIREWALL}/{command.replace(' ', '_')}": command for command in ("iptables -vnxL", "nft -a list ruleset")},
     "node1/sos_commands/kernel/sysctl_-a": "sysctl -a",
     "node1/proc/modules": "echo nf_tables 311296 3 nft_compat, Live 0x0000000000000000",  # as a distribution's kernel loads it
     "node1/etc/sysctl.d/50-later.conf": "cat /etc/sysctl.d/50-later.conf",
@@ -317,7 +325,8 @@ def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> 
 
 def collect(node: NamespaceNode, files: dict[str, str]) -> dict[str, bytes]:
     """Return the files of a collector on a node, by their paths."""
-    contents = {path: node.run(["sh", "-c", command], check=False).stdout for path, command in files.items()}
+    runs = {path: node.run(["sh", "-c", command], check=False) for path, command in files.items()}
+    contents = {path: run.stdout for path, run in runs.items() if run.returncode != NO_FILE}
     if files is RETINA:
         for line in node.run(["sh", "-c", TREE], check=False).stdout.splitlines():
             path, _colon, value = line.partition(":")

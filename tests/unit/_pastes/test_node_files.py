@@ -16,8 +16,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import c
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import open_facts
 
 PROMPT = "root@node7:~# "
-# No output of a command shows which agents of a distribution configure links: that is in many files.
-WITHOUT_READER = {"systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer"}
 
 
 def snapshot(*outputs: str) -> dict[str, Any]:
@@ -26,7 +24,7 @@ def snapshot(*outputs: str) -> dict[str, Any]:
     ).snapshot
 
 
-@pytest.mark.parametrize("command", sorted({command for asked in ASK.values() for command in asked.split("; ")} - WITHOUT_READER))
+@pytest.mark.parametrize("command", sorted({command for asked in ASK.values() for command in asked.split("; ")}))
 def test_each_command_that_a_check_asks_for_is_read(command: str) -> None:
     of_link = command.replace("LINK", "eth0")
     for name, text in ((of_link, "x\n"), ("report.txt", f"{PROMPT}{of_link}\nx\n")):
@@ -118,7 +116,63 @@ def test_units_and_their_files_show_firewalls() -> None:
     assert found["firewalls"] == {"nftables.service": state}
     unit = {"name": "kubenode-probe-snat.service", "is_enabled": True, "active": "active", "sub": "exited", "result": "success"}
     assert found["units"] == [unit]
-    assert snapshot(units)["firewalls"] is None  # what its file says is open
+    without_file = {key: state[key] for key in ("is_enabled", "is_active", "is_masked")}
+    assert snapshot(units)["firewalls"] == {"nftables.service": without_file}
+
+
+NAMES = "systemd-networkd NetworkManager nm-cloud-setup.timer"
+LISTED = """  UNIT                          LOAD      ACTIVE   SUB     DESCRIPTION
+  kubenode-x.service            loaded    active   exited  A table
+* nftables.service              masked    inactive dead    nftables.service
+  nm-cloud-setup.timer          loaded    active   waiting Run nm-cloud-setup
+  policy-routes@eth1.service    loaded    active   running Set up policy routes for eth1
+
+LOAD   = Reflects whether the unit definition was properly loaded.
+4 loaded units listed.
+"""
+FILES = """UNIT FILE          STATE    PRESET
+kubenode-x.service enabled  enabled
+nftables.service   masked   enabled
+
+2 unit files listed.
+"""
+LINKS = """* 1: lo
+                Network File: n/a
+                       State: carrier (unmanaged)
+
+* 2: eth0
+                Network File: /etc/systemd/network/1.network
+                       State: routable (configured)
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "daemons"),
+    [
+        (f"systemctl is-active {NAMES}\nactive\ninactive\nunknown\n", ["systemd-networkd"]),
+        (f"systemctl is-active {NAMES}\ninactive\ninactive\nactive\n", ["nm-cloud-setup"]),
+        (f"systemctl list-units --all\n{LISTED}", ["nm-cloud-setup", "amazon-ec2-net-utils"]),
+        (f"systemctl is-active {NAMES}\nFailed to connect to bus: No such file or directory\n", None),
+        (f"systemctl list-units --all | head\n{LISTED}", None),
+        ("systemctl is-active systemd-networkd\nactive\n", None),
+    ],
+)
+def test_active_daemons_are_those_that_systemd_names(output: str, daemons: list[str] | None) -> None:
+    found = snapshot(output)["network_daemons"]
+    assert daemons == (found and [name for name, is_active in found["daemons"].items() if is_active])
+
+
+def test_links_of_networkd_are_those_with_a_file() -> None:
+    found = snapshot(f"networkctl status -a\n{LINKS}", f"systemctl is-active {NAMES}\nactive\ninactive\ninactive\n")
+    assert found["network_daemons"]["networkd_files"] == {"eth0": "/etc/systemd/network/1.network"}
+
+
+def test_lists_of_units_and_of_their_files_show_own_units_and_firewalls_together() -> None:
+    found = snapshot(f"systemctl list-units --all\n{LISTED}", f"systemctl list-unit-files\n{FILES}")
+    unit = {"name": "kubenode-x.service", "is_enabled": True, "active": "active", "sub": "exited", "result": ""}
+    assert found["units"] == [unit]
+    assert found["firewalls"] == {"nftables.service": {"is_active": False, "is_enabled": False, "is_masked": True}}
+    assert snapshot(f"systemctl list-units --all\n{LISTED}")["units"] is None
 
 
 def test_counters_and_listeners_are_those_of_proc() -> None:
