@@ -19,6 +19,7 @@ from .._routing.route import Route
 from .._routing.rule import Rule
 from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules
+from .._snapshot.open_facts import OpenFact
 from .._snapshot.values import Entry, Snapshot, entries
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
@@ -28,11 +29,12 @@ from .._twin import assumptions, snapshot_form, substitutions, worlds
 from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
-from .node import ASK, FAMILIES, Node
+from .node import ASK, FAMILIES, Node, likely, without_facts
 from .suspicion import (
     CANNOT_TELL,
     COUNTER,
     NOTE,
+    PASSED_UNLESS,
     PRESENT,
     SEVERITIES,
     TWIN,
@@ -67,7 +69,7 @@ class Audit(t.NamedTuple):
     """snapshot: of the node. context: as the option of the module. does_prove: whether to try suspicions in a twin.
 
     is_own: whether the snapshot is of the node on which this runs. wants_remedies: whether to look for those that no check has.
-    assume: as the option of the modules.
+    assume: as the option of the modules. guesses: open facts that have their likely value.
     """
 
     snapshot: Entry
@@ -77,6 +79,16 @@ class Audit(t.NamedTuple):
     is_own: bool = False
     wants_remedies: bool = True
     assume: t.Mapping[str, t.Any] = {}
+    guesses: t.Sequence[OpenFact] = ()
+
+    @property
+    def node(self) -> Node:
+        return Node(self.snapshot, Context.from_options(self.context), self.guesses)
+
+    def guessing(self) -> Audit:
+        """Return the audit of the likely world."""
+        guesses = likely(self.snapshot)
+        return self._replace(snapshot=without_facts(self.snapshot, guesses), guesses=guesses)
 
     def assuming(self) -> Audit:
         """Return the audit of the snapshot with what is assumed, and with what a trace has to assume besides. Raises Invalid."""
@@ -103,19 +115,52 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     assumed = [f"{fact}={value}" for fact, value in audit.assume.items()]
     audit = audit.assuming()
-    node = Node(audit.snapshot, Context.from_options(audit.context))
-    every = findings(audit, node, run)
+    every = findings(audit, run)
     with_findings = {finding.id for finding in every}
     return {
         "findings": [finding.plain() for finding in sorted(every, key=_rank)],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
-        "profile": need.of(node, every, [check.id for check in audit.checks]).plain(),
+        "profile": need.of(audit.node, every, [check.id for check in audit.checks]).plain(),
         "assumed": assumed,
     }
 
 
-def findings(audit: Audit, node: Node, run: process.Runner) -> list[Finding]:
-    """Return what the checks find, in their order. Raises DatapathError."""
+def findings(audit: Audit, run: process.Runner) -> list[Finding]:
+    """Return what the checks find, in their order. A check that cannot tell concludes from the likely world, if there is one, and
+    says what it guesses. Raises DatapathError.
+    """
+    certain, guessing = _of_world(audit, run), audit.guessing()
+    unclear = {finding.id for finding in certain if finding.state == CANNOT_TELL}
+    if not (guessing.guesses and unclear):
+        return certain
+    guessed = [finding for finding in _of_world(guessing, run) if finding.id in unclear]  # by all checks, of which some explain
+    sure = [finding for finding in certain if finding.state != CANNOT_TELL]
+    places = {(finding.id, finding.subject) for finding in sure}
+    passing = [check for check in audit.checks if check.id in unclear - {finding.id for finding in (*guessed, *sure)}]
+    facts = dict.fromkeys(entry.fact for entry in guessing.guesses)
+    sentences = tuple(dict.fromkeys(fact.what for fact in facts))
+    ask = "; ".join(dict.fromkeys(command for fact in facts for command in fact.ask.split("; ")))
+    return [
+        *sure,
+        *(_unless(each, sentences, ask) for each in guessed if (each.id, each.subject) not in places),
+        *(_passing(check, sentences, ask) for check in passing),
+    ]
+
+
+def _unless(finding: Finding, guesses: tuple[str, ...], ask: str) -> Finding:
+    """Return a finding of the likely world, with what would make it a false one. guesses: sentences. ask: what would tell."""
+    if finding.state == CANNOT_TELL:
+        return finding
+    return finding._replace(unless=(*finding.unless, *guesses), ask=finding.ask or ask)
+
+
+def _passing(check: Check, guesses: tuple[str, ...], ask: str) -> Finding:
+    return check.finding(PASSED_UNLESS, "", "Nothing is wrong in what the outputs show.", unless=guesses, ask=ask)
+
+
+def _of_world(audit: Audit, run: process.Runner) -> list[Finding]:
+    """Return what the checks find if nothing is guessed besides what the audit guesses. Raises DatapathError."""
+    node = audit.node
     looks = [_Look.at(check, node) for check in audit.checks]
     prover = _Prover(audit, node, run, looks) if audit.does_prove else None
     every = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
@@ -181,8 +226,7 @@ def _trial(audit: Audit, name: str, run: process.Runner) -> Trial:
         ids = ", ".join(sorted(each.id for each in catalogue.CHECKS))
         raise Invalid("finding", name, f"ID or ID:SUBJECT of a finding, whose ID is one of {ids}")
     audit = audit._replace(checks=checks, does_prove=True, wants_remedies=False)
-    node = Node(audit.snapshot, Context.from_options(audit.context))
-    trials = {each.subject: each.trial for each in findings(audit, node, run) if each.trial}
+    trials = {each.subject: each.trial for each in findings(audit, run) if each.trial}
     named = [trial for each, trial in trials.items() if subject in ("", each)]
     if len(named) != 1:
         listed = ", ".join(f"{check_id}:{each}" for each in trials) or "none"
@@ -190,8 +234,11 @@ def _trial(audit: Audit, name: str, run: process.Runner) -> Trial:
     return named[0]
 
 
-def _rank(finding: Finding) -> tuple[bool, int]:
-    return finding.state != PRESENT, SEVERITIES.index(finding.severity)
+ORDER = (PRESENT, CANNOT_TELL, PASSED_UNLESS)
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return ORDER.index(finding.state), SEVERITIES.index(finding.severity)
 
 
 class _Look(t.NamedTuple):
@@ -216,15 +263,16 @@ def _findings(look: _Look, prover: _Prover | None) -> t.Iterator[Finding]:
     of_subject: dict[str, list[Suspicion]] = {}
     for suspicion in look.suspicions:
         of_subject.setdefault(suspicion.subject, []).append(suspicion)
-    lack = look.lack
+    lack, is_passing = look.lack, True
     try:
         for suspicions in of_subject.values():
             finding = _of_subject(look.check, suspicions, prover)
             if finding:
+                is_passing = False
                 yield finding
     except (Unobserved, Invalid) as error:
         lack = lack or _lack(look.check, error)
-    if lack:
+    if lack and (is_passing or lack.state != PASSED_UNLESS):
         yield lack
 
 
@@ -259,6 +307,8 @@ def _of_subject(check: Check, suspicions: t.Sequence[Suspicion], prover: _Prover
 
 def _lack(check: Check, error: Unobserved | Invalid) -> Finding:
     """Return the finding about what a check lacks. Raises the error if it is not about the snapshot."""
+    if isinstance(error, Unobserved) and error.is_unlikely:
+        return _passing(check, (error.what,), error.ask)
     return check.finding(CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
 
 

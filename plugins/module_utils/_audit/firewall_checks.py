@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._ruleset.ruleset import DROP, NFT, Match
-from .._snapshot.firewalls import FIREWALLD, NFTABLES
+from .._snapshot.firewalls import FIREWALLD, FIREWALLD_FILE, NFTABLES
 from .._snapshot.values import Firewall
 from .._trace.culprit import is_of_firewalld
 from .finding import check
@@ -45,6 +45,8 @@ def _flush(node: Node) -> t.Iterator[Suspicion]:
         )
         evidence = (f"{NFTABLES}: {state}", *_flushing(nftables))
         yield Suspicion(NFTABLES, what, evidence, Remedy("nftables_package", {"service": "masked"}))
+    if others and firewalld.is_active and not {*_RELOADS} <= firewalld.settings.keys():
+        raise Unobserved(f"What {FIREWALLD_FILE} says is open.", f"head -v -n 9999 {FIREWALLD_FILE}")
     if others and firewalld.is_active and _RELOADS.items() <= firewalld.settings.items():
         what = f"firewalld's backend is iptables, and a reload flushes all rules of iptables: those of {', '.join(others)}."
         text = "Set FlushAllOnReload=no in /etc/firewalld/firewalld.conf, or disable firewalld on the node"
@@ -56,8 +58,10 @@ def _may_flush(service: Firewall) -> bool:
     """Return whether a service may flush the ruleset. systemd no longer knows the commands of a masked one, which may be active
     until the next boot.
     """
+    if service.is_enabled is None and not service.is_active:
+        raise Unobserved(f"Whether {NFTABLES} is enabled is open.", f"systemctl is-enabled {NFTABLES}")
     if service.is_enabled or not service.is_active:
-        return service.is_enabled
+        return bool(service.is_enabled)
     if service.is_masked is None:
         raise Unobserved(f"Whether {NFTABLES} is masked is open.", f"systemctl is-enabled {NFTABLES}")
     return not service.is_masked
@@ -68,9 +72,10 @@ def _flushing(service: Firewall) -> list[str]:
 
 
 def _tables(node: Node) -> list[str]:
-    """Return the names of the tables in nf_tables that others than the services have made."""
+    """Return the names of the tables in nf_tables that others than the services have made. One is enough."""
     of_iptables = [str(table) for table in node.filled_tables() if table.backend == NFT]
-    return [*(str(table) for table in node.tables_of_nft() if table.name not in ("firewalld", "filter")), *of_iptables]
+    tables = node.tables_of_nft() if of_iptables else node.listed_tables()
+    return [*(str(table) for table in tables if table.name not in ("firewalld", "filter")), *of_iptables]
 
 
 @check(
@@ -100,7 +105,7 @@ def _strict6(node: Node) -> t.Iterator[Suspicion]:
 
 def _strict_chain(node: Node) -> str:
     """Return the chain in which firewalld drops packets whose source has no route by their interface; empty for none."""
-    rules = (rule for table in node.tables_of_nft() if table.name == "firewalld" for rule in table.rules())
+    rules = (rule for table in node.listed_tables() if table.name == "firewalld" for rule in table.rules())
     return next((rule.chain for rule in rules if _STRICT in rule.matches and rule.ends_with(DROP)), "")
 
 

@@ -52,7 +52,7 @@ ASK = {
     "bpf": "bpftool net",
     "filters": "tc filter show dev LINK ingress",
     "ipvs": "ipvsadm -Ln",
-    "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer",
+    "network_daemons": "systemctl is-active systemd-networkd NetworkManager nm-cloud-setup.timer; networkctl status -a",
     "boot": "systemd-analyze cat-config sysctl.d; systemd-analyze cat-config systemd/networkd.conf",
     "cni": "head -v -n 999 /etc/cni/net.d/*",
     "firewalls": "systemctl show nftables.service firewalld.service;"
@@ -74,6 +74,35 @@ OF_OTHER_CLOUDS = ("aws_vpc_cni", "terway")  # layouts of policy routing by CNIs
 AZURE_SERVER = "168.63.129.16"  # Azure's DHCP server gives each node a route to it
 
 
+# By subset, the kinds of facts that say what a snapshot of outputs may lack of it.
+KINDS_OF = {
+    "nftables": (open_facts.NFT,),
+    "iptables": (open_facts.TABLE, open_facts.CUT, open_facts.LEGACY),
+    "ipvs": (open_facts.IPVS, open_facts.ADDRESSES),  # one of its links shows that kube-proxy uses it
+}
+
+
+def open_entries(snapshot: Entry) -> list[OpenFact]:
+    """Return the facts that a snapshot leaves open."""
+    return [OpenFact.from_plain(entry) for entry in entries(snapshot, "open")]
+
+
+def likely(snapshot: Entry) -> list[OpenFact]:
+    """Return the open facts of which one value is much likelier than the others: few nodes whose rules of iptables are shown have
+    further ones of nft, or of the other backend.
+    """
+    kinds = (open_facts.NFT, open_facts.LEGACY) if any(table.get("save") for table in entries(snapshot, "iptables")) else ()
+    return [entry for entry in open_entries(snapshot) if entry.fact.kind in kinds and not entry.is_cut]
+
+
+def without_facts(snapshot: Entry, facts: t.Collection[OpenFact]) -> Entry:
+    """Return the snapshot of a world in which there is no more than it has of facts."""
+    if not facts:
+        return snapshot
+    ids = {entry.fact.fact for entry in facts}
+    return {**snapshot, "open": [entry for entry in entries(snapshot, "open") if entry.get("fact") not in ids]}
+
+
 class FrameRule(t.NamedTuple):
     """A rule of ebtables. text: as ebtables prints it, without its chain."""
 
@@ -83,20 +112,32 @@ class FrameRule(t.NamedTuple):
 
 
 class Node:
-    """snapshot: as datapath_info returns it. context: what no node shows."""
+    """snapshot: as datapath_info returns it. context: what no node shows. guesses: the facts that the snapshot leaves open and
+    that have their likely value here.
+    """
 
-    def __init__(self, snapshot: Entry, context: Context) -> None:
-        self.snapshot = snapshot
+    def __init__(self, snapshot: Entry, context: Context, guesses: t.Sequence[OpenFact] = ()) -> None:
+        self.snapshot = without_facts(snapshot, guesses)
         self.context = context
-        self._open = [OpenFact.from_plain(entry) for entry in entries(snapshot, "open")]
+        self._guesses = guesses
+        self._open = open_entries(self.snapshot)
 
     def demand(self, subset: str) -> t.Any:
-        """Return a subset of the snapshot. Raises Unobserved if it was not read."""
+        """Return a subset of the snapshot. Raises Unobserved if it was not read.
+
+        A snapshot of outputs says by its facts what may be there that it lacks: without such a fact, there is nothing.
+        """
         value = self.snapshot.get(subset)
+        if value is not None:
+            return value
+        kinds = KINDS_OF.get(subset) if "open" in self.snapshot else None
+        for entry in self._open:
+            if entry.fact.kind in (kinds or ()):
+                raise Unobserved(entry.fact.what, entry.fact.ask)
+        if kinds:
+            return []
         reasons = (str(entry["reason"]) for entry in entries(self.snapshot, "unread") if entry.get("subset") == subset)
-        if value is None:
-            raise Unobserved(next(reasons, f"The subset {subset} was not read."), ASK[subset])
-        return value
+        raise Unobserved(next(reasons, f"The subset {subset} was not read."), ASK[subset])
 
     def demand_fact(self, family: str, *kinds: str, subject: str = "") -> None:
         """Raise Unobserved if a fact of one of the kinds is open. subject: of a fact about a part; empty for any."""
@@ -204,6 +245,19 @@ class Node:
     def daemons(self) -> values.Daemons:
         return values.Daemons.of(self.demand("network_daemons"))
 
+    def managed_links(self) -> frozenset[str]:
+        """Return the links that systemd-networkd configures."""
+        managed = self.daemons().managed
+        if managed is None:
+            raise Unobserved("Which links systemd-networkd configures is open.", "networkctl status -a")
+        return managed
+
+    def demand_all_daemons(self) -> None:
+        """Raise Unobserved if there may be daemons and agents that are no units: files of udev and cloud-init let them run."""
+        if not self.daemons().is_whole:
+            what = "Whether files of cloud-init, amazon-ec2-net-utils or ifupdown let these configure links is open."
+            raise Unobserved(what, "datapath_info with gather: [network_daemons]", is_unlikely=True)
+
     def firewall(self, name: str) -> values.Firewall:
         return values.of_entry(values.Firewall, self.demand("firewalls").get(name) or {"is_enabled": False})
 
@@ -235,6 +289,17 @@ class Node:
         self.demand_fact("", open_facts.NFT)
         self.demand("nftables")
         return self._tables_of_nft
+
+    def listed_tables(self) -> list[Table]:
+        """Return the same for a check that these tables alone decide."""
+        self.demand_no_guess(open_facts.NFT)
+        return self.tables_of_nft()
+
+    def demand_no_guess(self, kind: str) -> None:
+        """Raise Unobserved if a fact of a kind, which alone decides, is guessed."""
+        for entry in self._guesses:
+            if entry.fact.kind == kind:
+                raise Unobserved(entry.fact.what, entry.fact.ask)
 
     @functools.cached_property
     def _tables_of_nft(self) -> list[Table]:
@@ -425,6 +490,8 @@ class Node:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""
         self.all_links()
         master = self.link(self.link(link).master)
+        if master.name and not master.kind and "open" in self.snapshot:
+            raise Unobserved(f"Whether {master.name} is a bridge is open.", "ip -d link")
         return master.name if master.kind == "bridge" else link
 
     def probed_links(self) -> list[str]:
@@ -503,7 +570,9 @@ class Node:
         if self.context.cni:
             return self.context.cni == CILIUM
         is_configured = bool(self.snapshot.get("cni")) and cni.CILIUM_PLUGIN in self.plugins()
-        return is_configured or _has_link_of_cilium(self.links()) or _has_link_of_cilium(self.all_links())
+        with_settings = self.links_with_settings(IPV4) if self.snapshot.get("settings") else ()
+        names = [*with_settings, *(link.name for link in self.links())]
+        return is_configured or any(map(_is_of_cilium, names)) or any(_is_of_cilium(link.name) for link in self.all_links())
 
     def is_azure(self) -> bool:
         """Return whether the node is in Azure, by the context, or by what Azure's network gives each node."""
@@ -517,8 +586,8 @@ class Node:
         return any(entry.mac == AZURE_PEER for entry in self.neighbors())
 
 
-def _has_link_of_cilium(links: t.Iterable[Link]) -> bool:
-    return any(link.name.startswith(("cilium_", "lxc")) for link in links)
+def _is_of_cilium(link: str) -> bool:
+    return link.startswith(("cilium_", "lxc"))
 
 
 def _metric(route: Route) -> int:

@@ -79,7 +79,7 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
 
 def _translates(node: Node) -> list[str]:
     """Return the tables of nftables with a rule that names the source of the probe."""
-    return [str(table) for table in node.tables_of_nft() if table.has_value(AZURE_SOURCE)]
+    return [str(table) for table in node.listed_tables() if table.has_value(AZURE_SOURCE)]
 
 
 @check(
@@ -92,11 +92,11 @@ def _translates(node: Node) -> list[str]:
     "The table for probes is there, and changes nothing under Cilium",
 )
 def _useless(node: Node) -> t.Iterator[Suspicion]:
-    programs = [program for program in node.programs() if program.name.startswith(OF_CILIUM)]
-    uplinks = node.probed_links()
-    entered = [program for program in programs if program.link in uplinks and program.direction == "ingress"]
     tables = _translates(node)
-    if tables and entered:
+    programs = [program for program in (node.programs() if tables else ()) if program.name.startswith(OF_CILIUM)]
+    uplinks = node.probed_links() if programs else []
+    entered = [program for program in programs if program.link in uplinks and program.direction == "ingress"]
+    if entered:
         link = entered[0].link
         what = (
             f"Cilium's programs take packets at {link} before nftables does, so that the table {tables[0]} translates no probe."
@@ -122,7 +122,7 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
     for unit in node.units():
         name = unit.name
         match = _UNIT.fullmatch(name)
-        if not match or not unit.is_enabled or f"{match[1]} {match[2]}" in map(str, node.tables_of_nft()):
+        if not match or not unit.is_enabled or f"{match[1]} {match[2]}" in map(str, node.listed_tables()):
             continue
         state = UnitState(unit.active, unit.sub, unit.result, unit.job)
         if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):
@@ -135,4 +135,4 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
             yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
     if open_units:
         names = " ".join(open_units)
-        raise Unobserved(f"Whether these units have loaded their tables is open: {names}.", f"systemctl status {names}")
+        raise Unobserved(f"Whether these units have loaded their tables is open: {names}.", f"systemctl show {names}")

@@ -59,7 +59,7 @@ def _is_of_pods(node: Node, name: str) -> bool:
 
 def with_heads(node: Node) -> list[Link]:
     """Return the links that put a head before each packet. An output without kinds may hide one, unless names tell."""
-    links = node.all_links()
+    links = [link._replace(kind=link.kind or tunnels.kind_by_name(link.name)) for link in node.all_links()]
     for link in links if "open" in node.snapshot else ():
         if not (link.kind or link.name == LOOPBACK or has_interface_name(link.name)):
             raise Unobserved(f"The kind of {link.name} is open.", "ip -d link")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import ipaddress
 import typing as t
@@ -19,7 +20,7 @@ from . import clients, service
 from .finding import check
 from .node import IPV4, Node, setting_line
 from .service import POD_PORT
-from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial
+from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 STRICT = 1
 SHOWN = 3  # links in a sentence
@@ -83,8 +84,10 @@ def _mode_name(value: int) -> str:
 
 
 def severity_of_services(node: Node, trial: Trial) -> str:
-    """Return that of a loss of requests to a Service: the node may have none with a node port yet."""
-    return ERROR if not trial.pod or node.has_node_ports() else RISK
+    """Return that of a loss of requests to a Service: the node may have none with a node port yet, as far as that is known."""
+    with contextlib.suppress(Unobserved):
+        return ERROR if not trial.pod or node.has_node_ports() else RISK
+    return RISK
 
 
 def _filter_line(node: Node, link: str) -> str:
@@ -208,13 +211,13 @@ def _rp_of_cilium(node: Node) -> t.Iterator[Suspicion]:
 def _rp_boot(node: Node) -> t.Iterator[Suspicion]:
     if not node.pods:
         return
-    settings = node.boot("settings")
     enis = node.enis
     names = [*node.uplinks(IPV4), *(enis.secondary if enis else ())]
     # amazon-vpc-cni-k8s sets the primary interface's filter each time that it starts (pkg/networkutils/network.go).
     rewritten = [enis.primary] if enis and any(each.owner == AMAZON for each in enis.marks) else []
-    for name in dict.fromkeys(name for name in names if name not in rewritten):
-        now = node.filter_mode(name)
+    modes = {name: node.filter_mode(name) for name in names if name not in rewritten}
+    settings = node.boot("settings") if any(mode != STRICT for mode in modes.values()) else {}
+    for name, now in modes.items():
         line = _at_boot(settings, name)
         every = settings.get(_key("all"), BootSetting(0, "")).value or 0
         later = max(every, line[1].value or 0 if line else 0)

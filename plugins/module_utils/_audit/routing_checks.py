@@ -40,7 +40,7 @@ OF_KERNEL = 255  # a version that is said to remove rules that it spares by its 
 )
 def _networkd(node: Node) -> t.Iterator[Suspicion]:
     daemons = node.daemons()
-    if "systemd-networkd" not in daemons.active or not daemons.managed:
+    if "systemd-networkd" not in daemons.active or not node.managed_links():
         return
     version = daemons.version
     settings = {key: Setting(bool(each.value), each.file) for key, each in node.boot("networkd").items()}
@@ -67,7 +67,7 @@ def _foreign_rules(node: Node) -> list[str]:
 
 def _foreign_routes(node: Node) -> list[str]:
     """Return the routes of other programs by links that networkd manages."""
-    managed = node.daemons().managed
+    managed = node.managed_links()
     tables = {route.table for route in node.every_route()} - {LOCAL}
     routes = (route for family in FAMILIES for table in sorted(tables) for route in node.routes(family, table))
     protocols = ("kernel", "dhcp", "ra", "static", "")  # of networkd's own configuration, or of the kernel
@@ -212,6 +212,7 @@ def _competing(node: Node) -> t.Iterator[Suspicion]:
             what = f"{name} is active on a node whose CNI routes by policy: {agent.reason}."
             remedy = Remedy("network_daemons") if name in SWITCHED else Remedy(operator=agent.remedy)
             yield Suspicion(name, what, (f"{name}: active",), remedy)
+    node.demand_all_daemons()
 
 
 @check(

@@ -114,6 +114,9 @@ def _entrances(node: Node) -> t.Iterator[_Entrance]:
 )
 def _local_balancer(node: Node) -> t.Iterator[Suspicion]:
     """Yield addresses of load balancers that the node has itself, if packets that came in from such an address were dropped."""
+    with contextlib.suppress(Unobserved):
+        if not _martians(node):
+            return
     balancers = {*_BALANCER.findall(node.sets())}
     local = {address: link for address, link in node.links_by_address(IPV4).items() if address in balancers}
     for address in sorted(local) if local and _martians(node) else ():

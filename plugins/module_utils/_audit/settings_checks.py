@@ -205,6 +205,7 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
             evidence = tuple(f"{program}-save -t {table}" for table in legacy)
             yield Suspicion(name, what, evidence, Remedy(operator=text))
         else:
+            node.demand_no_guess(open_facts.LEGACY)
             node.demand_fact(family, open_facts.LEGACY, open_facts.TABLE, open_facts.CUT)
 
 

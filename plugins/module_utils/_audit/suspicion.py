@@ -15,17 +15,20 @@ from .._trace.answer import Way
 from .._trace.culprit import Object
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
-PRESENT, CANNOT_TELL = "present", "cannot_tell"
+# PASSED_UNLESS: that something is wrong would need a value of an open fact that few nodes have.
+PRESENT, PASSED_UNLESS, CANNOT_TELL = STATES = "present", "passed_unless", "cannot_tell"
 COLLECTION = "kubenode.datapath."  # before the names of its modules
 TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 
 
 class Unobserved(Exception):
-    """What a check needs was not observed. what: a sentence. ask: the commands whose output would tell."""
+    """What a check needs was not observed. what: a sentence. ask: the commands whose output would tell. is_unlikely: whether few
+    nodes have something there that would change the conclusion.
+    """
 
-    def __init__(self, what: str, ask: str) -> None:
+    def __init__(self, what: str, ask: str, is_unlikely: bool = False) -> None:
         super().__init__(what)
-        self.what, self.ask = what, ask
+        self.what, self.ask, self.is_unlikely = what, ask, is_unlikely
 
 
 class Remedy(t.NamedTuple):
@@ -126,10 +129,11 @@ def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:
 
 
 class Finding(t.NamedTuple):
-    """A suspicion that holds, or a check that cannot tell, which has ``ask`` and no evidence.
+    """A suspicion that holds, or a check that cannot tell, or that passes unless an open fact has an unlikely value; both have
+    ``ask`` and no evidence.
 
     id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it. unless: of one that
-    holds in all worlds that were tried, sentences about open facts whose values cannot all be tried.
+    holds, or of a check that passes, in the likely worlds: sentences about open facts whose values cannot all be tried.
     """
 
     id: str

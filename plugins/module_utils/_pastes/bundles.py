@@ -18,6 +18,7 @@ from .._core.errors import Invalid
 from .._snapshot import firewalls, proc_net
 from .._snapshot.settings import may_matter
 from . import talos
+from .commands import NO_ERRORS
 
 Texts = dict[str, str]  # by command
 EKS, AKS, SOS, CILIUM, RANCHER, RETINA, CALICO, AWS_CNI = (
@@ -179,7 +180,7 @@ def _settings(command: str, text: str) -> Texts:
 
 
 def _listing(bundle: str, path: str, program: str, table: str, split: Split | None = None) -> Row:
-    return Row(bundle, path, f"{program} -t {table} -nvL", unless=(f"{program}-save",), split=split)
+    return Row(bundle, path, f"{program} -t {table} -nvL", unless=(f"{program}-save", f"{program}-save {NO_ERRORS}"), split=split)
 
 
 _PROGRAMS = ("iptables", "ip6tables")
@@ -208,13 +209,14 @@ ROWS = (
     Row(EKS, r"sysctls/sysctl_all\.txt", "sysctl -a"),
     Row(EKS, r"ipamd/ipam\.json", _CHECKPOINT),
     Row(EKS, r"ipamd/enis\.json", "curl http://localhost:61679/v1/enis", unless=(_CHECKPOINT,)),
-    *(Row(EKS, rf"networking/{program}-save\.txt", f"{program}-save") for program in _PROGRAMS),
+    *(Row(EKS, rf"networking/{program}-save\.txt", f"{program}-save {NO_ERRORS}") for program in _PROGRAMS),
     *(
         _listing(EKS, rf"networking/{program}-{table}\.txt", program, table, _without_total)
         for program in _PROGRAMS
         for table in ("mangle", "filter", "nat")
     ),
     Row(EKS, r"system/services\.txt", "systemctl list-units"),
+    Row(EKS, r"system/netstat\.txt", "netstat -plant", most=EVIDENCE),
     Row(EKS, r"kernel/uname\.txt", HOSTNAME, split=_of_uname),
     Row(EKS, rf"cni/(?P<path>{_CNI})", "cat /etc/cni/net.d/{path}", most=LARGEST_BOOT_FILE),
     Row(AKS, r"collect/ip_4_addr\.json", "ip -4 -d -j addr show", is_decisive=True),

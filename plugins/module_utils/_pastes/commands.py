@@ -17,7 +17,7 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get",
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 IPAMD, BPF, LEGACY_TABLES, MODULES = "ipamd", "bpf", "tables of iptables-legacy", "modules"
-FILE, UNITS, NETWORKD = "file", "systemctl", "networkctl"
+FILE, UNITS, NETWORKD, SOCKETS = "file", "systemctl", "networkctl", "netstat"
 EVERY = "*"  # the namespace of ``ip -all netns exec``
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
@@ -33,7 +33,7 @@ class Part(t.NamedTuple):
     asks for some objects, such as the addresses of one link.
     is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     host: in the prompt before the command; empty for none. is_understood: False if a line was not understood.
-    is_legacy: True if the command prints the tables of iptables-legacy alone.
+    is_legacy: True if the command prints the tables of iptables-legacy alone. has_errors: whether its errors are among the lines.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class Part(t.NamedTuple):
     host: str = ""
     is_understood: bool = True
     is_legacy: bool = False
+    has_errors: bool = True
 
     @property
     def has_all_lines(self) -> bool:
@@ -94,7 +95,7 @@ _TOOL = (
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
     rf"|(?:head|tail)\s+-v\s.*|cat\s+{_PATHS}\S*|systemctl\s+(?:show|is-active|is-enabled|list-units|list-unit-files)\b.*"
-    r"|networkctl\s+(?:-\S+\s+)*status\b.*|systemd-analyze\s+cat-config\s+\S+"
+    r"|networkctl\s+(?:-\S+\s+)*status\b.*|netstat(?:\s+-\w+)+|systemd-analyze\s+cat-config\s+\S+"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
@@ -143,6 +144,7 @@ _WITH_VALUE = ("-n", "--namespace", "-c", "--container", "--context", "--kubecon
 _WHOLE_PIPE = re.compile(
     r"(?:\s*\|\s*(?:sudo\s+)?(?:tee|less|more|cat|sort|column|nl)\b[^|;&<>`$()]*|\s*2>\s*(?:&1|/dev/null))*\s*"
 )
+NO_ERRORS = "2>/dev/null"
 _BEHIND = re.compile(r"\s*(?:\d?>|[|;&]).*")
 END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|p|br)\b.*)\s*")  # of Markdown and HTML
@@ -314,7 +316,7 @@ def _named(name: str) -> Part:
     if every:
         return _named(words[every.end() :])._replace(is_pod=True, namespace=EVERY)
     if words.startswith(
-        ("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl ", "networkctl ", "systemd-analyze cat-config ")
+        ("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl ", "networkctl ", "netstat -", "systemd-analyze cat-config ")
     ):
         return _of_command(_BEHIND.sub("", words, 1), False)._replace(is_cut=_is_filtered(words))
     name_words = re.split(r"[\W_]+", words.lower())
@@ -334,7 +336,7 @@ def _named(name: str) -> Part:
         part = part._replace(table=table, is_save=False)
     shown = words.removeprefix("sudo ") if " " in words else command
     is_cut = bool(_FILTERS & {*name_words}) or _is_filtered(words) or _is_selective_name(part.kind, shown)
-    return part._replace(is_cut=is_cut)
+    return part._replace(is_cut=is_cut, has_errors=NO_ERRORS not in words)
 
 
 # Options of ip whose dashes a name has in place of blanks, before the object: "ip-d-link".
@@ -412,6 +414,9 @@ def _of_command(command: str, is_pod: bool) -> Part:
             if "=" not in word and not (word.startswith("-") or words[words.index(word) - 1] == "-p")
         ]
         return Part(UNITS, (), "", " ".join(units), is_pod, words[1])
+    if words[0] == "netstat":
+        letters = {*"".join(words[1:])}
+        return Part(SOCKETS if "n" in letters and letters & {*"al"} and not letters & {*"girsu"} else UNKNOWN, (), "", "", is_pod)
     if words[0] == "networkctl":
         return Part(NETWORKD, (), "", "", is_pod)
     if words[0] in ("head", "tail", "systemd-analyze"):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import typing as t
@@ -150,6 +151,23 @@ def local_addresses(part: Part) -> dict[str, str]:
     """Return the node's addresses and their links: the kernel has a route of type local for each address."""
     matches = filter(None, map(_LOCAL.fullmatch, part.lines))
     return {match[1]: match[2] for match in matches}
+
+
+_BROADCAST = re.compile(r"\s*broadcast ([\d.]+) dev \S+ (?:.* )?table (?:local|255) (?:.* )?src ([\d.]+)(?: .*)?")
+
+
+def local_lengths(part: Part) -> dict[str, int]:
+    """Return the lengths of the prefixes of the node's addresses, by which the kernel has routes for their broadcasts. Of several
+    that fit, it is the longest.
+    """
+    lengths: dict[str, int] = {}
+    for match in filter(None, map(_BROADCAST.fullmatch, part.lines)):
+        with contextlib.suppress(Unfit):
+            broadcast, address = (int.from_bytes(fields.address(text)[1], "big") for text in match.groups())
+            masks = ((length, (1 << (32 - length)) - 1) for length in range(30, 0, -1))
+            length = next((length for length, mask in masks if address | mask == broadcast), 0)
+            lengths.update([(match[2], length)] if length else [])
+    return lengths
 
 
 _REDACTED = re.compile(r"[\da-fA-F.:]*[xX*][\da-fA-FxX*.:]*")

@@ -38,6 +38,7 @@ class NodeFiles:
         self._asked: list[str] = []  # words of commands that print all files of some names
         self._cut: list[str] = []  # paths of which lines may be left out
         self._units = UnitStates()
+        self._sockets: list[Entry] | None = None
         self._managed: dict[str, str] | None = None  # links of systemd-networkd, and their files
 
     def add(self, part: Part) -> None:
@@ -45,6 +46,8 @@ class NodeFiles:
             return
         if part.kind == commands.UNITS:
             self._units.add(part.chain, part.table.split(), part.lines)
+        elif part.kind == commands.SOCKETS:
+            self._sockets = proc_net.listed_sockets(part.lines)
         elif part.kind == commands.NETWORKD:
             self._managed = unit_states.managed_links(part.lines)
         elif part.table and any(map(_MESSAGE.match, part.lines)):
@@ -113,7 +116,7 @@ class NodeFiles:
 
     def _listeners(self) -> list[Entry] | None:
         if not all(map(self._is_asked, LISTENERS)):
-            return None
+            return self._sockets
         listed = (entry for path in LISTENERS for entry in proc_net.listeners(self.texts.get(path, "")))
         once = {(entry["port"], entry["address"]): entry for entry in listed}
         return [once[key] for key in sorted(once)]
@@ -148,7 +151,8 @@ class NodeFiles:
         daemons = self._units.daemons()
         if daemons is None:
             return None
-        return {"daemons": daemons, "networkd_version": None, "networkd_files": self._managed, "is_partial": True}
+        links = {"networkd_files": self._managed or {}, "has_links": self._managed is not None}
+        return {"daemons": daemons, "networkd_version": None, **links, "is_partial": True}
 
     def _policies(self) -> list[Entry] | None:
         patterns = [f"{folder}/{policy.RECORD_FILES}" for folder in policy.RECORD_FOLDERS]

@@ -13,6 +13,7 @@ from .._ruleset.ruleset import LEGACY, NFT, Table
 from .._snapshot import open_facts
 from .._snapshot.open_facts import Fact, OpenFact
 from .._snapshot.settings import ALL, DEFAULT
+from .._snapshot.tunnels import kind_by_name
 from .._snapshot.values import has_interface_name, is_host
 from . import commands, iptables_text
 from .commands import Part
@@ -55,6 +56,10 @@ class Shown:
     def has_legacy_tables(self, family: str) -> bool:
         """Return whether iptables-save says that iptables-legacy has tables, which it does not print."""
         return any(iptables_text.LEGACY.match(line) for part in self.of(commands.IPTABLES, family=family) for line in part.lines)
+
+    def may_hide_legacy_tables(self, family: str) -> bool:
+        """Return whether no output of iptables-save would say so, as none has the errors of the program."""
+        return not any(part.has_errors for part in self.of(commands.IPTABLES, family=family) if part.is_save)
 
     def has_no_legacy_tables(self, family: str) -> bool:
         """Return whether the kernel says that iptables-legacy has no tables: none is named, there is no such file, or the module
@@ -130,7 +135,10 @@ def of_pastes(
     """
     facts = list[OpenFact]()
     for family in FAMILIES:
-        facts += (OpenFact(fact, family) for fact in _of_tables(shown, subsets, tables, family))
+        # A warning of iptables-save shows that there is a half, and so that it is not all.
+        is_half_shown = shown.has_legacy_tables(family)
+        of_tables = _of_tables(shown, subsets, tables, family)
+        facts += (OpenFact(fact, family, is_cut=is_half_shown and fact.fact == open_facts.LEGACY) for fact in of_tables)
         facts += _of_routing(shown, subsets, names, family, family in with_kernels)
         if not any(part.is_whole and part.family in ("", family) for part in shown.of(commands.NEIGHBOUR)):
             facts.append(OpenFact(open_facts.NEIGHBORS_OPEN, family))
@@ -160,7 +168,8 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
     if has_half and not shown.has_all_tables(long_family, is_legacy=True):
         yield open_facts.legacy(family)
     if shown.has_all_tables(long_family):
-        if shown.has_legacy_tables(long_family) and not (has_half or shown.has_all_tables(long_family, is_legacy=True)):
+        is_half_known = has_half or shown.has_all_tables(long_family, is_legacy=True) or shown.has_no_legacy_tables(long_family)
+        if (shown.has_legacy_tables(long_family) or shown.may_hide_legacy_tables(long_family)) and not is_half_known:
             yield open_facts.legacy(family)
         return
     lacking = [name for name in BUILT_IN if (family, name) not in tables and name != "security"]  # which is for SELinux
@@ -220,14 +229,17 @@ def _of_node(shown: Shown, subsets: Entry) -> t.Iterator[Fact]:
 
 
 def _may_be_bridges(subsets: Entry) -> set[str]:
-    """Return the links with settings that may be bridges: no interfaces by their names, and no links of pods by their routes."""
+    """Return the links with settings that may be bridges: neither interfaces nor tunnels by their names, and no links of pods by
+    their routes.
+    """
     to_pods, to_networks = set[str](), set[str]()
     for route in subsets.get("routes") or ():
         to = str(route.get("to"))
         if str(route.get("table")) not in LOCAL and not to.startswith(ON_EACH_LINK):
             (to_pods if is_host(to) and not route.get("via") else to_networks).add(str(route.get("dev")))
     with_settings = {*((subsets.get("settings") or {}).get("ipv4") or ())} - {ALL, DEFAULT, LOOPBACK}
-    return {name for name in with_settings if not (has_interface_name(name) or name in to_pods - to_networks)}
+    others = to_pods - to_networks
+    return {name for name in with_settings if not (has_interface_name(name) or kind_by_name(name) or name in others)}
 
 
 def _of_nft(shown: Shown, listed: t.Sequence[Table]) -> t.Iterator[OpenFact]:

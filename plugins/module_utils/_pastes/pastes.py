@@ -21,6 +21,7 @@ from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, POD_ADDRESSES, SUBSETS, Unread
+from .._snapshot.values import has_interface_name
 from . import (
     bpf_text,
     commands,
@@ -111,6 +112,7 @@ class _Reader:
         self._pods: dict[str, PodOutputs] = {}
         self._files = NodeFiles()
         self._local: dict[str, str] = {}  # addresses and their links, as table local has them
+        self._lengths: dict[str, int] = {}  # of the prefixes of these addresses
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
         self._boot_files = output_names.boot_files(dump)
@@ -188,6 +190,7 @@ class _Reader:
             commands.FILE: lambda: self._files.add(part),
             commands.UNITS: lambda: self._files.add(part),
             commands.NETWORKD: lambda: self._files.add(part),
+            commands.SOCKETS: lambda: self._files.add(part),
             commands.IPAMD: lambda: self._last(POD_ADDRESSES, part, pods.ipamd_addresses(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
@@ -209,6 +212,7 @@ class _Reader:
         self._show(part, before)
         if kind == commands.ROUTE:
             self._local.update(ip_text.local_addresses(part))
+            self._lengths.update(ip_text.local_lengths(part))
 
     def _show(self, part: Part, before: int) -> None:
         """Note which output was read, and whether each of its lines was understood.
@@ -360,7 +364,7 @@ class _Reader:
         for pod in self._pods.values():
             links.add_pod(pod, subsets.get("routes") or ())
         subsets["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
-        links.add_addresses(subsets.get("routes") or (), self._local, subsets.get("ipvs") or ())
+        links.add_addresses(subsets.get("routes") or (), self._local, self._lengths, subsets.get("ipvs") or ())
         links.add_mtus((self._settings or {}).get("ipv6") or {})
         links.add_routed_pods(subsets.get("routes") or ())
         subsets["links"] = links.links
@@ -543,7 +547,8 @@ class _Links:
     def pod_neighbours(self) -> tuple[list[Entry] | None, list[Entry]]:
         """Return the permanent neighbours of pods, None if no output has any pod's, and the links of pods without an output."""
         known = {name: listed for name, listed in self._neighbours.items() if listed is not None}
-        lacking = [link["name"] for link in self.links if link["kind"] == "veth" and link["name"] not in known]
+        pods = (link["name"] for link in self.links if link["kind"] == "veth" and not has_interface_name(str(link["name"])))
+        lacking = [name for name in pods if name not in known]
         listed = [{"link": name, **entry} for name, of_link in known.items() for entry in of_link]
         reason = "No output has the neighbours of the pod there."
         return (listed if known else None), [Unread("pod_neighbors", name, reason)._asdict() for name in lacking]
@@ -569,15 +574,24 @@ class _Links:
                     peer["addresses"].append(to)
                 link["peer"] = peer
 
-    def add_addresses(self, routes: t.Collection[Entry], local: t.Mapping[str, str], servers: t.Iterable[Entry]) -> None:
-        """Adds addresses that other outputs contain: sources of routes, the table local, and the virtual servers of IPVS."""
+    def add_addresses(
+        self,
+        routes: t.Collection[Entry],
+        local: t.Mapping[str, str],
+        lengths: t.Mapping[str, int],
+        servers: t.Iterable[Entry],
+    ) -> None:
+        """Adds addresses that other outputs contain: sources of routes, the table local, and the virtual servers of IPVS.
+
+        lengths: of the prefixes of addresses of table local.
+        """
         for name in local.values():
             self._make(name)
         known = self._own_addresses()
         for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
             link, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
             if link and source and source not in known:
-                length = str(route["to"]).partition("/")[2] if is_network else _length(source)
+                length = str(route["to"]).partition("/")[2] if is_network else lengths.get(source, _length(source))
                 link["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
                 if not is_network and source not in local:
@@ -586,7 +600,7 @@ class _Links:
                     self._assumed.append(Assumption(sentence, frozenset(concerns)))
         for address, name in local.items():
             if address not in known and name in self._by_name:
-                self._by_name[name]["addresses"].append(_address(f"{address}/{_length(address)}"))
+                self._by_name[name]["addresses"].append(_address(f"{address}/{lengths.get(address, _length(address))}"))
                 known.add(address)
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known:

@@ -109,7 +109,8 @@ class PodOutputs:
 
     def permanent(self, link: str) -> list[Entry] | None:
         """Return the permanent neighbours of one of the pod's links; None if the outputs do not have all neighbours."""
-        if not all(self._shown.is_whole(commands.NEIGHBOUR, family=family) for family in FAMILIES):
+        whole = {part.family for part in self._shown.of(commands.NEIGHBOUR) if part.is_whole}  # without a family, of both
+        if not ("" in whole or whole.issuperset(FAMILIES)):
             return None
         of_link = (each for each in self._neighbours if (each.get("dev"), each.get("state")) == (link, "PERMANENT"))
         return [{"address": each["address"], "mac": each["mac"]} for each in of_link]

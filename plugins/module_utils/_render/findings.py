@@ -19,6 +19,7 @@ from .._audit.suspicion import (
     PRESENT,
     RISK,
     SEVERITIES,
+    STATES,
     TWIN,
     Finding,
     Remedy,
@@ -41,7 +42,7 @@ _MODULE = form.record({"module": LINE, "options": form.FIELDS, "task": form.TEXT
 _OPERATOR = form.record({"operator": LINE, "commands": LINES, "task": form.TEXT})
 FINDING = {
     **dict.fromkeys(("id", "subject", "what", "packet", "ask", "source"), LINE),
-    "state": form.word(PRESENT, CANNOT_TELL),
+    "state": form.word(*STATES),
     "severity": form.word(*SEVERITIES),
     **dict.fromkeys(("evidence", "unless"), LINES),
     "proof": form.word(TWIN, COUNTER, CONFIGURATION, "")._replace(default=""),

@@ -78,6 +78,19 @@ def listeners(text: str) -> t.Iterator[dict[str, t.Any]]:
         yield {"address": _address(address), "port": int(port, 16)}
 
 
+_LISTED = re.compile(r"tcp6?\s+\d+\s+\d+\s+(\S+):(\d{1,5})\s+\S+\s+LISTEN\b.*", re.ASCII)
+
+
+def listed_sockets(lines: t.Iterable[str]) -> list[dict[str, t.Any]] | None:
+    """Return the listening sockets that netstat prints; None if it cuts off an address."""
+    matches = [match for match in map(_LISTED.fullmatch, lines) if match]
+    try:
+        sockets = {(int(match[2]), fields.show(fields.address(match[1])[1])) for match in matches}
+    except fields.Unfit:
+        return None
+    return [{"address": address, "port": port} for port, address in sorted(sockets)] if sockets else None
+
+
 def _address(digits: str) -> str:
     """Return an address, whose words of 32 bits are numbers of the machine."""
     words = (int(digits[start : start + 8], 16) for start in range(0, len(digits), 8))

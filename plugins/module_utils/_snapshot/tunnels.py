@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .values import Link
@@ -22,6 +23,20 @@ OF_EITHER = ("vxlan", "geneve", "wireguard")  # kinds of tunnels over IPv4 or IP
 def is_tunnel(link: Link) -> bool:
     """Return whether a link puts a head before each packet, or has one machine at its other end."""
     return link.kind in HEADS or not POINT_TO_POINT.isdisjoint(link.flags)
+
+
+# The tunnels of CNIs by their names, which no CNI gives to another kind.
+_OF_CNIS = (
+    (re.compile(r"flannel(?:-v6)?\.\d+|vxlan(?:-v6)?\.calico|cilium_vxlan"), "vxlan"),
+    (re.compile(r"wireguard(?:-v6)?\.cali|cilium_wg0"), "wireguard"),
+    (re.compile(r"cilium_geneve"), "geneve"),
+    (re.compile(r"tunl0"), "ipip"),
+)
+
+
+def kind_by_name(name: str) -> str:
+    """Return the kind of a tunnel of a CNI; empty for a link with another name."""
+    return next((kind for pattern, kind in _OF_CNIS if pattern.fullmatch(name)), "")
 
 
 def head(link: Link, is_over_ipv6: bool = False) -> int:

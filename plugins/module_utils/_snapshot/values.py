@@ -555,8 +555,7 @@ class Daemons(t.NamedTuple):
     @classmethod
     def of(cls, plain: Entry) -> Daemons:
         active = tuple(name for name, is_active in plain["daemons"].items() if is_active)
-        files = plain.get("networkd_files")
-        managed = None if files is None else frozenset(files)
+        managed = frozenset(plain["networkd_files"]) if plain.get("has_links", True) else None
         return cls(active, managed, int(plain.get("networkd_version") or 0) or None, not plain.get("is_partial"))
 
 

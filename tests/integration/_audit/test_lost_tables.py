@@ -42,7 +42,7 @@ def findings(check: str, **subsets: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("state", STATES)
 def test_a_table_is_lost_unless_its_units_condition_skipped_it(state: str) -> None:
     found = ("present", f"inet {state.replace(' ', '_')}")
-    lack = ("cannot_tell", f"systemctl status {unit(state)['name']}")
+    lack = ("cannot_tell", f"systemctl show {unit(state)['name']}")
     assert findings("own-table-lost", units=[unit(state)]) == ([found] if state in FOUND else [lack] if state in OPEN else [])
 
 
@@ -52,7 +52,7 @@ def test_a_unit_whose_state_is_open_hides_no_other() -> None:
     assert findings("own-table-lost", units=units) == [
         ("present", "inet failed"),
         ("present", "inet stopped"),
-        ("cannot_tell", f"systemctl status {names}"),
+        ("cannot_tell", f"systemctl show {names}"),
     ]
 
 
