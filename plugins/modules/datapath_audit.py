@@ -110,7 +110,9 @@ findings:
       type: str
       sample: eth0
     state:
-      description: V(present), or V(cannot_tell).
+      description:
+        - V(present), V(cannot_tell), or V(passed_unless) if nothing is wrong in what a dump shows, and few nodes have what could
+          change that, which C(unless) says.
       type: str
     severity:
       description: V(error) if packets are lost now, V(risk) if they will be at a later event, V(note) for waste.
@@ -120,8 +122,8 @@ findings:
       type: str
     unless:
       description:
-        - Sentences about what is open, where the snapshot is incomplete and the finding holds in all that was tried of it. The
-          output of C(ask) would make it certain. Empty for a certain finding.
+        - Sentences about what is open, where the snapshot is incomplete and the finding holds in all that was tried of it, or the
+          check passes. The output of C(ask) would make it certain. Empty for a certain finding.
       type: list
       elements: str
       version_added: 1.1.0
@@ -164,6 +166,12 @@ findings:
     source:
       description: A public report, or the source that says so.
       type: str
+node:
+  description: The C(name) of the node and the C(time) at which the evidence was read; V("") where the evidence does not tell.
+  returned: success
+  type: dict
+  sample: {name: node1, time: 2026-11-29 10:12:00 UTC}
+  version_added: 1.1.0
 passed:
   description: The ids of the checks that found nothing and lacked nothing.
   returned: success

@@ -93,6 +93,11 @@ snapshot:
       description: The version of this format. It is raised when the meaning of a key changes, and not when a key is added.
       type: int
       sample: 1
+    node:
+      description: The C(name) of the node, and the C(time) at which it was read.
+      type: dict
+      sample: {name: node1, time: 2026-11-29 10:12:00 UTC}
+      version_added: 1.1.0
     unread:
       description: What could not be read. Empty if the snapshot is complete.
       type: list

@@ -435,6 +435,12 @@ tried:
       reason: >-
         symmetric_routing_uplinks[1].gateway must be given, because no default route, DHCP lease or configuration of the node
         names one; None was given.
+node:
+  description: The C(name) of the node and the C(time) at which the evidence was read; V("") where the evidence does not tell.
+  returned: success
+  type: dict
+  sample: {name: node1, time: 2026-11-29 10:12:00 UTC}
+  version_added: 1.1.0
 assumed:
   description:
     - Facts that the snapshot does not contain, and differences between node and twin, in sentences. Only those about links,

@@ -62,4 +62,5 @@ def unclear(id: str = "base-rule-missing", **changes: t.Any) -> Result:
 
 
 def audit(*findings: Result, passed: t.Sequence[str] = ("both-backends",), **changes: t.Any) -> Result:
-    return {"findings": [*findings], "passed": [*passed], "profile": NO_PROFILE, "assumed": [], "ignored": [], **changes}
+    lists = {"findings": [*findings], "passed": [*passed], "assumed": [], "ignored": []}
+    return {**lists, "profile": NO_PROFILE, "node": {"name": "", "time": ""}, **changes}

@@ -101,12 +101,12 @@ def test_a_key_inside_a_value_that_is_not_documented_is_left_out() -> None:
         ("profile", {**PROFILE, "ebtables_cleanup": {**CLEANUP, "changed": 1}}, "1 as ebtables_cleanup.changed"),
         (
             "datapath_audit",
-            {"changed": False, "findings": [None], "passed": [], "profile": {}, "assumed": [], "ignored": []},
+            {"changed": False, "findings": [None], "passed": [], "profile": {}, "assumed": [], "node": {}, "ignored": []},
             "null as findings[0]",
         ),
         (
             "datapath_audit",
-            {"changed": False, "findings": [], "passed": 7, "profile": {}, "assumed": [], "ignored": []},
+            {"changed": False, "findings": [], "passed": 7, "profile": {}, "assumed": [], "node": {}, "ignored": []},
             "7 as passed, and a list",
         ),
     ],

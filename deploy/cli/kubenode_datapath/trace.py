@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import mermaid, terminal, trace_page
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH, Origin
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     changes_backend,
     entrance,
@@ -40,7 +40,8 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
         options.evidence.append(options.packet.pop(0))
     audit_backend.refuse_both(" ".join(options.packet), options.finding)
     traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
-    answer = all_printable({**traced.plain(), "ignored": evidence.ignored})
+    node = Origin.of(evidence.snapshot)._asdict()
+    answer = all_printable({**traced.plain(), "node": node, "ignored": evidence.ignored})
     if options.html:
         Path(options.html).write_text(trace_page.html(answer, _about(options, evidence)), encoding="utf-8")
     output.show(_shown(answer, options))

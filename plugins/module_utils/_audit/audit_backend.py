@@ -20,6 +20,7 @@ from .._routing.rule import Rule
 from .._snapshot import open_facts
 from .._snapshot.entries import kernels_rules
 from .._snapshot.open_facts import OpenFact
+from .._snapshot.snapshot import Origin
 from .._snapshot.values import Entry, Snapshot, entries
 from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
@@ -122,6 +123,7 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
         "profile": need.of(audit.node, every, [check.id for check in audit.checks]).plain(),
         "assumed": assumed,
+        "node": Origin.of(audit.snapshot)._asdict(),
     }
 
 
@@ -155,7 +157,8 @@ def _unless(finding: Finding, guesses: tuple[str, ...], ask: str) -> Finding:
 
 
 def _passing(check: Check, guesses: tuple[str, ...], ask: str) -> Finding:
-    return check.finding(PASSED_UNLESS, "", "Nothing is wrong in what the outputs show.", unless=guesses, ask=ask)
+    what = " ".join(["Nothing is wrong in what the outputs show.", *guesses])
+    return check.finding(PASSED_UNLESS, "", what, unless=guesses, ask=ask)
 
 
 def _of_world(audit: Audit, run: process.Runner) -> list[Finding]:

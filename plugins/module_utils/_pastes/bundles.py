@@ -18,7 +18,7 @@ from .._core.errors import Invalid
 from .._snapshot import firewalls, proc_net
 from .._snapshot.settings import may_matter
 from . import talos
-from .commands import NO_ERRORS
+from .commands import DATE, HOSTNAME, NO_ERRORS
 
 Texts = dict[str, str]  # by command
 EKS, AKS, SOS, CILIUM, RANCHER, RETINA, CALICO, AWS_CNI = (
@@ -30,7 +30,6 @@ ANTREA, BOTTLEROCKET, OPENSHIFT, TALOS, TROUBLESHOOT = (
 )  # fmt: skip
 LARGEST, EVIDENCE = 32 << 20, 4 << 20  # bytes of an output, and of one that is evidence alone
 LARGEST_BOOT_FILE = 1 << 20  # bytes
-HOSTNAME = "hostname"  # a command whose output is the node's name
 IN_NAMESPACE = "ip netns exec {namespace} "
 Split = t.Callable[[str, str], Texts]  # takes the command of the row and the text, and returns texts by command
 
@@ -340,6 +339,7 @@ ROWS = (
     Row(CALICO, r"diagnostics/ipsets", "ipset list"),
     Row(CALICO, r"diagnostics/ipset_container", "ipset list", unless=("ipset list",)),
     Row(CALICO, r"diagnostics/hostname", HOSTNAME),
+    Row(CALICO, r"diagnostics/date", DATE),
     Row(AWS_CNI, r"aws-routed-eni/iprule\.out", "ip rule show", is_decisive=True),
     Row(AWS_CNI, r"aws-routed-eni/route\.out", "ip route show table all", is_decisive=True, split=_last_routes),
     Row(AWS_CNI, r"aws-routed-eni/ifconfig\.out", "ifconfig"),
@@ -506,6 +506,18 @@ def _named(texts: dict[str, Texts]) -> dict[str, Texts]:
         if all(names.values()) and len({*names.values()}) == len(names):
             return {names[top]: of_node for top, of_node in texts.items()}
     return {top.rstrip("/"): of_node for top, of_node in texts.items()}
+
+
+_STAMP = re.compile(r"20\d\d-\d\d-\d\d(?:[_T-]\d\d[_:]?\d\d(?:[_:]?\d\d)?(?:[-_]?UTC|Z)?)?|20\d{6}-?\d{6}")
+
+
+def origin(name: str, node: str) -> Texts:
+    """Return the name of a node, and the time in the name of its bundle if it has one, as outputs of commands.
+
+    node: its key among the nodes of the bundle.
+    """
+    found = _STAMP.search(name)
+    return {HOSTNAME: node.rpartition("/")[2], **({DATE: found[0]} if found else {})}
 
 
 def folders(files: t.Mapping[str, str]) -> dict[str, Texts]:

@@ -17,7 +17,8 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR, NEXTHOP = "rule", "route", "route get",
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 IPAMD, BPF, LEGACY_TABLES, MODULES = "ipamd", "bpf", "tables of iptables-legacy", "modules"
-FILE, UNITS, NETWORKD, SOCKETS = "file", "systemctl", "networkctl", "netstat"
+FILE, UNITS, NETWORKD, SOCKETS, ORIGIN = "file", "systemctl", "networkctl", "netstat", "origin"
+HOSTNAME, DATE = "hostname", "date"  # commands that tell the node's name and the time
 EVERY = "*"  # the namespace of ``ip -all netns exec``
 UNKNOWN = ""
 LONGEST = 500  # characters of a line with a command
@@ -95,7 +96,7 @@ _TOOL = (
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
     rf"|(?:head|tail)\s+-v\s.*|cat\s+{_PATHS}\S*|systemctl\s+(?:show|is-active|is-enabled|list-units|list-unit-files)\b.*"
-    r"|networkctl\s+(?:-\S+\s+)*status\b.*|netstat(?:\s+-\w+)+|systemd-analyze\s+cat-config\s+\S+"
+    r"|networkctl\s+(?:-\S+\s+)*status\b.*|netstat(?:\s+-\w+)+|hostname|date|systemd-analyze\s+cat-config\s+\S+"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
 _PROMPT = (
@@ -315,6 +316,8 @@ def _named(name: str) -> Part:
     every = _EACH_NAMESPACE.match(words)
     if every:
         return _named(words[every.end() :])._replace(is_pod=True, namespace=EVERY)
+    if words in (HOSTNAME, DATE):
+        return _of_command(words, False)
     if words.startswith(
         ("cat /proc/", "lsmod", "head -v ", "tail -v ", "systemctl ", "networkctl ", "netstat -", "systemd-analyze cat-config ")
     ):
@@ -414,6 +417,8 @@ def _of_command(command: str, is_pod: bool) -> Part:
             if "=" not in word and not (word.startswith("-") or words[words.index(word) - 1] == "-p")
         ]
         return Part(UNITS, (), "", " ".join(units), is_pod, words[1])
+    if words[0] in (HOSTNAME, DATE):
+        return Part(ORIGIN, (), "", words[0], is_pod)
     if words[0] == "netstat":
         letters = {*"".join(words[1:])}
         return Part(SOCKETS if "n" in letters and letters & {*"al"} and not letters & {*"girsu"} else UNKNOWN, (), "", "", is_pod)

@@ -230,7 +230,7 @@ def _at(path: str, node: str, is_alone: bool = True) -> Report:
             beside, others = _beside(path)
             within = {file.rpartition("/")[2]: text for file, text in _within(path).items()}
             notes = [*_of_unused(unused), *_notes(files), *_without_output([*others, *map(os.path.basename, bundled)])]
-            return Report({**bundles.of_node(nodes, node), **within, **beside}, notes)
+            return Report({**_of_bundle(nodes, node, path), **within, **beside}, notes)
         if bundled:
             found = _of_archives(bundled, node)
             return Report({**found.texts, **_of_folder(path)}, [*found.notes, *_unread_in(path)])
@@ -252,6 +252,7 @@ def _of_archives(paths: t.Sequence[str], node: str) -> Report:
     unused: Paths = {}
     read = [archive_backend.read(path, partial(_wanted, unused)) for path in paths]
     nodes = bundles.nodes(_texts_of(read))
+    is_bundle = bool(nodes)
     if not nodes:
         read = [archive_backend.read(path, _most) for path in paths]
         nodes = bundles.folders(_texts_of(read))
@@ -259,7 +260,14 @@ def _of_archives(paths: t.Sequence[str], node: str) -> Report:
         raise _without_outputs(", ".join(paths), read, unused)
     empty = [os.path.basename(path) for path, files in zip(paths, read) if not files.texts]
     notes = [*_of_unused(unused), *(note for files in read for note in _notes(files)), *_without_output(empty)]
-    return Report(bundles.of_node(nodes, node), notes)
+    return Report(_of_bundle(nodes, node, paths[0]) if is_bundle else bundles.of_node(nodes, node), notes)
+
+
+def _of_bundle(nodes: t.Mapping[str, dict[str, str]], node: str, path: str) -> dict[str, str]:
+    """Return the outputs of a node of a bundle, with its name and with the time in the name of the bundle."""
+    texts = bundles.of_node(nodes, node)
+    key = next(key for key, of_node in nodes.items() if of_node is texts)
+    return {**bundles.origin(os.path.basename(os.path.abspath(path)), key), **texts}
 
 
 def _texts_of(read: t.Iterable[archive_backend.Files]) -> dict[str, str]:

@@ -56,7 +56,7 @@ def main() -> None:
             sent = entrance.packet(options["packet"], observed)
             question = trace_backend.Question(observed, sent, options["assume"], *asked, is_own=is_own)
             answer = trace_backend.answer(question, module.run)
-        result.update(changed=False, **answer.plain(), ignored=[])
+        result.update(changed=False, **answer.plain(), node=snapshot.Origin.of(observed)._asdict(), ignored=[])
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

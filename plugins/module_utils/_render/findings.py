@@ -16,6 +16,7 @@ from .._audit.suspicion import (
     CONFIGURATION,
     COUNTER,
     ERROR,
+    PASSED_UNLESS,
     PRESENT,
     RISK,
     SEVERITIES,
@@ -28,6 +29,7 @@ from .._core import form, playbook_task
 from .._core.errors import Invalid
 from .._core.form import LINE, LINES, Refused, said
 from .._core.printable import counted, in_one_line
+from .._snapshot.snapshot import Origin
 from . import trace_result
 
 LOSSES = (ERROR, RISK)  # severities of findings with which packets are lost, now or later
@@ -55,6 +57,7 @@ RESULT = form.record(
         "passed": LINES,
         "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES, "open": form.FLAG}),
         "assumed": LINES._replace(default=()),
+        "node": trace_result.ORIGIN,
         "ignored": LINES,
     }
 )
@@ -70,7 +73,9 @@ class Profile(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """present: errors first. unclear: those that cannot be told. passed: ids of checks. assumed: by the operator."""
+    """present: errors first. unclear: those that are not certain, of which some pass unless what is open counts. passed: ids of
+    checks. assumed: by the operator. origin: the node and the time of the snapshot.
+    """
 
     present: list[Finding]
     unclear: list[Finding]
@@ -78,10 +83,21 @@ class Findings(t.NamedTuple):
     profile: Profile
     ignored: list[str]
     assumed: t.Sequence[str] = ()
+    origin: Origin = Origin()
 
     @property
     def losses(self) -> list[Finding]:
         return [finding for finding in self.present if finding.severity in LOSSES]
+
+    @property
+    def guessed(self) -> list[Finding]:
+        """Those of which nothing is wrong unless an open fact has an unlikely value."""
+        return [finding for finding in self.unclear if finding.state == PASSED_UNLESS]
+
+    @property
+    def open(self) -> list[Finding]:
+        """Those that cannot be told, and of which the node shows nothing."""
+        return [finding for finding in self.unclear if finding.state == CANNOT_TELL and not finding.evidence]
 
     @property
     def suspected(self) -> list[Finding]:
@@ -96,9 +112,10 @@ class Findings(t.NamedTuple):
         words = [counted(number, name) for name, number in numbers.items() if number]
         words += [f"{suspected} suspected"] * bool(suspected)
         words = words or ["no findings"]
-        unclear = len({finding.id for finding in self.unclear} - {finding.id for finding in self.suspected})
+        unclear = len({finding.id for finding in self.open} - {finding.id for finding in self.suspected})
         words += [_cannot_tell(unclear)] * bool(unclear)
-        return ", ".join([*words, f"{counted(len(self.passed), 'check')} passed"])
+        words += [f"{counted(len(self.passed), 'check')} passed"]
+        return ", ".join([*words, *[f"{len(self.guessed)} passed unless what is open counts"] * bool(self.guessed)])
 
     def open_checks(self, severity: str) -> set[str]:
         """Return the ids of the checks of a severity that cannot tell."""
@@ -180,11 +197,12 @@ def of(data: Data) -> Findings:
     entries = [_finding(entry) for entry in data["findings"]]
     return Findings(
         [finding for finding in entries if finding.state == PRESENT],
-        [finding for finding in entries if finding.state == CANNOT_TELL],
+        [finding for finding in entries if finding.state != PRESENT],
         data["passed"],
         _profile(data["profile"]),
         data["ignored"],
         data["assumed"],
+        Origin(**data["node"]),
     )
 
 

@@ -86,7 +86,8 @@ class _Writer:
         outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
-        return [*lines, *_labelled("Packet", filter(None, [passage.sent(answer)])), *_labelled("Culprit", self._decider(way))]
+        labels = {"Packet": [passage.sent(answer)], "Culprit": self._decider(way), "Node": [answer.origin]}
+        return [*lines, *(line for label, words in labels.items() for line in _labelled(label, filter(None, words)))]
 
     def _decider(self, way: Way) -> list[str]:
         return [self._paint(f"{way.decider.kind}: {way.decider.text}", RED)] if way.decider else []
@@ -172,15 +173,19 @@ def _colour(verdict: str) -> str:
 def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
     worst = next((finding.severity for finding in audit.present), "")
     yield paint(audit.counts, SEVERITIES[worst] if worst else YELLOW if audit.unclear else GREEN)
+    yield from _labelled("Node", filter(None, [str(audit.origin)]))
     for finding in audit.present:
         yield ""
         yield f"{paint(finding.severity, SEVERITIES[finding.severity])} {paint(finding.title, BOLD)}"
         yield from (f"  {line}" for line in _details(finding))
     suspected = Section("Suspected", [_question(finding) for finding in audit.suspected])
-    questions = Section("Cannot tell", [_question(finding) for finding in audit.unclear if not finding.evidence])
+    questions = Section("Cannot tell", [_question(finding) for finding in audit.open])
+    guesses = ((finding._replace(id="", severity="", source=""), finding.id) for finding in audit.guessed)
+    alike = [each._replace(id=", ".join(ids)) for each, ids in findings.grouped(guesses).items()]
+    passing = Section("Passed, unless what is open counts", [_question(finding) for finding in alike])
     remarks = {"Assumed": audit.assumed, "Not understood": audit.ignored}
     of_remarks = [Section(title, [[line] for line in lines]) for title, lines in remarks.items()]
-    yield from _sections([suspected, questions, *of_remarks], paint)
+    yield from _sections([suspected, questions, passing, *of_remarks], paint)
     yield from _profile(audit.profile, paint)
 
 

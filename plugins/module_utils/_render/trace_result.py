@@ -12,6 +12,7 @@ import typing as t
 from .._core import form
 from .._core.form import LINE, LINES
 from .._snapshot.assumption import Assumption
+from .._snapshot.snapshot import Origin
 from .._trace.answer import IN, OUT, VERDICTS, Answer, Attempt, Branch, Change, Culprit, Cure, Dependency, Outcome, Step, Way
 from .passage import NODE, ends
 
@@ -31,6 +32,7 @@ _REPLY = {
 WAY = {**_REPLY, "tells_reply": form.FLAG, "reply": form.perhaps(form.record(_REPLY))}
 _OPEN = {"if": LINE, **_BOTH, "evidence": LINES, "contradicted_by": LINES}
 _CERTAIN = {"certain": form.FLAG._replace(default=True)}
+ORIGIN = form.record(dict.fromkeys(Origin._fields, LINE._replace(default="")))
 RESULT = form.record(
     {
         **WAY,
@@ -45,6 +47,7 @@ RESULT = form.record(
             form.record({"fact": LINE, "what": LINE, "ask": LINE, "outcomes": form.many(form.record(_OPEN))})
         ),
         **dict.fromkeys(("unknown", "assumed", "ignored"), LINES),
+        "node": ORIGIN,
     }
 )
 
@@ -63,6 +66,7 @@ def read(result: object) -> Answer:
         tuple(map(Assumption, data["assumed"])),
         (*data["ignored"],),
         tried=tuple(Attempt(**entry) for entry in data["tried"]),
+        origin=str(Origin(**data["node"])),
     )
 
 

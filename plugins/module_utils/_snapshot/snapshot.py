@@ -44,7 +44,26 @@ def subsets(gathered: t.Sequence[str]) -> list[str]:
     return [subset for subset in SUBSETS if subset in gathered]
 
 
-def compose(values: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[str, t.Any]:
+class Origin(t.NamedTuple):
+    """Of which node a snapshot is, and when it was read, as text; empty if that is not known."""
+
+    name: str = ""
+    time: str = ""
+
+    @classmethod
+    def of(cls, snapshot: t.Mapping[str, t.Any]) -> Origin:
+        plain = snapshot.get(NODE)
+        values = plain if isinstance(plain, t.Mapping) else {}
+        return cls(*(str(values.get(key) or "") for key in cls._fields))
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, self))
+
+
+NODE = "node"  # the key of the origin
+
+
+def compose(values: t.Mapping[str, t.Any], unread: t.Iterable[Unread], origin: Origin | None = None) -> dict[str, t.Any]:
     """Return the snapshot. values: of each subset; None for one that could not be read.
 
     nft's JSON omits what only iptables and ebtables know, so what these print is left out of it.
@@ -52,7 +71,8 @@ def compose(values: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[s
     ruleset, iptables = values.get("nftables"), values.get("iptables")
     tables, objects = saved.separated(iptables or (), values.get("ebtables") or (), ruleset or ())
     once = {**({"nftables": objects} if ruleset else {}), **({"iptables": tables} if iptables else {})}
-    return {"format": FORMAT, **values, **once, "unread": [entry._asdict() for entry in unread]}
+    node = {NODE: origin._asdict()} if origin else {}
+    return {"format": FORMAT, **node, **values, **once, "unread": [entry._asdict() for entry in unread]}
 
 
 def is_snapshot(value: t.Any) -> bool:

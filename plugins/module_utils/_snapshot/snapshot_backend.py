@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import socket
 import typing as t
 
@@ -22,7 +24,7 @@ from .._routing.neighbour import HEADER
 from .._routing.routing_backend import GETNEIGH, Netlink, dump
 from . import entries, netfilter_backend, pods_backend, saved, snapshot
 from . import settings as settings_model
-from .snapshot import Notes, Unread
+from .snapshot import Notes, Origin, Unread
 
 
 def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) -> dict[str, t.Any]:
@@ -185,8 +187,10 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
     """Return the snapshot of these subsets. run: starts programs. further: as for settings()."""
     values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
+    now = datetime.datetime.now(datetime.timezone.utc)
+    origin = Origin(os.uname().nodename, now.strftime("%Y-%m-%d %H:%M:%S UTC"))
     _read(run, values, unread, subsets, further)
-    composed = snapshot.compose(values, unread)
+    composed = snapshot.compose(values, unread, origin)
     if not {*netfilter_backend.RULESETS} <= {*subsets}:
         return composed
     for _attempt in range(ATTEMPTS):
@@ -196,9 +200,9 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
         # Programs such as kube-proxy may have changed a table between two listings.
         unread[:] = [entry for entry in unread if entry.subset not in netfilter_backend.RULESETS]
         _read(run, values, unread, netfilter_backend.RULESETS)
-        composed = snapshot.compose(values, unread)
+        composed = snapshot.compose(values, unread, origin)
     unread += (Unread(NFTABLES, *difference) for difference in netfilter_backend.differences(composed))
-    return snapshot.compose(values, unread)
+    return snapshot.compose(values, unread, origin)
 
 
 def _read(

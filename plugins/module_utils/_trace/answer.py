@@ -315,7 +315,8 @@ class Answer(t.NamedTuple):
     """The answer of one twin, or that of all worlds. before: how it was without the changes.
 
     pod_side: the id of the fact by which of its links the pod answers; empty for no pod. is_virtual: whether the packet is for an
-    address of virtual servers. tried: remedies that do not work. missing: see the room that prints.
+    address of virtual servers. tried: remedies that do not work. origin: the node and the time of the snapshot, in a result that
+    was read. missing: see the room that prints.
     """
 
     way: Way
@@ -330,6 +331,7 @@ class Answer(t.NamedTuple):
     pod_side: str = ""
     is_virtual: bool = False
     tried: tuple[Attempt, ...] = ()
+    origin: str = ""
 
     def plain(self) -> dict[str, t.Any]:
         """Return the result of the module."""

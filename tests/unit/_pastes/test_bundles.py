@@ -166,7 +166,6 @@ WITH_COMMANDS = (
 BY_FORM = ("cat /var/run/aws-node/ipam.json", "curl http://localhost:61679/v1/enis")  # whose outputs are known by their form
 OF_NO_SUBSET = (
     "conntrack -L",
-    bundles.HOSTNAME,
     *WITH_COMMANDS,
     "ip -d -j netconf show",
 )  # the last has settings, as its JSON shows
@@ -397,9 +396,24 @@ def test_outputs_that_were_asked_for_stand_behind_the_bundle_that_lacks_them(tmp
         bundle = pack(tmp_path / ("evidence/a.tgz" if place == "beside" else "a.tgz"), files)
         dump = [str(bundle), *(str(tmp_path / name) for name in ASKED)] if place == "list" else str(bundle.parent)
     report = pastes_backend.report(dump)
-    assert report.texts == {"ip -4 rule show": RULE, "ip route show table all": files["networking/iproute.txt"], **ASKED}
+    name = {"hostname": report.texts["hostname"]}
+    assert report.texts == {"ip -4 rule show": RULE, "ip route show table all": files["networking/iproute.txt"], **ASKED, **name}
     assert report.notes == []
     assert "nft" not in {fact["fact"] for fact in pastes.read(report.texts).snapshot["open"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "origin"),
+    [
+        ("eks_i-0123_2026-11-26_1200-UTC_0.7.8.tgz", {}, ("eks_i-0123_2026-11-26_1200-UTC_0.7.8", "2026-11-26_1200-UTC")),
+        ("a.tgz", {"kernel/uname.txt": "Linux ip-10-0-0-5.ec2.internal 6.1.0 #1 SMP x86_64\n"}, ("ip-10-0-0-5.ec2.internal", "")),
+        ("a.tgz", {"networking/iptables-save.txt": f"# Completed on Sun Nov 29 2026\n{SAVED}"}, ("a", "Sun Nov 29 2026")),
+    ],
+)
+def test_a_bundle_tells_the_name_of_its_node_and_the_time(tmp_path: Path, name: str, more: Any, origin: tuple[str, str]) -> None:
+    files = {"networking/iprule.txt": RULE, "networking/iproute.txt": "default via 10.0.0.1 dev eth0\n", **more}
+    snapshot = pastes_backend.read(str(pack(tmp_path / name, files))).snapshot
+    assert snapshot["node"] == dict(zip(("name", "time"), origin))
 
 
 def test_of_two_outputs_a_later_one_counts_unless_it_alone_is_cut() -> None:
