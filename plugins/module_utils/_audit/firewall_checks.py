@@ -59,7 +59,8 @@ def _may_flush(service: Firewall) -> bool:
     until the next boot.
     """
     if service.is_enabled is None and not service.is_active:
-        raise Unobserved(f"Whether {NFTABLES} is enabled is open.", f"systemctl is-enabled {NFTABLES}")
+        # An enabled one stays active from the boot on.
+        raise Unobserved(f"Whether {NFTABLES} is enabled is open.", f"systemctl is-enabled {NFTABLES}", is_unlikely=True)
     if service.is_enabled or not service.is_active:
         return bool(service.is_enabled)
     if service.is_masked is None:

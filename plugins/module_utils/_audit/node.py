@@ -502,6 +502,11 @@ class Node:
         """Return whether kube-proxy, in any of its modes, serves a node port."""
         return any(self.node_ports())
 
+    def shows_node_port(self) -> bool:
+        """Return whether a rule of iptables serves a node port, among those that the snapshot has."""
+        entrances = (each for table in self._tables_of_iptables for each in service_rules.entrances(table))
+        return any(not each.address for each in entrances)
+
     def ports_of(self, family: str) -> list[int]:
         """Return the node ports of TCP that kube-proxy serves in a family: those to whose chains the rules of either family lead,
         as far as the family has these chains, and those of elements.
@@ -554,12 +559,12 @@ class Node:
     def entrances(self, family: str) -> dict[str, Entrance]:
         """Return a port at which requests from outside by TCP are for a pod, by the addresses of pods, as far as it is known."""
         of_pods: dict[str, Entrance] = {}
-        with contextlib.suppress(Unobserved):
-            for table in self.tables([family], "nat"):
-                for entrance in service_rules.entrances(table):
-                    if entrance.protocol == TCP and entrance.port.isdecimal():
-                        for pod in service_rules.endpoints(table, entrance.chain):
-                            of_pods.setdefault(pod, entrance)
+        of_iptables = (each for each in self._tables_of_iptables if (each.family, each.name) == (TABLES_OF[family], "nat"))
+        for table in (*of_iptables, *(each for each in self._tables_of_nft if family in each.families)):
+            for entrance in service_rules.entrances(table):
+                if entrance.protocol == TCP and entrance.port.isdecimal():
+                    for pod in service_rules.endpoints(table, entrance.chain):
+                        of_pods.setdefault(pod, entrance)
         for server in self._node_ports_of_ipvs():
             for destination in server.get("destinations") or () if server.get("protocol") == TCP else ():
                 of_pods.setdefault(str(destination.get("address")), Entrance("", TCP, str(server.get("port"))))
@@ -583,7 +588,10 @@ class Node:
         with contextlib.suppress(Unobserved):
             if self.enis and self.enis.layout in OF_OTHER_CLOUDS:
                 return False
-        return any(entry.mac == AZURE_PEER for entry in self.neighbors())
+        try:
+            return any(entry.mac == AZURE_PEER for entry in self.neighbors())
+        except Unobserved as lack:  # Azure's DHCP server would have given the node the route
+            raise Unobserved(lack.what, lack.ask, is_unlikely=True) from None
 
 
 def _is_of_cilium(link: str) -> bool:

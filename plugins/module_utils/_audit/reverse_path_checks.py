@@ -85,8 +85,10 @@ def _mode_name(value: int) -> str:
 
 def severity_of_services(node: Node, trial: Trial) -> str:
     """Return that of a loss of requests to a Service: the node may have none with a node port yet, as far as that is known."""
+    if not trial.pod or node.shows_node_port():
+        return ERROR
     with contextlib.suppress(Unobserved):
-        return ERROR if not trial.pod or node.has_node_ports() else RISK
+        return ERROR if node.has_node_ports() else RISK
     return RISK
 
 

@@ -67,7 +67,16 @@ OF_ROWS = {
     ),
     "pmtu-filtered": Trouble("ipv4 input", [], ["iptables -A INPUT -p icmp -j DROP"]),
 }
-ALL_TROUBLES = {**TROUBLES, **OF_ROWS}
+
+
+def with_active_firewall(snapshot: Snapshot) -> None:
+    """Let the enabled service be active, as after a boot. In a namespace no systemd starts it."""
+    snapshot["firewalls"]["nftables.service"]["is_active"] = True
+
+
+_FLUSH = TROUBLES["flush-coming"]
+FLUSH = _FLUSH._replace(commands=[*_FLUSH.commands, "iptables -A INPUT -s 192.0.2.1 -j DROP"], edit=with_active_firewall)
+ALL_TROUBLES = {**TROUBLES, **OF_ROWS, "flush-coming": FLUSH}
 
 
 class Unit(NamedTuple):
@@ -313,6 +322,17 @@ def row(check: str, pairs: Mapping[str, Pair]) -> str:
     return f"| `{check}` | {' | '.join(' / '.join(cell.tells for cell in pairs[kind]) for kind in KINDS)} |\n"
 
 
+def questions(rows: Mapping[str, Mapping[str, Pair]]) -> Iterator[str]:
+    """Yield what each kind of evidence leaves to ask for, with the checks that it decides."""
+    for kind in KINDS:
+        checks: dict[str, list[str]] = {}
+        for check, pairs in rows.items():
+            for ask in sorted({cell.ask for cell in pairs[kind] if cell.tells == OPEN}):
+                checks.setdefault(ask.partition("; ")[0], []).append(f"`{check}`")
+        for command, names in checks.items():
+            yield f"| {kind} | `{command}` | {', '.join(dict.fromkeys(names))} |\n"
+
+
 def table() -> str:
     """Return the section of the page. Each trouble takes a node."""
     healthy = without_trouble()
@@ -326,7 +346,8 @@ def table() -> str:
     counts = {kind: sum(all(cell.tells in (TELLS, UNLESS) for cell in pairs[kind]) for pairs in rows.values()) for kind in KINDS}
     head = f"| check | {' | '.join(KINDS)} |\n|---{'|---' * len(KINDS)}|\n"
     sums = f"| both, of {len(rows)} | {' | '.join(str(counts[kind]) for kind in KINDS)} |\n"
-    return "".join([head, *(row(check, pairs) for check, pairs in rows.items()), sums])
+    asks = "\n| evidence | ask first for | checks |\n|---|---|---|\n"
+    return "".join([head, *(row(check, pairs) for check, pairs in rows.items()), sums, asks, *questions(rows)])
 
 
 def committed() -> str:

@@ -337,6 +337,8 @@ TROUBLES = {
             "ip link add lxc1 type veth peer name lxc1p",
             *(f"ip route flush table {1000 + number}" for number in (1, 2)),
             *(f"ip route add default via 10.0.{number}.1 dev eth{number} onlink table {10 + number}" for number in (1, 2)),
+            *(f"ip rule del from 10.0.{number}.11 priority 2048" for number in (1, 2)),
+            *(f"ip rule add from 10.0.{number}.11 lookup {10 + number} priority 111" for number in (1, 2)),
             "iptables -t mangle -A PREROUTING " + MARKS.replace("AWS, primary ENI", "cilium: primary ENI"),
             "sysctl -w net.ipv4.conf.eth1.rp_filter=2",
         ],

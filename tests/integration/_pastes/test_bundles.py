@@ -257,7 +257,7 @@ BUNDLES = {
     "EKS": Bundle(
         EKS,
         "eks_i-0123_2026-11-26_1200-UTC_0.7.8.tar.gz",
-        frozenset({"nft"}),
+        frozenset({"nft", "legacy"}),
         line="default/client-0 -> default/web:80",
     ),
     "AKS": Bundle(AKS, "aks_logs.zip", HIDDEN, frozenset({"Service"}), f"client -> {SERVICE}:80"),
