@@ -158,6 +158,11 @@ snapshot:
           description: The address of a tunnel's other end.
           returned: for a tunnel that was given one
           type: str
+        port:
+          description: The UDP port to which a tunnel sends its packets.
+          returned: for a tunnel by UDP
+          type: int
+          sample: 4789
         peer:
           description:
             - The other end of a veth; null for another kind, and if it was not found.

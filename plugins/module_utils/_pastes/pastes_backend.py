@@ -138,6 +138,7 @@ def _snapshot_among(texts: t.Mapping[str, str]) -> str:
 
 def _beside_snapshot(name: str, others: t.Collection[str]) -> list[str]:
     """Return what is left out beside a snapshot, which has all that they have and more."""
+    others = {*others} - {commands.HOSTNAME, commands.DATE}
     listed = ", ".join(sorted(others)[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
     return [f"{name} is a snapshot, which is whole. Beside it, these are left out: {listed}."] if others else []
 

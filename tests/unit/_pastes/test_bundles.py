@@ -396,8 +396,8 @@ def test_outputs_that_were_asked_for_stand_behind_the_bundle_that_lacks_them(tmp
         bundle = pack(tmp_path / ("evidence/a.tgz" if place == "beside" else "a.tgz"), files)
         dump = [str(bundle), *(str(tmp_path / name) for name in ASKED)] if place == "list" else str(bundle.parent)
     report = pastes_backend.report(dump)
-    name = {"hostname": report.texts["hostname"]}
-    assert report.texts == {"ip -4 rule show": RULE, "ip route show table all": files["networking/iproute.txt"], **ASKED, **name}
+    texts = {"ip -4 rule show": RULE, "ip route show table all": files["networking/iproute.txt"], **ASKED}
+    assert report.texts == {**texts, "hostname": report.texts["hostname"]}
     assert report.notes == []
     assert "nft" not in {fact["fact"] for fact in pastes.read(report.texts).snapshot["open"]}
 
