@@ -255,8 +255,10 @@ def _written(values: t.Mapping[str, str]) -> tuple[int, int]:
 
 
 _OF_MARK: dict[str, t.Callable[[int], tuple[int, int]]] = {
-    "--or-mark": lambda bits: (bits, bits), "--and-mark": lambda bits: (0, ruleset.ALL & ~bits), "--xor-mark": lambda bits: (bits, 0)
-}  # fmt: skip
+    "--or-mark": lambda bits: (bits, bits),
+    "--and-mark": lambda bits: (0, ruleset.ALL & ~bits),
+    "--xor-mark": lambda bits: (bits, 0),
+}
 
 
 def _number(word: str) -> int:
