@@ -111,8 +111,7 @@ findings:
       sample: eth0
     state:
       description:
-        - V(present), V(cannot_tell), or V(passed_unless) if nothing is wrong in what a dump shows, and few nodes have what could
-          change that, which C(unless) says.
+        - V(present) or V(cannot_tell).
       type: str
     severity:
       description: V(error) if packets are lost now, V(risk) if they will be at a later event, V(note) for waste.
@@ -122,8 +121,8 @@ findings:
       type: str
     unless:
       description:
-        - Sentences about what is open, where the snapshot is incomplete and the finding holds in all that was tried of it, or the
-          check passes. The output of C(ask) would make it certain. Empty for a certain finding.
+        - Sentences about what is open, where the snapshot is incomplete and the finding holds in all that was tried of it. The
+          output of C(ask) would make it certain. Empty for a certain finding.
       type: list
       elements: str
       version_added: 1.1.0
@@ -177,6 +176,14 @@ passed:
   returned: success
   type: list
   elements: str
+passed_unless:
+  description:
+    - The checks that found nothing in what a dump shows, where a fact that it leaves open, and that few nodes have, could change
+      that. C(id) is the check, C(unless) are sentences about such facts, and C(ask) has commands whose output would tell.
+  returned: success
+  type: list
+  elements: dict
+  version_added: 1.1.0
 profile:
   description:
     - The profile that mends what was found. C(name) is null if none is needed, or if that cannot be told.

@@ -118,9 +118,11 @@ def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     audit = audit.assuming()
     every = findings(audit, run)
     with_findings = {finding.id for finding in every}
+    guessed = [finding for finding in every if finding.state == PASSED_UNLESS]
     return {
-        "findings": [finding.plain() for finding in sorted(every, key=_rank)],
+        "findings": [finding.plain() for finding in sorted(every, key=_rank) if finding not in guessed],
         "passed": [check.id for check in audit.checks if check.id not in with_findings],
+        "passed_unless": [{"id": each.id, "unless": [*each.unless], "ask": each.ask} for each in guessed],
         "profile": need.of(audit.node, every, [check.id for check in audit.checks]).plain(),
         "assumed": assumed,
         "node": Origin.of(audit.snapshot)._asdict(),
@@ -157,8 +159,7 @@ def _unless(finding: Finding, guesses: tuple[str, ...], ask: str) -> Finding:
 
 
 def _passing(check: Check, guesses: tuple[str, ...], ask: str) -> Finding:
-    what = " ".join(["Nothing is wrong in what the outputs show.", *guesses])
-    return check.finding(PASSED_UNLESS, "", what, unless=guesses, ask=ask)
+    return check.finding(PASSED_UNLESS, "", "", unless=guesses, ask=ask)
 
 
 def _of_world(audit: Audit, run: process.Runner) -> list[Finding]:
@@ -237,11 +238,8 @@ def _trial(audit: Audit, name: str, run: process.Runner) -> Trial:
     return named[0]
 
 
-ORDER = (PRESENT, CANNOT_TELL, PASSED_UNLESS)
-
-
-def _rank(finding: Finding) -> tuple[int, int]:
-    return ORDER.index(finding.state), SEVERITIES.index(finding.severity)
+def _rank(finding: Finding) -> tuple[bool, int]:
+    return finding.state != PRESENT, SEVERITIES.index(finding.severity)
 
 
 class _Look(t.NamedTuple):

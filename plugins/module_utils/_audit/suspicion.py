@@ -16,7 +16,8 @@ from .._trace.culprit import Object
 
 ERROR, RISK, NOTE = SEVERITIES = ("error", "risk", "note")
 # PASSED_UNLESS: that something is wrong would need a value of an open fact that few nodes have.
-PRESENT, PASSED_UNLESS, CANNOT_TELL = STATES = "present", "passed_unless", "cannot_tell"
+PRESENT, CANNOT_TELL = STATES = "present", "cannot_tell"
+PASSED_UNLESS = "passed_unless"
 COLLECTION = "kubenode.datapath."  # before the names of its modules
 TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 

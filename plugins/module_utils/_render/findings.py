@@ -16,7 +16,6 @@ from .._audit.suspicion import (
     CONFIGURATION,
     COUNTER,
     ERROR,
-    PASSED_UNLESS,
     PRESENT,
     RISK,
     SEVERITIES,
@@ -55,6 +54,7 @@ RESULT = form.record(
     {
         "findings": form.many(form.record(FINDING)),
         "passed": LINES,
+        "passed_unless": form.many(form.record({"id": LINE, "unless": LINES, "ask": LINE}))._replace(default=()),
         "profile": form.record({"name": form.perhaps(LINE), "variables": form.FIELDS, "reasons": LINES, "open": form.FLAG}),
         "assumed": LINES._replace(default=()),
         "node": trace_result.ORIGIN,
@@ -72,9 +72,17 @@ class Profile(t.NamedTuple):
     is_open: bool
 
 
+class Guess(t.NamedTuple):
+    """A check that passes unless facts that outputs leave open have unlikely values. unless: sentences about these."""
+
+    id: str
+    unless: tuple[str, ...]
+    ask: str
+
+
 class Findings(t.NamedTuple):
-    """present: errors first. unclear: those that are not certain, of which some pass unless what is open counts. passed: ids of
-    checks. assumed: by the operator. origin: the node and the time of the snapshot.
+    """present: errors first. unclear: those that are not certain. passed: ids of checks. assumed: by the operator. origin: the
+    node and the time of the snapshot.
     """
 
     present: list[Finding]
@@ -84,20 +92,16 @@ class Findings(t.NamedTuple):
     ignored: list[str]
     assumed: t.Sequence[str] = ()
     origin: Origin = Origin()
+    guesses: t.Sequence[Guess] = ()
 
     @property
     def losses(self) -> list[Finding]:
         return [finding for finding in self.present if finding.severity in LOSSES]
 
     @property
-    def guessed(self) -> list[Finding]:
-        """Those of which nothing is wrong unless an open fact has an unlikely value."""
-        return [finding for finding in self.unclear if finding.state == PASSED_UNLESS]
-
-    @property
     def open(self) -> list[Finding]:
         """Those that cannot be told, and of which the node shows nothing."""
-        return [finding for finding in self.unclear if finding.state == CANNOT_TELL and not finding.evidence]
+        return [finding for finding in self.unclear if not finding.evidence]
 
     @property
     def suspected(self) -> list[Finding]:
@@ -115,7 +119,7 @@ class Findings(t.NamedTuple):
         unclear = len({finding.id for finding in self.open} - {finding.id for finding in self.suspected})
         words += [_cannot_tell(unclear)] * bool(unclear)
         words += [f"{counted(len(self.passed), 'check')} passed"]
-        return ", ".join([*words, *[f"{len(self.guessed)} passed unless what is open counts"] * bool(self.guessed)])
+        return ", ".join([*words, *[f"{len(self.guesses)} passed unless what is open counts"] * bool(self.guesses)])
 
     def open_checks(self, severity: str) -> set[str]:
         """Return the ids of the checks of a severity that cannot tell."""
@@ -197,12 +201,13 @@ def of(data: Data) -> Findings:
     entries = [_finding(entry) for entry in data["findings"]]
     return Findings(
         [finding for finding in entries if finding.state == PRESENT],
-        [finding for finding in entries if finding.state != PRESENT],
+        [finding for finding in entries if finding.state == CANNOT_TELL],
         data["passed"],
         _profile(data["profile"]),
         data["ignored"],
         data["assumed"],
         Origin(**data["node"]),
+        [Guess(each["id"], (*each["unless"],), each["ask"]) for each in data["passed_unless"]],
     )
 
 

@@ -172,7 +172,7 @@ def _colour(verdict: str) -> str:
 
 def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
     worst = next((finding.severity for finding in audit.present), "")
-    yield paint(audit.counts, SEVERITIES[worst] if worst else YELLOW if audit.unclear else GREEN)
+    yield paint(audit.counts, SEVERITIES[worst] if worst else YELLOW if audit.unclear or audit.guesses else GREEN)
     yield from _labelled("Node", filter(None, [str(audit.origin)]))
     for finding in audit.present:
         yield ""
@@ -180,9 +180,9 @@ def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
         yield from (f"  {line}" for line in _details(finding))
     suspected = Section("Suspected", [_question(finding) for finding in audit.suspected])
     questions = Section("Cannot tell", [_question(finding) for finding in audit.open])
-    guesses = ((finding._replace(id="", severity="", source=""), finding.id) for finding in audit.guessed)
-    alike = [each._replace(id=", ".join(ids)) for each, ids in findings.grouped(guesses).items()]
-    passing = Section("Passed, unless what is open counts", [_question(finding) for finding in alike])
+    guesses = findings.grouped(((guess.unless, guess.ask), guess.id) for guess in audit.guesses)
+    entries = [[f"{', '.join(ids)}: {' '.join(unless)}", f"  ask for: {ask}"] for (unless, ask), ids in guesses.items()]
+    passing = Section("Passed, unless what is open counts", entries)
     remarks = {"Assumed": audit.assumed, "Not understood": audit.ignored}
     of_remarks = [Section(title, [[line] for line in lines]) for title, lines in remarks.items()]
     yield from _sections([suspected, questions, passing, *of_remarks], paint)

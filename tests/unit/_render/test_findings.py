@@ -98,7 +98,7 @@ def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
             "result is without findings, and says 'datapath_audit: no'; expected is one with it, as kubenode.datapath.",
         ),
         (audit(present("fatal")), r"result.findings\[0\].severity is 'fatal'; expected is one of error, risk, note"),
-        (audit({**present(), "state": 7}), r"result.findings\[0\].state is int; expected is one of present, passed_unless"),
+        (audit({**present(), "state": 7}), r"result.findings\[0\].state is int; expected is one of present, cannot_tell"),
         ({"findings": ["x"]}, r"result.findings\[0\] is 'x'; expected is a dictionary"),
         ({"findings": [], "passed": 5}, "result.passed is int; expected is a list"),
         (audit(present(evidence="a line")), r"result.findings\[0\].evidence is 'a line'; expected is a list"),
