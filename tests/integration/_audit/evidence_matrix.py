@@ -290,15 +290,16 @@ def _cell(result: Mapping[str, Any], check: str, subject: str | None) -> Cell:
     of_check = [each for each in result["findings"] if each["id"] == check]
     present = [each for each in of_check if each["state"] == "present" and subject in (None, each["subject"])]
     open_ones = [each for each in of_check if each["state"] == "cannot_tell"]
-    asks = "; ".join(dict.fromkeys(each["ask"] for each in of_check if each["ask"]))
+    guesses = [each for each in result["passed_unless"] if each["id"] == check]
+    asks = "; ".join(dict.fromkeys(each["ask"] for each in (*of_check, *guesses) if each["ask"]))
     if subject is None:
         if any(each["severity"] != "note" for each in present):
             return Cell(WRONG, f"{present}")
-        tells = OPEN if open_ones else UNLESS if any(each["unless"] for each in of_check) else TELLS
+        tells = OPEN if open_ones else UNLESS if any(each["unless"] for each in (*of_check, *guesses)) else TELLS
         return Cell(tells, "" if tells == TELLS else asks)
     if present:
         return Cell(UNLESS, asks) if present[0]["unless"] else Cell(TELLS)
-    return Cell(OPEN, asks) if any(each["ask"] for each in of_check) else Cell(WRONG)
+    return Cell(OPEN, asks) if asks else Cell(WRONG)
 
 
 def with_trouble(check: str) -> dict[tuple[str, str], Cell]:
