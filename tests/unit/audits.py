@@ -62,5 +62,5 @@ def unclear(id: str = "base-rule-missing", **changes: t.Any) -> Result:
 
 
 def audit(*findings: Result, passed: t.Sequence[str] = ("both-backends",), **changes: t.Any) -> Result:
-    lists = {"findings": [*findings], "passed": [*passed], "assumed": [], "ignored": []}
+    lists = {"findings": [*findings], "passed": [*passed], "passed_unless": [], "assumed": [], "ignored": []}
     return {**lists, "profile": NO_PROFILE, "node": {"name": "", "time": ""}, **changes}

@@ -32,6 +32,10 @@ CLEANUP = {
     **{"changed": True, "removed": [], "kept": [], "neighbors": [], "routes": [], "files": [], "kept_files": []},
     **{"iptables": {"removed": [], "kept": []}, "links": {"removed": [], "kept": []}, "backup_file": "/b"},
 }
+AUDIT = {
+    **{"changed": False, "profile": {}, "node": {}},
+    **dict.fromkeys(("findings", "passed", "passed_unless", "assumed", "ignored"), []),
+}
 NODE = {"is_image": False, "is_running": True, "reason": "A node."}
 PROFILE: dict[str, Any] = {"changed": True, "node": NODE, "plan": [], "summary": [], "ebtables_cleanup": CLEANUP}
 TEMPLATE = "{{ lookup('pipe', 'id') }}"
@@ -99,16 +103,8 @@ def test_a_key_inside_a_value_that_is_not_documented_is_left_out() -> None:
         ("profile", {**PROFILE, "node": None}, "null as node, and a dictionary"),
         ("profile", {**PROFILE, "ebtables_cleanup": {"changed": True}}, "nothing as ebtables_cleanup.removed"),
         ("profile", {**PROFILE, "ebtables_cleanup": {**CLEANUP, "changed": 1}}, "1 as ebtables_cleanup.changed"),
-        (
-            "datapath_audit",
-            {"changed": False, "findings": [None], "passed": [], "profile": {}, "assumed": [], "node": {}, "ignored": []},
-            "null as findings[0]",
-        ),
-        (
-            "datapath_audit",
-            {"changed": False, "findings": [], "passed": 7, "profile": {}, "assumed": [], "node": {}, "ignored": []},
-            "7 as passed, and a list",
-        ),
+        ("datapath_audit", {**AUDIT, "findings": [None]}, "null as findings[0]"),
+        ("datapath_audit", {**AUDIT, "passed": 7}, "7 as passed, and a list"),
     ],
 )
 def test_another_type_or_a_missing_key_is_a_failure_that_names_node_module_key_and_both_values(

@@ -131,9 +131,11 @@ def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
 
 
 def _snapshot_among(texts: t.Mapping[str, str]) -> str:
-    """Return the name of the last snapshot among outputs; empty for none."""
-    names = [name for name, text in texts.items() if '"unread"' in text and snapshot.is_snapshot(_from_json(text))]
-    return names[-1] if names else ""
+    """Return the name of the newest snapshot among outputs; of the last one if one does not say its time, and empty for none."""
+    parsed = ((name, _from_json(text)) for name, text in texts.items() if '"unread"' in text)
+    times = {name: snapshot.Origin.of(value).comparable_time for name, value in parsed if snapshot.is_snapshot(value)}
+    newest = max(times.values()) if all(times.values()) and times else ""
+    return next((name for name, time in reversed(times.items()) if newest in ("", time)), "")
 
 
 def _beside_snapshot(name: str, others: t.Collection[str]) -> list[str]:

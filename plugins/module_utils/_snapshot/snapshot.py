@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._core.errors import Invalid
@@ -55,6 +56,11 @@ class Origin(t.NamedTuple):
         plain = snapshot.get(NODE)
         values = plain if isinstance(plain, t.Mapping) else {}
         return cls(*(str(values.get(key) or "") for key in cls._fields))
+
+    @property
+    def comparable_time(self) -> str:
+        """Return the time, of which a later one is a greater text; empty for one that another program wrote."""
+        return self.time if re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", self.time, re.ASCII) else ""
 
     def __str__(self) -> str:
         return ", ".join(filter(None, self))

@@ -453,14 +453,27 @@ def test_a_snapshot_among_outputs_counts_and_the_answer_says_so(tmp_path: Path, 
     assert pastes_backend.read(dump) == (WHOLE, [note])
 
 
-def test_of_two_snapshots_the_later_one_counts() -> None:
-    other = snapshot.compose({"rules": []}, [])
-    assert pastes_backend.read([{"a.json": json.dumps(other)}, {"b.json": json.dumps(WHOLE)}]).snapshot == WHOLE
+@pytest.mark.parametrize(
+    ("first", "second", "newest"),
+    [
+        ("", "", 1),
+        ("2026-11-29 10:00:00 UTC", "2026-11-29 09:00:00 UTC", 0),
+        ("2026-11-29 10:00:00 UTC", "2026-11-29 11:00:00 UTC", 1),
+        ("2026-11-29 10:00:00 UTC", "", 1),
+        ("yesterday", "2026-11-29 09:00:00 UTC", 1),
+        ("9" * 400, "2026-11-29 09:00:00 UTC", 1),
+    ],
+)
+def test_of_two_snapshots_the_newest_one_counts(first: str, second: str, newest: int) -> None:
+    taken = [snapshot.compose({"rules": []}, [], snapshot.Origin("n7", time)) for time in (first, second)]
+    found = pastes_backend.read([{f"{number}.json": json.dumps(each)} for number, each in enumerate(taken)])
+    assert found.snapshot == taken[newest]
+    assert found.ignored == [f"{newest}.json is a snapshot, which is whole. Beside it, these are left out: {1 - newest}.json."]
 
 
 def test_snapshots_with_one_name_are_not_mixed() -> None:
-    other = {**snapshot.compose({"rules": []}, []), "time": "2026-11-29T09:00:00Z"}
-    newer = {**WHOLE, "time": "2026-11-29T10:00:00Z"}
+    other = snapshot.compose({"rules": []}, [], snapshot.Origin("n7", "2026-11-29 09:00:00 UTC"))
+    newer = {**WHOLE, snapshot.NODE: {"name": "n7", "time": "2026-11-29 10:00:00 UTC"}}
     found = pastes_backend.read([{"node.json": json.dumps(newer)}, {"node.json": json.dumps(other)}])
     assert found.snapshot == newer
     assert found.ignored == ["There are several texts with the name node.json. The earlier one, a snapshot, is taken."]
