@@ -330,7 +330,8 @@ class Node:
 
     def every_route(self) -> list[Route]:
         """Return the routes that the snapshot has; further ones may be open."""
-        return [*map(Route.of, self.demand("routes"))]
+        self.demand("routes")
+        return values.routes(self.snapshot)
 
     @functools.cached_property
     def _routes(self) -> dict[tuple[str, str], list[Route]]:

@@ -121,10 +121,8 @@ def loadable(objects: t.Iterable[Entry], reserved: t.Container[str]) -> Loadable
         if kind == "flowtable":
             flowtables.append(str(entry[kind].get("name")))
         elif not isinstance(body, dict) or body.get("name" if kind == "table" else "table") in reserved:
-            reason = "because its kind or its table is not permitted"
-            left_out += (
-                [] if kind == "metainfo" else [f"An object of nft is not in the twin, {reason}: {str(dict(entry))[:120]}."]
-            )
+            sentence = "An object of nft is not in the twin, because its kind or its table is not permitted"
+            left_out += [] if kind == "metainfo" else [f"{sentence}: {str(dict(entry))[:120]}."]
         elif kind == "rule" and names_nftrace(body):
             others = without_tracing(entry)
             if names_nftrace(others and others["rule"]):  # in the twin, each packet is reported

@@ -108,7 +108,7 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         raise Invalid(option, entry, "an entry as datapath_info returns it")
     for name in DICTIONARIES.get(subset, ()):
         for part in _list(f"{option}.{name}", entry.get(name)):
-            _dictionary(f"{option}.{name}", _present(f"{option}.{name}", part))
+            _check_part(f"{option}.{name}", part)
     for name in WORDS.get(subset, ()):
         for word in _list(f"{option}.{name}", entry.get(name)):
             _word(f"{option}.{name}", _present(f"{option}.{name}", word))
@@ -136,6 +136,15 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
             _list(f"{option}.peer.{name}", (entry.get("peer") or {}).get(name))
         settings = {key: value for key, value in (entry.get("settings") or {}).items() if value is not None}
         _numbers(f"{option}.settings", settings, U32)
+
+
+def _check_part(option: str, part: t.Any) -> None:
+    """Check an entry of another one, such as an address of a link, or a route of a pod."""
+    _dictionary(option, _present(option, part))
+    for name in ("flags", "unread", "nexthops"):
+        _list(f"{option}.{name}", part.get(name))
+    for hop in part.get("nexthops") or ():
+        _dictionary(f"{option}.nexthops", _present(f"{option}.nexthops", hop))
 
 
 def _check_numbers(option: str, value: t.Any, bounds: t.Mapping[str, Range]) -> None:
