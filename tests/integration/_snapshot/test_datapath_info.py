@@ -32,6 +32,8 @@ def look(node: NamespaceNode, *subsets: str) -> dict[str, Any]:
     result = Steps(node, "datapath_info", {"gather": [*subsets]} if subsets else {}).run()
     assert not result["changed"] and node.snapshot() == before
     found: dict[str, Any] = result["snapshot"]
+    node_and_time = found.pop("node")
+    assert node_and_time["name"] and node_and_time["time"].endswith(" UTC")
     assert {*found} == {"format", "unread", *(subsets or SUBSETS)}
     return found
 
