@@ -324,8 +324,8 @@ def row(check: str, pairs: Mapping[str, Pair]) -> str:
 
 
 def questions(rows: Mapping[str, Mapping[str, Pair]]) -> Iterator[str]:
-    """Yield what each kind of evidence leaves to ask for, with the checks that it decides."""
-    for kind in KINDS:
+    """Yield what the bundles of two collectors leave to ask for, with the checks that it decides."""
+    for kind in (COLLECTORS["EKS"], COLLECTORS["sos"]):
         checks: dict[str, list[str]] = {}
         for check, pairs in rows.items():
             for ask in sorted({cell.ask for cell in pairs[kind] if cell.tells == OPEN}):
