@@ -69,3 +69,38 @@ def test_what_is_no_value_of_a_fact_is_named(assume: dict[str, Any], told: str) 
     with pytest.raises(Invalid) as error:
         audited(**assume)
     assert str(error.value).startswith(told)
+
+
+SAVED = """\
+node7:~# iptables-save
+*nat
+:PREROUTING ACCEPT [0:0]
+{}COMMIT
+node7:~# ip6tables-save
+*nat
+:PREROUTING ACCEPT [0:0]
+COMMIT
+"""
+TAKEN = "-A PREROUTING -p tcp -m tcp --dport 10250 -j DNAT --to-destination 10.0.0.9:80\n"
+NFT = "node7:~# nft list ruleset\ntable inet t {{\n chain c {{\n  type nat hook prerouting priority 0;\n{}\n }}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SAVED.format(""), "passed unless"),
+        (SAVED.format(TAKEN), "present"),
+        (SAVED.format("") + NFT.format("  accept"), "passed"),
+        (SAVED.format("") + NFT.format("  tcp dport 10250 dnat ip to 10.0.0.9:80"), "present"),
+        ("", "cannot tell"),  # no rule of iptables is shown, beside which those of nft are few
+    ],
+)
+def test_a_check_concludes_from_the_likely_world_and_says_what_it_guesses(text: str, said: str) -> None:
+    snapshot = pastes.read({"report.txt": PASTE + text}).snapshot
+    audit = audit_backend.Audit(snapshot, catalogue.chosen(["kubelet-port-taken"]), does_prove=False)
+    result = audit_backend.result(audit, lambda *_words: pytest.fail("nothing is started"))
+    states = [each["state"] for each in result["findings"]]
+    told = {"passed": result["passed"], "passed unless": result["passed_unless"]}
+    told |= {name: [state for state in states if state == name.replace(" ", "_")] for name in ("present", "cannot tell")}
+    assert [name for name, entries in told.items() if entries] == [said]
+    assert [each["ask"] for each in result["passed_unless"]] == ["nft list ruleset"] * (said == "passed unless")
