@@ -91,7 +91,7 @@ _OBJECT = (
     r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?|xthop)?)?)"
 )
 _TOOL = (
-    rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
+    rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/\"'-]+)?"
     r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/(?:sys/\S+|net/ip6?_tables_names|modules)|lsmod"
@@ -195,6 +195,22 @@ def parts(name: str, text: str) -> list[Part]:
     return [output for part in divided for output in (_looked_at(part) if part.kind == UNKNOWN else [part])]
 
 
+_SPAN = re.compile(r"`([^`]+)`")  # of Markdown
+_LONE_MARK = re.compile(r"^`(?=[^`]*$)|^([^`]*)`$")  # of inline code of several lines
+
+
+def quoted(divided: t.Sequence[Part]) -> list[Part]:
+    """Return the rules and routes that sentences quote as inline code, if there is no other output of their command.
+
+    One that a sentence quotes beside an output may be of another node, or what its author would like to have.
+    """
+    lines = [line for part in divided if part.kind == UNKNOWN for line in part.lines]
+    spans = [span for line in lines for span in _SPAN.findall(line)]
+    kinds = {RULE, ROUTE, IPTABLES} - {part.kind for part in divided}
+    looked_at = _looked_at(Part(UNKNOWN, tuple(spans))) if spans else []
+    return [part._replace(is_cut=True) for part in looked_at if part.kind in kinds]
+
+
 def _sections(part: Part) -> list[Part]:
     """Divide an output about several namespaces or files by its headings. One about files is also a part with what its program
     says besides.
@@ -233,7 +249,7 @@ class _Reader:
             if line.endswith(END) and not _FENCE.fullmatch(line):
                 self._lines.append(line[: -len(END)])
                 line = END
-            words = _TAG.sub("", line)
+            words = _LONE_MARK.sub(r"\1", _TAG.sub("", line))
             has_tags = words != line
             if _FENCE.fullmatch(line) or (has_tags and _TAG.match(line.lstrip())):
                 self._end_block()

@@ -57,8 +57,8 @@ ENTRIES = tuple(
         ("filter", r"KUBE-EXTERNAL-SERVICES", (
             ("INPUT", r"-m conntrack --ctstate NEW -j \g<0>"), ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"),
         )),
-        ("filter", r"KUBE-SERVICES", (
-            ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"), ("OUTPUT", r"-m conntrack --ctstate NEW -j \g<0>"),
+        ("filter", r"KUBE-SERVICES", tuple(
+            (chain, r"-m conntrack --ctstate NEW -j \g<0>") for chain in ("INPUT", "FORWARD", "OUTPUT")
         )),
         ("filter", r"AZURE-NPM|FLANNEL-FWD|DOCKER-USER|DOCKER-ISOLATION-STAGE-1", (("FORWARD", r"-j \g<0>"),)),
         ("filter", r"WEAVE-NPC", (("FORWARD", r"-o weave -j \g<0>"),)),
@@ -144,6 +144,8 @@ def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
     drops = any(map(_DROPPING.search, rules))
     may_be = [name for name, built_in in BUILT_IN.items() if shown <= {*built_in} and not (drops and name == "nat")]
     only = _evidence(rules)
+    if not (only or shown or drops) and rules and any(map(_OF_KUBE_PROXY.match, chains)):
+        return "nat"
     return next((name for name in may_be if {name} == only), may_be[0] if may_be else "filter")
 
 
@@ -233,8 +235,14 @@ def _suppose_firewall(tables: Tables, assumed: list[Assumption]) -> None:
         nat, filter_table = tables.get((family, "nat")), tables.get((family, "filter"), Table())
         is_marked = nat is not None and "KUBE-MARK-DROP" in _jumped(nat)
         if is_marked and not filter_table.is_whole and "KUBE-FIREWALL" not in {chain for chain, _rule in filter_table.rules}:
-            tables.setdefault((family, "filter"), filter_table).add("KUBE-FIREWALL", FIREWALL)
-            sentence = f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be: {FIREWALL}."
+            supposed = tables.setdefault((family, "filter"), filter_table)
+            supposed.add("KUBE-FIREWALL", FIREWALL)
+            for hook in ("INPUT", "OUTPUT"):  # as kubelet does
+                supposed.add(hook, "-j KUBE-FIREWALL")
+            sentence = (
+                f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be in INPUT and OUTPUT, and to be:"
+                f" {FIREWALL}."
+            )
             assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} filter KUBE-FIREWALL"))
 
 

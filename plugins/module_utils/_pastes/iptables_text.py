@@ -133,7 +133,10 @@ def listed(part: Part, tables: Tables, assumed: list[Assumption], ignore: Ignore
         if not has_interfaces:
             sentence = "iptables -L without -v does not show interfaces. Each rule is assumed to match all of them."
             assumed.append(assumption.about(sentence, assumption.CHAIN, *(f"{family} {name} {chain}" for chain in of_chain)))
-            rules = {chain: _for_loopback(f"{family} {name}", chain, texts, assumed) for chain, texts in rules.items()}
+            rules = {
+                chain: _for_some_links(f"{family} {name}", chain, of_chain[chain], texts, assumed)
+                for chain, texts in rules.items()
+            }
         table = tables.setdefault((family, name), Table())
         table.policies.update({chain: policy for chain, policy in of_chain.items() if policy})
         is_all = part.is_whole and not part.chain and {*BUILT_IN.get(name, ())} <= {*of_chain, "INPUT"}
@@ -163,10 +166,22 @@ ACCEPT = "-j ACCEPT"
 _LOOPBACK = {"INPUT": "-i lo", "OUTPUT": "-o lo"}
 
 
-def _for_loopback(table: str, chain: str, rules: list[str], assumed: list[Assumption]) -> list[str]:
-    """Rules of a listing without interfaces. One that would make later ones useless is assumed to be for the loopback."""
+def _for_some_links(table: str, chain: str, policy: str, rules: list[str], assumed: list[Assumption]) -> list[str]:
+    """Rules of a listing without interfaces. One that would make later ones useless is assumed to be for the loopback, and one
+    that would make the policy of FORWARD useless for Docker's first bridge, if its rules are there. Others like it are left out.
+    """
     result = []
+    bridges = iter(["docker0"] * any("DOCKER" in rule for rule in rules))
     for number, rule in enumerate(rules, 1):
+        if rule == ACCEPT and chain == "FORWARD" and policy == "DROP":
+            sentence = f"Rule {number} of chain {chain} accepts all packets, although the policy is DROP. It is assumed to be for"
+            assumed.append(
+                assumption.about(f"{sentence} a link that iptables -L does not show.", assumption.CHAIN, f"{table} {chain}")
+            )
+            bridge = next(bridges, "")
+            if not bridge:
+                continue
+            rule = f"-i {bridge} {ACCEPT}"
         if rule == ACCEPT and chain in _LOOPBACK and number < len(rules):
             rule = f"{_LOOPBACK[chain]} {ACCEPT}"
             sentence = f"Rule {number} of chain {chain} accepts all packets, although others follow. It is assumed to be {rule}."

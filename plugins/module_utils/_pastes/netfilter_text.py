@@ -204,13 +204,16 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
 _WARNING = re.compile(r"# Warning: ")  # nft says so of tables of iptables-nft; another remark may stand for omitted lines
 _SERVER = re.compile(r"(TCP|UDP|SCTP|FWM)\s+(\S+)\s+(\w+)\s*(.*)")
 _REAL = re.compile(r"->\s+(\S+):(\d+)\s+(Masq|Route|Local|Tunnel)\s+(-?\d+)")
+_NUMBERS = r"(?:\s+\d+[KMG]?){5}"  # which ipvsadm --stats prints in place of the scheduler, the method and the weight
+_COUNTED_SERVER, _COUNTED_REAL = re.compile(rf"((?:TCP|UDP|SCTP|FWM)\s+\S+){_NUMBERS}"), re.compile(rf"(->\s+\S+:\d+){_NUMBERS}")
 
 
 def virtual_servers(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
     """What ``ipvsadm -Ln`` prints."""
     servers: list[dict[str, t.Any]] = []
     for line in part.lines:
-        text = line.strip()
+        # kube-proxy's scheduler is rr unless an operator chose another one.
+        text = _COUNTED_REAL.sub(r"\1 Masq 1", _COUNTED_SERVER.sub(r"\1 rr", line.strip()))
         server, real = _SERVER.match(text), _REAL.match(text)
         try:
             if server:

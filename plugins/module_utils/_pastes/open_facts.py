@@ -199,9 +199,10 @@ def _of_routing(shown: Shown, subsets: Entry, names: TableNames, family: str, is
     has_routes = bool(shown.of(commands.ROUTE, commands.ROUTE_N, commands.ROUTE_GET, family=family))
     if not routes and not has_routes:
         yield OpenFact(open_facts.routes(), family)
-        return
+    of_main = ["254"] if routes or has_routes else []
     filled = {str(route["table"]) for route in routes}
-    for number in dict.fromkeys(["254", *(str(rule["table"]) for rule in rules if rule.get("table"))]):
+    named = dict.fromkeys(str(rule["table"]) for rule in rules if rule.get("table"))
+    for number in dict.fromkeys([*of_main, *(each for each in named if of_main or each != "254")]):
         name = names.name(number)
         if number in ("253", "255") or shown.has_table(family, name):
             continue

@@ -130,6 +130,7 @@ class _Reader:
         parts = ip_json.preferred([part for of_name in of_names.values() for part in of_name], self._ignore)
         self._lines = [line for part in parts for line in part.lines]
         self._hosts = [part.host for part in parts if part.host and not part.is_pod]
+        parts += commands.quoted(parts)
         for part in self._of_one_namespace(parts):
             self._take(part)
 
@@ -348,7 +349,8 @@ class _Reader:
         self._add_martians()
         with_kernels = self._add_kernels_rules()
         if self._answers and not self._subsets.get("routes"):
-            self._subsets["routes"] = self._answers
+            gateways = {each["dev"]: each for each in self._answers if each.get("via") and each.get("src")}
+            self._subsets["routes"] = [*self._answers, *({**each, "to": "default"} for each in gateways.values())]
             self.assumed.append(Assumption("No output has the routes. What ip route get answered is assumed to be all of them."))
         self._tell_tables()
         subsets: Entry = {
@@ -360,12 +362,12 @@ class _Reader:
             "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or self._none_of(commands.EBTABLES),
             "nftables": self._ruleset,
         }
-        if not ruleset_text and not any(value for value in subsets.values()) and not self._pods:
+        if not ruleset_text and not any(value for value in subsets.values()) and not (self._pods or self._traffic.evidence()):
             raise self._nothing_understood()
         links = _Links(subsets.get("links"), self.assumed)
         # A link that a whole output of links lacks is a slip of the operator, which the module names.
         is_listed = self._shown.is_whole(commands.LINK)
-        links.complete(subsets, self._filters, self._bridge_filters, "" if is_listed else interface)
+        links.complete(subsets, self._filters, self._bridge_filters, "" if is_listed else interface, ruleset_text)
         for pod in self._pods.values():
             links.add_pod(pod, subsets.get("routes") or ())
         subsets["pods"] = [routing for pod in self._pods.values() if (routing := pod.routing())] or None
@@ -495,14 +497,14 @@ class _Links:
         if link["kind"] in _ON_ANOTHER and lower != "NONE" and not re.fullmatch(r"if\d+", lower):
             link["parent"] = link["parent"] or lower
 
-    def complete(self, subsets: Entry, filters: Tables, bridge_filters: Tables, interface: str) -> None:
+    def complete(self, subsets: Entry, filters: Tables, bridge_filters: Tables, interface: str, ruleset: str = "") -> None:
         """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""
         named = [link.get("dev") for subset in ("routes", "neighbors") for link in subsets.get(subset) or ()]
         named += [hop.get("dev") for link in subsets.get("routes") or () for hop in link.get("nexthops") or ()]
         named += [link.get(key) for link in subsets.get("rules") or () for key in ("iif", "oif")]
         ports = _matched(bridge_filters)
         if not self._were_shown:
-            named += [*_matched(filters), *ports]
+            named += [*_matched(filters), *ports, *_OF_NFT.findall(ruleset)]
         for name in dict.fromkeys(filter(None, [*named, interface])):
             self._make(str(name))
         bridges = [link["name"] for link in self.links if link["kind"] == "bridge"]
@@ -646,12 +648,15 @@ def _address(text: str) -> Entry:
 
 
 INFERRED = "inferred"  # of an address from outputs that show neither its flags nor its place among those of the link
+_OF_NFT = re.compile(r'\b[io]ifname (?:!= )?"([^"*]{1,15})"')
+_OF_CALICO = re.compile(r"cali-[tf]w-(\S{1,15})")  # chains for the packets of a link
 _INTERFACE = re.compile(r"(?:^| )(?:-i|-o|--in-interface|--out-interface) (\S+)")
 
 
 def _matched(tables: Tables) -> list[str]:
     """The interfaces that rules name, without patterns."""
-    names = [name for table in tables.values() for _chain, rule in table.rules for name in _INTERFACE.findall(rule)]
+    rules = [rule for table in tables.values() for rule in table.rules]
+    names = [name for chain, rule in rules for name in (*_INTERFACE.findall(rule), *_OF_CALICO.findall(chain))]
     names_of_links = []
     for name in dict.fromkeys(names):
         try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What conntrack and tcpdump print, and the counters of rules, as evidence of packets that passed the node."""
+"""What conntrack, tcpdump and the kernel's log print, and the counters of rules, as evidence of packets that passed the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._snapshot.evidence import ASSURED, COUNTER, PROTOCOLS, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .._snapshot.evidence import ASSURED, COUNTER, LOGGED, PROTOCOLS, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
 from .commands import Part
 from .iptables_tables import Tables
 from .netfilter_text import CHAIN_OF_NFT, TABLE_OF_NFT
@@ -33,6 +33,11 @@ _SEGMENT = re.compile(
 )
 # What tcpdump -v prints on a line before the ends of the packet.
 _HEAD = re.compile(r"(?P<head>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d+ (?:\S+ +(?:In|Out|[BMP]) +)?IP6? )\(.*\)")
+# What LOG of iptables and log of nft write, with the prefix of the rule before it. TRACE logs each rule.
+_LOGGED = re.compile(r"\bIN=(?P<entrance>\S*) OUT=(?P<exit>\S*) (?P<fields>.*)")
+_OF_LOG = re.compile(r"\b(SRC|DST|PROTO|DPT)=(\S+)")
+_OF_SYSLOG = re.compile(r"(?:.*\bkernel: )?(?:\[ *\d+\.\d+\] ?)?")
+LONGEST = 1000  # characters of a line of the kernel's log
 _DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
 _NFT_DROP = re.compile(r"\bcounter packets (\d{1,20}) bytes \d+ (?:drop|reject)\b")
 Flow = tuple[str, int, str, int]  # source and destination of a segment
@@ -47,19 +52,32 @@ class Traffic:
         self._head = ""  # of the packet whose ends the next line has
 
     def read(self, line: str) -> bool:
-        """Read a line. Return whether it is one of conntrack or tcpdump."""
+        """Read a line. Return whether it is one of conntrack, tcpdump or the kernel's log of packets."""
         text = line.strip()
         connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(self._head + text)
-        head = _HEAD.fullmatch(text)
+        head, logged = _HEAD.fullmatch(text), _LOGGED.search(text) if len(text) < LONGEST else None
         self._head = head["head"] if head else ""
         try:
             if connection:
                 self._add_connection(text, connection)
             elif segment:
                 self._add_segment(segment)
+            elif logged:
+                return self._add_logged(text[: logged.start()], logged)
         except Unfit:
             return False
         return bool(connection or segment or head)
+
+    def _add_logged(self, before: str, match: re.Match[str]) -> bool:
+        """Add a packet of the kernel's log. Return whether it is one. before: the text before it. Raises Unfit."""
+        values = dict(reversed(_OF_LOG.findall(match["fields"])))  # those of a packet in an ICMP error come later
+        if "TRACE: " in before or not {"SRC", "DST", "PROTO"} <= {*values}:
+            return False
+        hook = "OUTPUT" if not match["entrance"] else "FORWARD" if match["exit"] else "INPUT"
+        rule = f"{hook} {_OF_SYSLOG.sub('', before, 1)}".strip()
+        ends, port = (_address(values["SRC"]), _address(values["DST"])), fields.number(values.get("DPT", "0"), 0, 65535)
+        self._connections[Evidence(LOGGED, rule, values["PROTO"].lower(), *ends, port)] = None
+        return True
 
     def _add_connection(self, text: str, match: re.Match[str]) -> None:
         kind = UNREPLIED if "[UNREPLIED]" in text else ASSURED if "[ASSURED]" in text else ""

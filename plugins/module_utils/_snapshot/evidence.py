@@ -3,23 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What outputs show of packets that passed a node: counters of rules, tracked connections and captured segments."""
+"""What outputs show of packets that passed a node: counters of rules, tracked connections, captured segments and log lines."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK = "counter", "unreplied", "assured", "syn", "syn-ack"
-KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK)
+COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, LOGGED = "counter", "unreplied", "assured", "syn", "syn-ack", "logged"
+KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, LOGGED)
 PROTOCOLS = ("tcp", "udp", "sctp", "icmp", "icmpv6")  # of connections, as conntrack names them
 _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
 
 
 class Evidence(t.NamedTuple):
-    """kind: counter of a rule that drops; connection without a reply, or with traffic both ways; SYN or SYN-ACK seen repeatedly.
+    """kind: counter of a rule that drops; connection without a reply, or with traffic both ways; SYN or SYN-ACK seen repeatedly;
+    packet that a rule wrote to the kernel's log.
 
-    rule: of a counter, as a culprit is named. protocol, source, destination, destination_port: of a connection's first packet.
+    rule: of a counter, as a culprit is named; of a log line, its hook and its prefix. protocol, source, destination,
+    destination_port: of a connection's first packet.
     counts: the packets of a counter in each reading, or the number of segments. left_source, left_destination, left_port: of the
     connection's packets after the node translated them, to which the expected reply belongs; empty if that is not known.
     """

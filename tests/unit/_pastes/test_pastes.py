@@ -788,3 +788,14 @@ def test_what_stands_behind_the_members_of_a_set_is_no_member() -> None:
     )
     (found,) = pastes.read({"report": text}).snapshot["ipsets"]
     assert found["save"].splitlines()[1:] == [f"add s {member}" for member in members.splitlines()]
+
+
+def test_counters_of_ipvsadm_show_the_servers_without_schedulers_and_weights() -> None:
+    counted = (
+        "Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes\n  -> RemoteAddress:Port\n"
+        "TCP  10.97.0.9:80                        1        2        0      12K        0\n"
+        "  -> 10.244.1.7:8080                     1        2        0      12K        0\n"
+    )
+    plain = "TCP  10.97.0.9:80 rr\n  -> 10.244.1.7:8080 Masq 1 0 0\n"
+    both = [read(a=f"# ipvsadm -Ln{options}\n{text}")["ipvs"] for options, text in ((" --stats", counted), ("", plain))]
+    assert both[0] == both[1] != []

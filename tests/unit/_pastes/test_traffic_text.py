@@ -14,6 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
     ASSURED,
     COUNTER,
+    LOGGED,
     SYN,
     SYN_ACK,
     UNREPLIED,
@@ -148,3 +149,20 @@ def test_two_lines_of_a_detailed_capture_are_one_segment() -> None:
     for count, kind in ((2, SYN), (5, SYN_ACK)):
         text = f"{ROUTE}# tcpdump -nvi any tcp\n" + "".join(lines[:count]).replace("IP ", head)
         assert [entry.kind for entry in evidence(report=text)] == [kind] and not pastes.read({"report": text}).ignored
+
+
+OF_A_PACKET = "MAC=02:00 SRC=10.66.0.9 DST=198.51.100.53 LEN=60 TTL=63 ID=1 DF PROTO=TCP SPT=40001 DPT=443 SYN URGP=0"
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (f"[ 77.100001] [UFW BLOCK] IN=br9 OUT=ens9 {OF_A_PACKET}", "FORWARD [UFW BLOCK]"),
+        (f"Nov  3 10:00:01 node7 kernel: [77.1] guard: IN=br9 OUT= {OF_A_PACKET}", "INPUT guard:"),
+        (f"IN= OUT=ens9 {OF_A_PACKET}", "OUTPUT"),
+        (f"[ 77.1] TRACE: filter:FORWARD:rule:1 IN=br9 OUT=ens9 {OF_A_PACKET}", ""),  # of each rule that the packet meets
+    ],
+)
+def test_a_packet_in_the_kernels_log_is_evidence_with_its_hook_and_prefix(line: str, rule: str) -> None:
+    report = f"# ip route\ndefault via 192.0.2.1 dev ens9\n# dmesg\n{line}\n"
+    assert evidence(report=report) == [Evidence(LOGGED, rule, "tcp", "10.66.0.9", "198.51.100.53", 443)] * bool(rule)
