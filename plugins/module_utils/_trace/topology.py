@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 from .._core import fields
@@ -25,6 +26,7 @@ from .frame import Frame, is_group
 from .lookup import Query, Tables, shown_rule
 from .packet import Packet
 
+_OVERLAY = re.compile(r"flannel\S*|vxlan\S*|cilium_vxlan")  # by which a node reaches the pods of others
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 OUTSIDE_KINDS = ("", "bond", "bridge", "team", "veth", "vlan")  # of links that may lead to a cloud's network; others are tunnels
 PERMANENT = "PERMANENT"
@@ -209,11 +211,16 @@ class Topology:
         return Link(link, NO_CARRIER, peer.name if peer.is_down else "")
 
     def lost_uplink(self, is_ipv6: bool) -> str:
-        """Return the link that may have had the default route of a family that has none: one with addresses that is down, and
-        otherwise one with that of the other family in table main and without an address; empty if there is none, or are several.
+        """Return the link that may have had the default route of a family that has none: one with addresses, or to the pods of
+        other nodes, that is down, and otherwise one with that of the other family in table main and without an address; empty if
+        there is none, or are several.
         """
-        cards = {name for name in self.links if name != LOOPBACK and (not self.kind(name) or values.has_interface_name(name))}
-        down = [name for name in cards if name not in self.up and self.links[name].addresses]
+        cards = {
+            name
+            for name in self.links
+            if name != LOOPBACK and (not self.kind(name) or values.has_interface_name(name) or _OVERLAY.fullmatch(name))
+        }
+        down = [name for name in cards if name not in self.up and (self.links[name].addresses or _OVERLAY.fullmatch(name))]
         bare = [name for name in self._usual if not self.has_address(name, is_ipv6) and self.kind(name) not in ENDLESS]
         return (down or bare)[0] if len(down or bare) == 1 else ""
 

@@ -196,7 +196,10 @@ def _departed(packet: Packet, link: str, frame: Frame, trouble: str, diverted: E
         return left(DROPPED, link, frame, f"The packet leaves by {link} and is lost: {trouble}.", misled(link, frame, scene))
     is_pod = scene.topology.is_pod(link)
     change = "" if frame.packet.flow == packet.flow else f" as {frame.packet}"
-    reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
+    route = scene.tables.decide(Query(packet.source, frame.packet.destination, packet.interface)).route
+    by = f", by {route}" if route and route.dst[1] and link not in route.links else ""  # of a bridge, it names the port
+    by = f", by which it came in, by {route}" if route and link == packet.interface else by
+    reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}{by}."
     return left(DELIVERED if is_pod else FORWARDED, link, frame, reason, caveat=caveat_of(frame.packet, link, scene))
 
 
@@ -873,7 +876,7 @@ def _without_default(family: int, scene: Scene) -> Explanation | None:
         return None
     version, down, disabled = "ipv6" if family == IPV6 else "ipv4", Link(link, DOWN), _disabled(link, scene)
     if link not in scene.topology.up:
-        return f"{link} has addresses and is down: the kernel removes the routes of such a link.", down
+        return f"{link} is down: the kernel removes the routes of such a link.", down
     if family == IPV6 and disabled:
         return f"{version} has no default route, and {disabled}.", disabled
     return f"{version} has no default route, and {link} no address of it.", Address(version, NONE, link)
@@ -900,11 +903,11 @@ def _reverse_path(query: Query, scene: Scene) -> Explanation:
     setting = Setting(of_link if value >= every else "net/ipv4/conf/all/rp_filter", max(value, every))
     source, destination = fields.show(query.source), fields.show(query.destination)
     leads = _leads(decision.route)
-    by = f" ({shown_rule(decision.rule)})" if decision.rule else ""
+    by = f" ({shown_rule(decision.rule)}), by {decision.route}" if decision.rule and decision.route else ""
     if setting.value == 1:
         reason = (
             f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict"
-            " reverse-path filtering drops it."
+            f" reverse-path filtering ({setting}) drops it."
         )
     else:
         reason = (
