@@ -71,12 +71,12 @@ class Traffic:
     def _add_logged(self, before: str, match: re.Match[str]) -> bool:
         """Add a packet of the kernel's log. Return whether it is one. before: the text before it. Raises Unfit."""
         values = dict(reversed(_OF_LOG.findall(match["fields"])))  # those of a packet in an ICMP error come later
-        if "TRACE: " in before or not {"SRC", "DST", "PROTO"} <= {*values}:
+        if "TRACE: " in before or not {"SRC", "DST"} <= {*values}:
             return False
         hook = "OUTPUT" if not match["entrance"] else "FORWARD" if match["exit"] else "INPUT"
         rule = f"{hook} {_OF_SYSLOG.sub('', before, 1)}".strip()
         ends, port = (_address(values["SRC"]), _address(values["DST"])), fields.number(values.get("DPT", "0"), 0, 65535)
-        self._connections[Evidence(LOGGED, rule, values["PROTO"].lower(), *ends, port)] = None
+        self._connections[Evidence(LOGGED, rule, values.get("PROTO", "").lower(), *ends, port)] = None
         return True
 
     def _add_connection(self, text: str, match: re.Match[str]) -> None:

@@ -44,6 +44,7 @@ World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a va
 MOST_WORLDS, SECONDS = 64, 10.0
 RULESETS = (TABLE, CUT, NFT)  # facts with values only for a packet that may be for a Service
 ROUTING = (ROUTES, RULES, ADDRESSES)
+STOPS = "an output has what stops it"
 MOST_LINES = 3  # that the twin lacks, in the answer
 
 
@@ -169,6 +170,11 @@ def _is_blamed(key: str, way: Way) -> bool:
     return way.culprit is not None and isinstance(way.culprit.object, Setting) and way.culprit.object.key == key
 
 
+def disagree(explored: Exploration) -> bool:
+    """Return whether the verdict on the packet, or on its reply, is not the same in all worlds."""
+    return len({_key(answer)[:2] for answer in explored.answers.values()}) > 1
+
+
 def assumed(explored: Exploration, family: str) -> list[Assumption]:
     """Return what is assumed about objects that the packet or its reply met in some world. family: of the packet."""
     met = frozenset[Concern]().union(*(path.met(answer, family) for answer in explored.answers.values() if answer))
@@ -204,7 +210,7 @@ def conclusion(
         depends_on=_asked_together(depends_on),
         assumed=tuple(assumptions),
     )
-    if len({key[:2] for key in keys}) == 1:
+    if not disagree(explored):
         return result
     way = first.way._replace(verdict=UNKNOWN, culprit=None, reason=_reason(depends_on[0]), tells_reply=True)
     if way.reply and len({key[1] for key in keys}) > 1:
@@ -255,14 +261,24 @@ def _weight(entry: Dependency, explored: Exploration, opened: t.Mapping[str, Ope
 
 def _entry(fact: Open, explored: Exploration, evidence: t.Collection[Evidence]) -> Dependency:
     outcomes = []
-    for place, value in enumerate(fact.values):
+    for place in range(len(fact.values)):
         world: World = ((fact.fact.fact, place),) if place else ()
         if world in explored.answers:
-            weighed = likelihood.weighed(outcome(value.words, explored.answers[world]), evidence)
-            if fact.fact.kind == JUMP and place and weighed.culprit:  # who asks about a loss pastes what is guilty
-                weighed = weighed._replace(evidence=(*weighed.evidence, f"an output shows {fact.fact.subject} by itself"))
-            outcomes.append(weighed)
+            outcomes.append(weighed(fact, place, explored.answers[world], evidence))
     return Dependency(*fact.fact, tuple(outcomes))
+
+
+def weighed(fact: Open, place: int, answer: Answer | None, evidence: t.Collection[Evidence]) -> Outcome:
+    """Return what becomes of the packet with a value of a fact, with what makes it likelier: what outputs have is seldom there
+    for nothing.
+    """
+    value = fact.values[place]
+    result = likelihood.weighed(outcome(value.words, answer), evidence)
+    decider = result.culprit.object if result.culprit else None
+    is_invented = place > 0 and fact.fact.kind in (CHAIN, POLICY) and isinstance(decider, culprit.ChainRule)
+    grounds = [value.ground] * bool(value.ground and (decider or not value.needs_culprit))
+    grounds += [STOPS] * (culprit.is_shown_in_outputs(decider) and not is_invented)
+    return result._replace(evidence=(*result.evidence, *grounds))
 
 
 def outcome(clause: str, answer: Answer | None) -> Outcome:
@@ -273,27 +289,17 @@ def outcome(clause: str, answer: Answer | None) -> Outcome:
 
 
 def _reason(entry: Dependency) -> str:
-    """Return a sentence for each outcome of a fact, the likeliest one first."""
+    """Return a sentence about a fact, and one for each outcome, the likeliest one first."""
     likely = likelihood.likeliest(entry.outcomes)
     alike: dict[str, list[str]] = {}
     for each in (*likely, *(each for each in entry.outcomes if each not in likely)):
-        alike.setdefault(_became(each), []).append(each.clause)
+        alike.setdefault(became(each), []).append(each.clause)
     sentences = [f"If {' or '.join(clauses)}, {became}." for became, clauses in alike.items()]
-    return " ".join([*_likelier(entry.outcomes), entry.what, *sentences])
+    return " ".join([entry.what, *sentences])
 
 
-def _likelier(outcomes: t.Sequence[Outcome]) -> t.Iterator[str]:
-    """Yield a sentence about the outcomes that are likelier than others."""
-    likeliest = likelihood.likeliest(outcomes)
-    if likeliest:
-        shown = dict.fromkeys(sentence for each in likeliest for sentence in each.evidence)
-        shown.update(dict.fromkeys(sentence for each in outcomes for sentence in each.contradicted_by))
-        became = " or ".join(dict.fromkeys(map(_became, likeliest)))
-        clauses = dict.fromkeys(each.clause for each in likeliest)
-        yield f"It is likely that {became}, because {' or '.join(clauses)}: {'; '.join(shown)}."
-
-
-def _became(result: Outcome) -> str:
+def became(result: Outcome) -> str:
+    """Return what becomes of a packet, as words to follow "that"."""
     by = f" ({result.culprit.text})" if result.culprit else ""
     if result.verdict == UNKNOWN:
         return "a twin cannot tell what becomes of the packet"

@@ -198,6 +198,11 @@ def is_blocking(decider: Object | None) -> bool:
     return isinstance(decider, Route) and decider.type in (BLACKHOLE, UNREACHABLE, PROHIBIT)
 
 
+def is_shown_in_outputs(decider: Object | None) -> bool:
+    """Return whether it is an object that outputs have as a line, and not a setting, or something that is missing."""
+    return isinstance(decider, ChainRule) or is_blocking(decider) or (isinstance(decider, Link) and bool(decider.trouble))
+
+
 def is_of_network(length: int, decider: Object | None) -> bool:
     """Return whether it is a rule or a route for all of a network, and not for a part of it. length: of its prefix, in bits."""
     return isinstance(decider, (Route, Rule)) and decider.dst[1] <= length

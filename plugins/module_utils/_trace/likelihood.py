@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.fields import show
-from .._snapshot.evidence import ASSURED, COUNTER, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .._snapshot.evidence import ASSURED, COUNTER, LOGGED, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
 from .answer import ARRIVED, UNKNOWN, Answer, Outcome
 from .culprit import ChainRule
 
@@ -30,6 +30,8 @@ class Flow(t.NamedTuple):
 
     def is_of(self, entry: Evidence) -> bool:
         is_source = not self.source or entry.source == self.source
+        if entry.kind == LOGGED and not entry.protocol:  # a line that a report cuts
+            return is_source and entry.destination == self.destination
         ends = (entry.protocol, entry.destination, entry.destination_port)
         return is_source and ends == (self.protocol, self.destination, self.destination_port)
 
@@ -53,6 +55,9 @@ def sentence(entry: Evidence) -> str:
         least, most = min(entry.counts, default=0), max(entry.counts, default=0)
         return f"{entry.rule} has {most} packets" if least == most else f"{entry.rule} went from {least} to {most} packets"
     address, port = entry.new_destination
+    if entry.kind == LOGGED:
+        hook, _blank, prefix = entry.rule.partition(" ")
+        return f"the kernel's log has a packet {what} in {hook}{f' with the prefix {prefix!r}' if prefix else ''}"
     parts = [f"its source becomes {entry.new_source}"] if entry.new_source else []
     parts += [f"its destination becomes {address}{f' port {port}' if port else ''}"] if address else []
     translated = "".join(f", and {part}" for part in parts)
@@ -74,6 +79,8 @@ def translated_otherwise(left: t.Collection[tuple[str, str, int]], evidence: t.I
 def fit(entry: Evidence, outcome: Outcome) -> int:
     """Return whether evidence fits an outcome of a fact, or contradicts it."""
     verdict, reply = outcome.verdict, outcome.reply_verdict
+    if entry.kind == LOGGED:  # by a rule that no output has
+        return NEUTRAL
     if entry.kind == COUNTER:
         decider = outcome.culprit.object if outcome.culprit else None
         return FITS if isinstance(decider, ChainRule) and without_counter(str(decider)) == entry.rule else NEUTRAL
@@ -97,8 +104,17 @@ def weighed(outcome: Outcome, evidence: t.Collection[Evidence]) -> Outcome:
     return outcome._replace(evidence=fits, contradicted_by=contradicts)
 
 
+def weight(outcome: Outcome) -> int:
+    """Return how much of the evidence fits an outcome more than contradicts it."""
+    return len(outcome.evidence) - len(outcome.contradicted_by)
+
+
 def likeliest(outcomes: t.Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes that most of the evidence fits; none if it fits all alike."""
-    weights = [len(outcome.evidence) - len(outcome.contradicted_by) for outcome in outcomes]
+    weights = [*map(weight, outcomes)]
     most = max(weights, default=0)
-    return [outcome for outcome, weight in zip(outcomes, weights) if weight == most] if min(weights, default=0) < most else []
+    return (
+        [outcome for outcome, of_outcome in zip(outcomes, weights) if of_outcome == most]
+        if min(weights, default=0) < most
+        else []
+    )

@@ -29,13 +29,13 @@ from .._snapshot.assumption import (
     Concern,
 )
 from .._twin import lacking
+from .._twin.worlds import NODE_PORTS
 from .answer import DELIVERED, Answer, Met, Way
 from .culprit import NoRoute
 from .packet import Packet
 
 # Clusters take the addresses of Services from private networks (RFC 1918, RFC 6598, RFC 4193).
 PRIVATE = [*map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))]
-NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-node-port-range
 
 
 OBJECTS = ("links", "addresses", "searched", "chains", "ended", "jumps", "sets", "records")

@@ -15,12 +15,13 @@ from .._core import codec, fields
 from .._core.errors import DatapathError, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
-from .._snapshot.evidence import Evidence
+from .._snapshot.evidence import LOGGED, Evidence
+from .._snapshot.open_facts import CUT, NFT, TABLE
 from .._snapshot.values import Entry, Snapshot
 from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import carriers, certainty, changes_backend, exchange_backend, likelihood
+from . import carriers, certainty, changes_backend, exchange_backend, likelihood, likely_world
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
 from .carriers import Carrier
 from .packet import Packet
@@ -31,6 +32,7 @@ if t.TYPE_CHECKING:
 
 SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 MOST_WORLDS_OF_CURES = 16
+_FURTHER = ((NFT, "nft list ruleset"), (TABLE, "iptables-save"), (CUT, "iptables-save"))  # what shows the rules that are open
 VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
 
 
@@ -54,16 +56,28 @@ class Question(t.NamedTuple):
 
 def answer(question: Question, run: process.Runner) -> Answer:
     """Return the answer, with remedies if there are no changes. Raises DatapathError."""
-    judgement = judge(question, run)
+    judgement = judge(question, run).with_likelihood()
     return judgement.answer if question.changes else judgement.with_cures()
 
 
 class Judgement(t.NamedTuple):
-    """answer: without remedies. last: when a further twin may begin."""
+    """answer: without remedies. last: when a further twin may begin. explored, evidence: from which the answer is concluded."""
 
     answer: Answer
     tracer: _Tracer
     last: float
+    explored: certainty.Exploration
+    evidence: t.Sequence[Evidence]
+
+    def with_likelihood(self) -> Judgement:
+        """Return it with what is likely first in an answer that depends on open facts, and the next output to ask for."""
+        answer = self.answer
+        is_logged = not answer.certain and any(entry.kind == LOGGED for entry in self.evidence)
+        if (certainty.disagree(self.explored) and answer.way.verdict == UNKNOWN) or is_logged:
+            likely = likely_world.find(self.explored, self.tracer.opened, self.tracer.in_world, self.evidence)
+            if likely:
+                return self._replace(answer=likely.told(answer))
+        return self._replace(answer=_with_further_output(answer, self.explored))
 
     def with_cures(self, first: t.Container[str] = (), accepts: t.Callable[[Candidate], str] | None = None) -> Answer:
         """Return the answer with the remedies that work. Raises DatapathError.
@@ -107,7 +121,8 @@ def _carried(judgement: Judgement, carrier: Carrier, below: Judgement) -> Judgem
     if reply or not comes_in:
         reason = f"{answer.way.reason} {reason}"
     way = way._replace(reply=reply, culprit=(reply or way).culprit, reason=reason, tells_reply=True)
-    return Judgement(answer._replace(way=way, certain=answer.certain and outer.certain), below.tracer, below.last)
+    answer = answer._replace(way=way, certain=answer.certain and outer.certain)
+    return judgement._replace(answer=answer, tracer=below.tracer, last=below.last)
 
 
 def _lost_as(way: Way, carrier: Way, reason: str, comes_in: bool) -> Way:
@@ -144,7 +159,20 @@ def _judged(question: Question, run: process.Runner) -> Judgement:
         unknown += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
         unknown.append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
-    return Judgement(result._replace(unknown=(*unknown,)), tracer, last)
+    return Judgement(result._replace(unknown=(*unknown,)), tracer, last, explored, evidence)
+
+
+def _with_further_output(result: Answer, explored: certainty.Exploration) -> Answer:
+    """Return an answer that is not certain and in no world a loss, with the one output that shows more rules than those known."""
+    answers = [result, *filter(None, explored.answers.values())]
+    is_lost = any({way.verdict, way.reply_verdict} & {*LOST} for each in answers for way in each.ways)
+    kinds = {fact.fact.partition(":")[0] for fact in result.depends_on}
+    command = next((command for kind, command in _FURTHER if kind in kinds), "")
+    if is_lost or not command or result.certain or result.caveats or result.way.culprit:
+        return result
+    nothing = f"Nothing in the outputs stops the packet or its reply: `{command}` shows whether other rules do."
+    parts = [nothing, result.way.reason] if result.way.verdict == UNKNOWN else [result.way.reason, nothing]
+    return result._replace(way=result.way._replace(reason=" ".join(parts)))
 
 
 def _by_connections(explored: certainty.Exploration, tracer: _Tracer, ends: Ends, evidence: t.Collection[Evidence]) -> Answer:

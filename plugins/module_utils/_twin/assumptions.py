@@ -52,7 +52,8 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
     if interface == LOOPBACK:
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
     if interface and not snapshot.link(interface):
-        if snapshot.links:
+        # A listing of pasted outputs without the loopback has not all links.
+        if snapshot.links and (snapshot.open is None or snapshot.link(LOOPBACK)):
             names = ", ".join(link.name for link in snapshot.links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         completed = completed.with_link(new_link(interface))
@@ -159,6 +160,11 @@ def _with_routes(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]
         assumptions.append(replaced(ASSUMED, f"The routes are not known. All is assumed to be reached by {back}."))
         return snapshot.with_routes([link_route(family, "default", back)])
     pod = next((link for link in snapshot.links if destination in link.peer.addresses), None)
+    bare = [link for link in snapshot.links if link.kind == "veth" and not (link.master or link.peer.addresses)]
+    bare = [link for link in bare if link.name != packet.interface]
+    if pod is None and len(bare) == 1:
+        pod = bare[0]._replace(peer=Peer("", "eth0", addresses=(destination,)))
+        snapshot = snapshot.with_link(pod)
     if pod is None:
         pod = new_link(_POD, "veth", Peer("", "eth0", addresses=(destination,)))
         snapshot = snapshot.with_link(pod)

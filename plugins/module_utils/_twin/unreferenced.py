@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from .._ruleset import ruleset
-from .._ruleset.ruleset import BaseChain, Rule, Table
+from .._ruleset.ruleset import BaseChain, Rule, Statement, Table
 from .._snapshot.values import Snapshot, network
 
 Change = t.Callable[[Snapshot], Snapshot]
@@ -26,6 +26,7 @@ _PRIORITIES = {_AT_START: -100, _AT_END: 100}  # of chains of nat (include/uapi/
 _STOPPING = (ruleset.DROP, ruleset.REJECT)
 _ENDS = (("ip saddr", "ip6 saddr"), ("ip daddr", "ip6 daddr"))
 _FILTERING = ("input", "forward", "output")
+_DROP_MARK = 0x8000  # of kube-proxy's KUBE-MARK-DROP
 
 
 class Referred(t.NamedTuple):
@@ -59,7 +60,13 @@ def referring(snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Seq
 
 
 def _decides(rule: Rule) -> bool:
-    return any(each.kind in (*_STOPPING, *_AT_START, *_AT_END) for each in rule.statements)
+    kinds = (*_STOPPING, *_AT_START, *_AT_END)
+    return any(each.kind in kinds or _marks_for_a_drop(each) for each in rule.statements)
+
+
+def _marks_for_a_drop(statement: Statement) -> bool:
+    """Return whether a statement gives a packet the mark by which kube-proxy has it dropped in a further chain."""
+    return statement.bits is not None and statement.bits.constant == _DROP_MARK
 
 
 def _may_meet(rule: Rule, ends: t.Sequence[str]) -> bool:
@@ -85,8 +92,10 @@ def _hooks(name: str, rules: t.Iterable[Rule]) -> t.Sequence[str]:
     match = _NAMED.fullmatch(name)
     if match:
         return (match[1].lower(),)
-    kinds = {each.kind for rule in rules for each in rule.statements}
-    return next((hooks for verbs, hooks in _OF_TRANSLATION.items() if not kinds.isdisjoint(verbs)), _FILTERING)
+    statements = [each for rule in rules for each in rule.statements]
+    kinds = {each.kind for each in statements}
+    usual = _OF_TRANSLATION[_AT_START] if any(map(_marks_for_a_drop, statements)) else _FILTERING
+    return next((hooks for verbs, hooks in _OF_TRANSLATION.items() if not kinds.isdisjoint(verbs)), usual)
 
 
 def _jumps(table: Table, name: str, hooks: t.Sequence[str]) -> Change:

@@ -11,6 +11,7 @@ built.
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import typing as t
 from functools import partial
@@ -29,6 +30,7 @@ from .._snapshot.values import (
     Peer,
     Pod,
     PolicyRule,
+    Route,
     SavedSet,
     SavedTable,
     Snapshot,
@@ -48,17 +50,24 @@ _BEFORE_SETTINGS = KINDS.index(open_facts.TABLE)
 DECISIVE = (*KINDS[:_BEFORE_SETTINGS], open_facts.FORWARDING, *SETTINGS, *KINDS[_BEFORE_SETTINGS:])
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
 MOST_LINKS = 2  # by which a table that no output has may lead
+NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-node-port-range
 _ELSEWHERE = "assumed-link"
 MOST_PORTS = 50
 OF_THE_KERNEL = ("253", "254", "255")  # tables that its own rules look up
 
 
 class Value(t.NamedTuple):
-    """name: as the option assume takes it. words: a clause behind "if". change: None if no twin of it can be built."""
+    """name: as the option assume takes it. words: a clause behind "if". change: None if no twin of it can be built.
+
+    ground: what makes the value likelier than the others, as words behind a colon. needs_culprit: whether it does so only where
+    something stops the packet.
+    """
 
     name: str
     words: str
     change: Change | None = None
+    ground: str = ""
+    needs_culprit: bool = False
 
 
 class Open(t.NamedTuple):
@@ -90,7 +99,7 @@ def open_for(snapshot: Snapshot, packet: Ends, ports: t.Collection[int] = ()) ->
         open_facts.POLICY: lambda fact: _policies(*fact.subject.split(" ", 2)),
         open_facts.SET: lambda fact: _elements(snapshot, fact.subject, packet.family, ports),
         open_facts.ROUTES: lambda fact: (
-            _table(snapshot, fact.subject, numbers[fact.fact], packet) if fact.subject else _destination(snapshot, packet)
+            _table(snapshot, fact.subject, numbers[fact.fact], packet) if fact.subject else _destination(snapshot, packet, ports)
         ),
         open_facts.RULES: lambda _fact: _rules(snapshot, packet),
         # Of a packet of the node, and where the routes are open, other facts cover the address of the destination.
@@ -308,7 +317,9 @@ def _jumps(snapshot: Snapshot, subject: str, ends: t.Sequence[str]) -> t.Iterato
     referred = unreferenced.referring(snapshot, (family, table), name, ends)
     if referred:
         yield Value("none", f"no rule leads the packet to {name}")
-        yield Value("referred", f"a rule leads the packet to {name}{referred.where}", referred.change)
+        words = f"a rule leads the packet to {name}{referred.where}"
+        # Who asks about a loss pastes what is guilty.
+        yield Value("referred", words, referred.change, f"an output shows {subject} by itself", needs_culprit=True)
 
 
 def _translations(table: str, tracked: Change | None) -> t.Iterator[Value]:
@@ -354,25 +365,31 @@ def _with_set(snapshot: Snapshot, filled: SavedSet) -> Snapshot:
     return snapshot._replace(ipsets=[*(each for each in snapshot.ipsets if each.name != filled.name), filled])
 
 
-def _destination(snapshot: Snapshot, packet: Ends) -> t.Iterator[Value]:
+def _destination(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> t.Iterator[Value]:
     """Yield where the destination may be, if no output has routes."""
     to = packet.destination
     elsewhere = partial(_with_path, packet=packet)
+    public = f"{to} is a public address" * ipaddress.ip_address(to).is_global
+    node_port = next((port for port in ports if port in NODE_PORTS), None)
     if not packet.interface:
         yield Value("none", f"there is no route to {to}")
-        yield Value("elsewhere", f"a route to {to} leads to another node", elsewhere)
+        yield Value("elsewhere", f"a route to {to} leads to another node", elsewhere, public)
     elif not any(to in link.addresses for link in snapshot.links):
         yield Value("pod", f"{to} is a pod on the node")
-        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet))
-        yield Value("elsewhere", f"{to} is behind another link", elsewhere)
+        own = f"{node_port} is a node port" if node_port and not public else ""
+        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet), own)
+        yield Value("elsewhere", f"{to} is behind another link", elsewhere, public)
 
 
 def _with_path(snapshot: Snapshot, packet: Ends) -> Snapshot:
     """Return the snapshot with a route to the destination by a further link, and with one for all else by the packet's link."""
     if packet.interface:
         near = snapshot.link(packet.interface)
-        destinations = [(packet.destination, _ELSEWHERE), ("default", near and near.master or packet.interface)]
-        added = [_ELSEWHERE, *([] if near else [packet.interface])]
+        entrance = near and near.master or packet.interface
+        others = [name for name in _outer_links(snapshot) if name != entrance]
+        further = others[0] if len(others) == 1 else _ELSEWHERE
+        destinations = [(packet.destination, further), ("default", entrance)]
+        added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
     else:
         cards = [link.name for link in snapshot.links if is_card(link)]
         destinations, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [_ELSEWHERE]
@@ -395,14 +412,26 @@ def _with_own(snapshot: Snapshot, packet: Ends) -> Snapshot:
 def _table(snapshot: Snapshot, name: str, number: str, packet: Ends) -> t.Iterator[Value]:
     """Yield where a table leads of which no output has the routes."""
     yield Value("empty", f"table {name} has no route for the packet")
-    routes = snapshot.routes or ()
-    of_main = [route.dev for route in routes if route.to == "default"]
-    excluded = {LOOPBACK, *pod_links.pod_links(snapshot.links, routes)}
-    outer = [link for link in snapshot.links if link.name not in excluded and not link.master]
-    names = [link.name for link in sorted(outer, key=is_card, reverse=True)]
-    for dev in list(dict.fromkeys([*of_main, *names]))[:MOST_LINKS]:
+    of_main = [route.dev for route in snapshot.routes or () if route.to == "default"]
+    names = list(dict.fromkeys([*of_main, *_outer_links(snapshot)]))[:MOST_LINKS] or [_ELSEWHERE]
+    for dev in names:
         route = link_route(packet.family, "default", dev, number or MAIN, "boot")
-        yield Value(dev, f"table {name} leads to {dev}", partial(Snapshot.with_routes, routes=[route]))
+        words = "another link" if dev == _ELSEWHERE else dev
+        ground = "" if name == "main" or len(names) > 1 else f"a rule leads to table {name}"
+        yield Value(dev, f"table {name} leads to {words}", partial(_with_route, route=route), ground)
+
+
+def _outer_links(snapshot: Snapshot) -> list[str]:
+    """Return the links that may lead to other machines, network interfaces first."""
+    excluded = {LOOPBACK, *pod_links.pod_links(snapshot.links, snapshot.routes or ())}
+    outer = [link for link in snapshot.links if link.name not in excluded and not link.master]
+    return [link.name for link in sorted(outer, key=is_card, reverse=True)]
+
+
+def _with_route(snapshot: Snapshot, route: Route) -> Snapshot:
+    """Return the snapshot with a route, and with its link if that is assumed."""
+    with_link = snapshot.with_link(new_link(_ELSEWHERE)) if route.dev == _ELSEWHERE else snapshot
+    return with_link.with_routes([route])
 
 
 def _rules(snapshot: Snapshot, packet: Ends) -> t.Iterator[Value]:
@@ -413,4 +442,5 @@ def _rules(snapshot: Snapshot, packet: Ends) -> t.Iterator[Value]:
         yield Value("kernel", "there are no rules but the kernel's")
     for table in tables:
         rule = PolicyRule.of({"priority": 100, "family": packet.family, "table": table, "protocol": "boot"})
-        yield Value(table, f"a rule leads to table {table}", partial(Snapshot.with_rule, rule=rule))
+        change = partial(Snapshot.with_rule, rule=rule)
+        yield Value(table, f"a rule leads to table {table}", change, f"an output shows table {table} by itself")

@@ -1067,7 +1067,7 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, str], str, str, list[str]]] = {
         TO_POD, {"iptables-save": OPEN_FILTER.format("DROP", "")},
         "unknown", "routes", ["delivered", "dropped", "forwarded"],
     ),
-    "the routes of a table": (TO_POD, {"ip-rule": RULES}, "unknown", "routes", ["delivered", "delivered", "forwarded"]),
+    "the routes of a table": (TO_POD, {"ip-rule": RULES}, "unknown", "routes:60", ["delivered", "forwarded"]),
     "the filter of a link": (
         {**TO_POD, "interface": "eth1"}, {"ip-route": POD_ROUTES, "sysctl": "net.ipv4.conf.all.rp_filter = 1\n"},
         "unknown", "rp_filter:eth1", ["dropped", "delivered"],
@@ -1134,9 +1134,13 @@ def test_a_counter_and_a_capture_make_an_outcome_likelier_and_none_certain(node:
     rule = "ip filter: -A FORWARD -i eth0 -m set --match-set blocked src -j DROP has 9 packets"
     again = "tcpdump shows the SYN from 198.51.100.1 to 10.1.0.9 port 80 2 times, and no answer"
     assert (found["verdict"], found["certain"]) == ("unknown", False)
-    assert (included["verdict"], included["evidence"], included["contradicted_by"]) == ("dropped", [rule, again], [])
+    assert (included["verdict"], included["evidence"], included["contradicted_by"]) == (
+        "dropped",
+        [rule, again, "an output has what stops it"],
+        [],
+    )
     assert (without["verdict"], without["evidence"], without["contradicted_by"]) == ("forwarded", [], [again])
-    likely = f"because the set blocked has the packet's addresses: {rule}; {again}."
+    likely = f"because the set blocked has the packet's addresses: {rule}; {again}; an output has what stops it."
     assert found["reason"].startswith("It is likely that the packet is dropped (") and likely in found["reason"]
     told = trace(node, packet, dump={"report": COUNTED + capture}, assume={"addresses": "other", "set:blocked": "without"})
     assert told["verdict"] == "forwarded" and f"The answer does not fit what an output shows: {again}." in told["unknown"]

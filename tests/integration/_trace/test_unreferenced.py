@@ -66,7 +66,7 @@ COMMIT
 def answer(text: str, destination: str, port: int, **further: Any) -> dict[str, Any]:
     sent = packet.from_options({"destination": destination, "destination_port": port, **further})
     snapshot = pastes.read({"report.txt": ROUTES + text}).snapshot
-    return trace_backend.judge(trace_backend.Question(snapshot, sent, {}), random_nodes.run).answer.plain()
+    return trace_backend.judge(trace_backend.Question(snapshot, sent, {}), random_nodes.run).with_likelihood().answer.plain()
 
 
 @pytest.mark.parametrize(

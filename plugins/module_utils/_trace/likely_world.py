@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The world that evidence makes the likeliest, and what becomes of the packet in it. It makes no answer certain."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._snapshot.evidence import LOGGED, Evidence
+from .._snapshot.open_facts import ADDRESSES, FORWARDING, HAIRPIN, KINDS, POLICY, ROUTES, RP_FILTER
+from .._twin.worlds import SETTINGS, Open
+from . import certainty, likelihood
+from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
+from .certainty import Exploration, World
+
+MOST_FACTS = 3  # whose values a sentence supposes
+MOST_WORLDS, SECONDS = 48, 10.0  # besides those that tell whether an answer is certain
+_EVERY = (*KINDS, *SETTINGS, FORWARDING)
+# Facts of which one value stops packets on many nodes, so that it explains a loss that nothing else explains.
+_EXPLAINING = (RP_FILTER, POLICY, HAIRPIN, FORWARDING, *SETTINGS)
+
+
+class Choice(t.NamedTuple):
+    """A value of an open fact. place: of the value. grounds: sentences that make it likelier than the others."""
+
+    fact: Open
+    place: int
+    grounds: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.fact.fact.fact
+
+    @property
+    def clause(self) -> str:
+        return self.fact.values[self.place].words
+
+
+class Likely(t.NamedTuple):
+    """answer: in the world of the choices. explains: whether it is chosen because it explains a loss, and not by evidence.
+
+    logged: a line of the kernel's log about the packet, if nothing that outputs have stops it.
+    """
+
+    choices: tuple[Choice, ...]
+    answer: Answer
+    explains: bool = False
+    logged: Evidence | None = None
+
+    @property
+    def ask(self) -> str:
+        """Return the command that shows the fact on which the rest depends: the last one."""
+        if self.logged:
+            return f"{'ip6tables' if ':' in self.logged.destination else 'iptables'}-save"
+        commands = self.choices[-1].fact.fact.ask.split("; ")
+        query = self.answer.way.met.query
+        is_ipv6 = query is not None and len(query.destination) == 16
+        return next((command for command in commands if is_ipv6 and command.startswith("ip -6 ")), commands[0])
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return what is likely, on which grounds, and the command that shows whether it is so."""
+        clauses = " and ".join(choice.clause for choice in self.choices)
+        grounds = "; ".join(dict.fromkeys(ground for choice in self.choices for ground in choice.grounds))
+        likely = "If the packet is lost, it is likely" if self.explains else "It is likely"
+        sentence = f"{likely} that {became(self.answer)}, because {clauses}: {grounds or ' '.join(self.answer.way.reasons)}"
+        if self.logged:
+            stops = f"a rule in {self.logged.rule.partition(' ')[0]} that no output has stops the packet"
+            sentence = f"It is likely that {stops}, because {likelihood.sentence(self.logged)}"
+        return [f"{sentence.rstrip('.')}.", *[f"`{self.ask}` shows whether it is so."] * bool(self.ask)]
+
+    def told(self, answer: Answer) -> Answer:
+        """Return an answer that depends on open facts, with what is likely first, and the facts that it supposes."""
+        names = [choice.name for choice in self.choices]
+        facts = sorted(answer.depends_on, key=lambda fact: names.index(fact.fact) if fact.fact in names else len(names))
+        way = answer.way._replace(reason=" ".join([*self.sentences, answer.way.reason]))
+        if self.logged:
+            way = way._replace(verdict=UNKNOWN)
+        return answer._replace(way=way, depends_on=tuple(facts))
+
+
+def find(
+    explored: Exploration,
+    opened: t.Mapping[str, Open],
+    ask: t.Callable[[World], Answer | None],
+    evidence: t.Collection[Evidence],
+) -> Likely | None:
+    """Choose the likeliest value of one fact after the other that the packet meets; None if no value is likelier than others."""
+    return _Search(explored, opened, ask, evidence).result()
+
+
+class _Search:
+    def __init__(
+        self,
+        explored: Exploration,
+        opened: t.Mapping[str, Open],
+        ask: t.Callable[[World], Answer | None],
+        evidence: t.Collection[Evidence],
+    ) -> None:
+        self._opened, self._ask, self._evidence = opened, ask, evidence
+        self._order = list(opened)
+        self._answers = {frozenset(world): answer for world, answer in explored.answers.items()}
+        self._last = time.monotonic() + SECONDS
+        self._most = len(self._answers) + MOST_WORLDS
+
+    def result(self) -> Likely | None:
+        choices: tuple[Choice, ...] = ()
+        answer = self._answers.get(frozenset())
+        while answer is not None and len(choices) < MOST_FACTS and not (choices and _lost(answer)):
+            better = self._choice(choices, answer)
+            further = (better,) if better else self._behind_destination(choices, answer)
+            if not further:
+                break
+            choices = (*choices, *further)
+            answer = self._answer(choices)
+        if answer is None:
+            return None
+        logged = next((entry for entry in self._evidence if entry.kind == LOGGED), None)
+        if logged and not _lost(answer):
+            return Likely(choices, answer, logged=logged)
+        explaining = None if _lost(answer) else self._explanation(choices, answer)
+        if explaining:
+            return Likely((*choices, explaining), t.cast("Answer", self._answer((*choices, explaining))), True)
+        return Likely(choices, answer) if choices else None
+
+    def _choice(self, choices: tuple[Choice, ...], answer: Answer) -> Choice | None:
+        """Return the value with most evidence, of the facts that the packet meets in the world of the choices."""
+        best: tuple[int, Choice] | None = None
+        for fact, outcomes in self._facts(choices, answer):
+            likeliest = likelihood.likeliest(outcomes)
+            if not likeliest:
+                continue
+            place = outcomes.index(likeliest[0])
+            weight = likelihood.weight(outcomes[place]) - min(map(likelihood.weight, outcomes))
+            contradicted = (ground for outcome in outcomes for ground in outcome.contradicted_by)
+            choice = Choice(fact, place, (*outcomes[place].evidence, *contradicted))
+            if best is None or weight > best[0]:
+                best = weight, choice
+        return best[1] if best else None
+
+    def _behind_destination(self, choices: tuple[Choice, ...], answer: Answer) -> tuple[Choice, ...]:
+        """Return where the destination is and a further value, if evidence for that value counts only there."""
+        for fact, outcomes in self._facts(choices, answer, (ROUTES, ADDRESSES)):
+            for place in range(len(outcomes)):
+                there = (*choices, Choice(fact, place, ()))
+                answer_there = self._answer(there)
+                further = self._choice(there, answer_there) if answer_there else None
+                if further:
+                    return there[-1], further
+        return ()
+
+    def _explanation(self, choices: tuple[Choice, ...], answer: Answer) -> Choice | None:
+        """Return a value that stops the packet, or its reply, as it does on many nodes, where another one does not."""
+        for fact, outcomes in self._facts(choices, answer):
+            stopped = [place for place, outcome in enumerate(outcomes) if {*outcome.verdicts} & {*LOST}]
+            if fact.fact.kind in _EXPLAINING and stopped and len(stopped) < len(outcomes):
+                return Choice(fact, stopped[0], ())
+        return None
+
+    def _facts(
+        self, choices: tuple[Choice, ...], answer: Answer, kinds: t.Container[str] = _EVERY
+    ) -> t.Iterator[tuple[Open, list[Outcome]]]:
+        """Yield the facts of some kinds that the packet meets, with the outcomes of their values, unless these are the same."""
+        chosen = {choice.name for choice in choices}
+        for name in certainty.on_path(answer, self._opened):
+            fact = self._opened[name]
+            if name in chosen or len(fact.values) < 2 or fact.fact.kind not in kinds:
+                continue
+            answers = [self._answer((*choices, Choice(fact, place, ()))) for place in range(len(fact.values))]
+            outcomes = [certainty.weighed(fact, place, answer, self._evidence) for place, answer in enumerate(answers)]
+            if len({(outcome.verdict, outcome.reply_verdict, str(outcome.culprit)) for outcome in outcomes}) > 1:
+                yield fact, outcomes
+
+    def _answer(self, choices: tuple[Choice, ...]) -> Answer | None:
+        """Return the answer in the world of the choices; None if it cannot be built, or if enough worlds were asked."""
+        parts = sorted(((each.name, each.place) for each in choices if each.place), key=lambda part: self._order.index(part[0]))
+        world = frozenset(parts)
+        if world not in self._answers:
+            if len(self._answers) >= self._most or time.monotonic() > self._last:
+                return None
+            self._answers[world] = self._ask(tuple(parts))
+        return self._answers[world]
+
+
+def _lost(answer: Answer) -> bool:
+    return bool({answer.way.verdict, answer.way.reply_verdict} & {*LOST})
+
+
+def became(answer: Answer) -> str:
+    """Return what becomes of a packet, with the link and the route by which it leaves, and those of its reply that differ."""
+    way = answer.way
+    if way.verdict not in (DELIVERED, FORWARDED):
+        return certainty.became(certainty.outcome("", answer))
+    words = f"the packet is {way.verdict}{_by(way)}"
+    if not way.reply:
+        return words
+    if way.reply.verdict in LOST:
+        return f"{words}, and its reply is {way.reply.verdict}{f' ({way.reply.culprit.text})' if way.reply.culprit else ''}"
+    is_elsewhere = way.came_in_by and way.reply.interface not in ("", way.came_in_by)
+    return f"{words}, and its reply {f'leaves{_by(way.reply)}' if is_elsewhere else 'arrives'}"
+
+
+def _by(way: Way) -> str:
+    decided = [str(each) for each in (*way.met.rules[:1], way.met.route) if each]
+    return f" by {way.interface} ({', '.join(decided)})" if way.interface else ""

@@ -1,0 +1,179 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The first sentences about a report with few outputs name what is likely, its line, and one command; none is certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text, trace_backend
+
+from . import random_nodes
+
+
+def answer(text: str, line: str) -> dict[str, Any]:
+    sent = packet.from_options(packet_text.options(line))
+    snapshot = pastes.read({"report.txt": text}, sent.interface).snapshot
+    return trace_backend.judge(trace_backend.Question(snapshot, sent, {}), random_nodes.run).with_likelihood().answer.plain()
+
+
+FROM, TO = "192.0.2.9:40000", "192.0.2.20"
+ROUTES, RULES_OF_FILTER = "ip route show table all", "iptables-save -t filter"
+OTHER = "9.9.9.9:443"
+NFT = """\
+table inet gate {
+    chain pass {
+        type filter hook forward priority 0; policy drop;
+        iifname "lan0" oifname "wan0" accept
+    }
+}
+"""
+NODE_PORT = """\
+Chain KUBE-NODEPORTS (1 references)
+ pkts bytes target     prot opt in     out     source               destination
+    0     0 KUBE-XLB-AB12CD34EF56GH78 tcp -- * *  0.0.0.0/0  0.0.0.0/0  /* shop/front: */ tcp dpt:30444
+
+Chain KUBE-XLB-AB12CD34EF56GH78 (1 references)
+ pkts bytes target     prot opt in     out     source               destination
+    0     0 KUBE-MARK-DROP all -- * *  0.0.0.0/0  0.0.0.0/0  /* shop/front: has no local endpoints */
+"""
+HALF = NODE_PORT[NODE_PORT.index("Chain KUBE-XLB") :]
+REFUSED = """\
+# iptables-save | grep 30455
+-A KUBE-SERVICES -p tcp -m comment --comment "shop/back has no endpoints" -m addrtype --dst-type LOCAL --dport 30455 -j REJECT
+-A KUBE-NODEPORTS -p tcp -m comment --comment "shop/back" -m tcp --dport 30455 -j KUBE-SVC-ZZ11YY22XX33WW44
+"""
+TUNNELS = """\
+# ip route
+default via 192.0.2.1 dev ens9
+192.0.2.0/24 dev ens9 proto kernel scope link src 192.0.2.20
+10.77.8.0/26 via 192.0.2.30 dev ens9 proto bird
+10.77.9.4 dev cali77aa88bb99c scope link
+"""
+TABLE = "# ip route show table 77\ndefault dev tun9\nthrow 192.0.2.0/24\n"
+RULES = """\
+# ip rule
+0:      from all lookup local
+512:    from all to 10.88.1.5 lookup main
+1536:   from 10.88.1.5 to 10.88.0.0/16 lookup 4
+32766:  from all lookup main
+32767:  from all lookup default
+"""
+CHAIN = """\
+Chain vpn-input (1 references)
+ pkts bytes target     prot opt in     out     source               destination
+    0     0 ACCEPT     all  --  lo     *       100.70.1.2           0.0.0.0/0
+   21  1500 DROP       all  --  !vpn0  *       100.64.0.0/10        0.0.0.0/0    <------
+"""
+OF_A_LINK = """\
+chain vpn-forward {
+    iifname "vpn0" counter packets 0 bytes 0 accept
+    oifname "vpn0" ct state != established,related counter packets 70 bytes 4200 drop
+}
+"""
+SENTENCE = "A route is there that nobody added: `blackhole 10.99.3.0/26 proto bird`, and it comes back.\n"
+SPANNING = (
+    "the route is like this:\n`blackhole 10.99.3.0/26  proto bird\n\n10.99.3.0/24 via 192.0.2.9 dev tunl0 proto bird onlink`\n"
+)
+LOG = (
+    "Nov  3 10:00:01 node7 kernel: [ 77.100001] Guard-drop: IN=br9 OUT=ens9 MAC=02:00 SRC=10.66.0.9 DST=198.51.100.53 LEN=60"
+    " TOS=0x00 PREC=0x00 TTL=63 ID=1 DF PROTO=UDP SPT=40001 DPT=53 LEN=40\n"
+)
+WITHOUT_LINKS = """\
+Chain FORWARD (policy DROP)
+target     prot opt source               destination
+DOCKER-USER  all  --  anywhere             anywhere
+ACCEPT     all  --  anywhere             anywhere             ctstate RELATED,ESTABLISHED
+DOCKER     all  --  anywhere             anywhere
+ACCEPT     all  --  anywhere             anywhere
+ACCEPT     all  --  anywhere             anywhere
+"""
+OF_CALICO = (
+    "# iptables-save | grep cali:abcd\n"
+    '-A cali-tw-cali0123456789a -m comment --comment "cali:abcd" -m comment --comment "Drop if no policies passed packet"'
+    " -m mark --mark 0x0/0x20000 -j DROP\n"
+)
+DOWN = (
+    "flannel.1: <BROADCAST,MULTICAST> mtu 1450 qdisc noqueue state DOWN\n    link/ether 02:7f:1d:28:02:42 brd ff:ff:ff:ff:ff:ff\n"
+)
+GET = '# ip route get "10.55.6.7"\n10.55.6.7 via 192.0.2.1 dev ens9 src 192.0.2.20 uid 0\n    cache\n'
+BRIDGE = "# ip route\ndefault via 192.0.2.1 dev ens9\n172.31.0.0/16 dev br-0123456789ab proto kernel scope link src 172.31.0.1\n"
+IPVS = """\
+# ipvsadm -Ln
+Prot LocalAddress:Port Scheduler Flags
+TCP  10.97.0.1:443 rr
+  -> 192.0.2.41:6443              Masq    1      0          0
+  -> 192.0.2.42:6443              Masq    1      0          0
+# ip a
+6: kube-ipvs0: <BROADCAST,NOARP> mtu 1500 qdisc noop state DOWN group default
+    link/ether 02:9a:7b:1c:5d:3e brd ff:ff:ff:ff:ff:ff
+    inet 10.97.0.1/32 scope global kube-ipvs0
+"""
+ALLOWED = "# iptables-save | grep br7\n-A INPUT -i br7 -p udp -m udp --dport 53 -j ACCEPT\n"
+BY_FORWARD = "-P FORWARD DROP"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "named", "ask"),
+    [
+        (NFT, f"tcp 10.5.0.5:40000 > {OTHER} in pod7", "inet gate pass: type filter hook forward", ROUTES),
+        (NODE_PORT, f"tcp {FROM} > {TO}:30444 in ens9", "shop/front: has no local endpoints", ROUTES),
+        (HALF, f"tcp {FROM} > {TO}:30444 in ens9", "shop/front: has no local endpoints", "iptables-save -t nat"),
+        (REFUSED, f"tcp {FROM} > {TO}:30455 in ens9", "shop/back has no endpoints", ROUTES),
+        (
+            TUNNELS,
+            "icmp 10.77.8.9 > 10.77.9.4 in tunl0",
+            "is dev ens9 (32766: from all lookup main), by ip route 10.77.8.0/26 via 192.0.2.30 dev ens9",
+            "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tunl0.rp_filter",
+        ),
+        (TABLE, f"tcp {FROM} > 10.77.9.4:80 in ens9", "ip route default dev tun9 table 77", "ip rule"),
+        (
+            RULES,
+            "tcp 10.88.1.5:40000 > 10.88.1.6:80 in eniaabbccdd001",
+            "1536: from 10.88.1.5 to 10.88.0.0/16 lookup 4",
+            "ip route show table 4",
+        ),
+        (CHAIN, f"tcp 100.71.0.9:40000 > {TO}:22 in ens9", "-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP", RULES_OF_FILTER),
+        (OF_A_LINK, "tcp 172.31.0.2:40000 > 100.71.0.9:443 in docker0", 'oifname "vpn0" ct state', ROUTES),
+        (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
+        (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
+        (LOG, "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9", "in FORWARD with the prefix 'Guard-drop:'", "iptables-save"),
+    ],
+)
+def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: str, named: str, ask: str) -> None:
+    found = answer(text, line)
+    assert (found["verdict"], found["certain"]) == ("unknown", False)
+    likely, _next, _rest = found["reason"].partition(f" `{ask}` shows whether it is so.")
+    assert _next and "is likely that" in likely.partition(".")[0] and named in likely, found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "verdict", "named"),
+    [
+        (SENTENCE, "icmp the node > 10.99.3.7", "dropped", "blackhole 10.99.3.0/26"),
+        (SPANNING, "icmp the node > 10.99.3.7", "dropped", "blackhole 10.99.3.0/26"),
+        (DOWN, "icmp the node > 10.99.4.7", "dropped", "flannel.1 is down"),
+        (GET, f"tcp {OTHER} > 10.55.6.7:40000 in ens9", "forwarded", "by which it came in, by ip route 10.55.6.7 via"),
+        (BRIDGE, "tcp the node > 172.31.4.4:443", "delivered", "by ip route 172.31.0.0/16 dev br-0123456789ab"),
+        (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
+    ],
+)
+def test_the_first_sentences_name_the_line_that_decides(text: str, line: str, verdict: str, named: str) -> None:
+    found = answer(text, line)
+    assert (found["verdict"], found["certain"]) == (verdict, False)
+    assert named in found["reason"][:300], found["reason"]
+
+
+def test_a_link_that_a_cut_listing_lacks_is_assumed() -> None:
+    found = answer(IPVS, "tcp 10.244.7.5:40000 > 10.97.0.1:443 in ens9")
+    assert not found["certain"] and "ens9 is not known. It is assumed to be a network interface that is up." in found["assumed"]
+
+
+def test_a_rule_that_a_sentence_quotes_is_not_added_to_those_of_an_output() -> None:
+    rules = "# iptables-save\n*filter\n:FORWARD DROP [0:0]\nCOMMIT\nIt helps to add `-A FORWARD -j ACCEPT` by hand.\n"
+    found = answer(rules, "tcp 10.66.0.9:40000 > 9.9.9.9:443 in virbr7")
+    assert BY_FORWARD in found["reason"].partition(".")[0]
