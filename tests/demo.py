@@ -80,10 +80,10 @@ def audit(lab: Lab, inventory: Path, finds: bool) -> None:
     say("$ ansible-playbook -i inventory kubenode.datapath.audit -e ...    # asks the node what is wrong with it")
     variables = json.dumps({"audit_context": {"cloud": "azure", "probe_mode": "servicenodeport"}})
     environment = {**os.environ, **lab.ansible_environment()}
-    done = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    printed = re.search(r'"msg": (\[.*?^    \])', done.stdout, re.MULTILINE | re.DOTALL)
-    print("\n".join(f"    {line}" for line in json.loads(printed[1])) if printed else done.stdout)
-    is_there = "probe-untranslated eth0" in done.stdout and "nftables_probe_snat" in done.stdout
+    result = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    printed = re.search(r'"msg": (\[.*?^    \])', result.stdout, re.MULTILINE | re.DOTALL)
+    print("\n".join(f"    {line}" for line in json.loads(printed[1])) if printed else result.stdout)
+    is_there = "probe-untranslated eth0" in result.stdout and "nftables_probe_snat" in result.stdout
     expect(f"the audit was {'' if finds else 'not '}to find that the probe is not translated", is_there is finds)
 
 
@@ -92,11 +92,11 @@ def play(lab: Lab, inventory: Path, *arguments: str, changes: bool, playbook: st
     command = ["ansible-playbook", "-i", str(inventory), playbook, *arguments]
     say("$ " + " ".join(["ansible-playbook", "-i", "inventory", *command[3:]]))
     environment = {**os.environ, **lab.ansible_environment()}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    changed = re.search(r"changed=(\d+)", done.stdout)
-    is_well = done.returncode == 0 and changed is not None and (int(changed[1]) > 0) is changes
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    changed = re.search(r"changed=(\d+)", result.stdout)
+    is_well = result.returncode == 0 and changed is not None and (int(changed[1]) > 0) is changes
     is_whole = "--diff" in arguments or not is_well
-    print(done.stdout if is_whole else done.stdout[done.stdout.rfind("PLAY RECAP") :].strip())
+    print(result.stdout if is_whole else result.stdout[result.stdout.rfind("PLAY RECAP") :].strip())
     expect(f"the play was {'' if changes else 'not '}to change the node", is_well)
 
 

@@ -48,10 +48,10 @@ def found_failure(seed: str, part: list[str]) -> bool:
         patch.unlink()
     options = ["-m", "hypothesis", "--hypothesis-profile=fuzz", f"--hypothesis-seed={seed}"]
     env = {**os.environ, "PYTHONHASHSEED": seed}
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", *options, *part], env=env, check=False)
-    if done.returncode not in (0, 1):
-        sys.exit(f"pytest did not come to its end: status {done.returncode}")
-    return done.returncode == 1
+    result = subprocess.run([sys.executable, "-m", "pytest", "-q", *options, *part], env=env, check=False)
+    if result.returncode not in (0, 1):
+        sys.exit(f"pytest did not come to its end: status {result.returncode}")
+    return result.returncode == 1
 
 
 def keep() -> None:

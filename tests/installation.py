@@ -160,15 +160,15 @@ def step(purpose: str, *commands: list[str]) -> None:
 
 def output(command: list[str]) -> str:
     """The output of a command, even if it failed: dpkg-query fails for an unknown package."""
-    done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return os.fsdecode(done.stdout)
+    result = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return os.fsdecode(result.stdout)
 
 
 def run_here(lack: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
     """Run a command that succeeds if the machine has what a part needs. Otherwise raise NotHere: the lack, and its last line."""
-    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise NotHere(f"{lack}: {(done.stderr.strip().splitlines() or [f'{command[0]} failed'])[-1]}")
+    result = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise NotHere(f"{lack}: {(result.stderr.strip().splitlines() or [f'{command[0]} failed'])[-1]}")
 
 
 def version() -> str:

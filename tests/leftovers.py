@@ -64,8 +64,8 @@ def remove_tree(folder: Path) -> str:
 def size(folder: Path) -> int:
     """Bytes that the folder takes on its disk."""
     command = ["du", "--summarize", "--block-size=1", "--one-file-system", str(folder)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    return int(done.stdout.split()[0]) if done.stdout else 0
+    result = subprocess.run(command, capture_output=True, check=False)
+    return int(result.stdout.split()[0]) if result.stdout else 0
 
 
 def remove_cgroups() -> None:

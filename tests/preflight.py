@@ -110,10 +110,10 @@ def _check_kernel() -> None:
 
 def _check_namespaces() -> None:
     for options, kind in ((_NAMESPACES, "network, mount and PID"), (("--user",), "user")):
-        done = subprocess.run(["unshare", *options, "true"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
+        result = subprocess.run(["unshare", *options, "true"], capture_output=True, text=True, check=False)
+        if result.returncode != 0:
             raise NotReady(
-                f"the kernel refuses {kind} namespaces ({done.stderr.strip()}). Run on a machine or in a VM, or in a"
+                f"the kernel refuses {kind} namespaces ({result.stderr.strip()}). Run on a machine or in a VM, or in a"
                 " container that may make them (podman run --privileged; sysctl user.max_user_namespaces)"
             )
 

@@ -49,8 +49,8 @@ def changed(since: str = "") -> set[Path]:
 
 def _git(*words: str) -> str | None:
     """What git printed, or None if it failed."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip("\n") if done.returncode == 0 else None
+    result = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return result.stdout.strip("\n") if result.returncode == 0 else None
 
 
 def sources(paths: set[Path]) -> list[str]:

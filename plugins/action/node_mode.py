@@ -30,11 +30,11 @@ class ActionModule(NodeAction):
         return {**result, "changed": False, **verdict._asdict(), "_ansible_verbose_always": True}
 
     def _look(self) -> node_mode.Answer:
-        done = self._low_level_execute_command(node_mode.ASK)
-        if done["rc"] != 0:
-            complaint = printable(done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}")[:LONGEST]
+        completed = self._low_level_execute_command(node_mode.ASK)
+        if completed["rc"] != 0:
+            said = completed["stderr"].strip() or completed["stdout"].strip() or f"exit status {completed['rc']}"
             raise AnsibleActionFail(
-                f"node_mode: the node could not be asked whether it is a running node or an image: {complaint}."
+                f"node_mode: the node could not be asked whether it is a running node or an image: {printable(said)[:LONGEST]}."
                 " Set mode to runtime or image"
             )
-        return node_mode.parse(done["stdout"][-LONGEST:])
+        return node_mode.parse(completed["stdout"][-LONGEST:])

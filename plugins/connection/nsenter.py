@@ -97,20 +97,20 @@ class Connection(ConnectionBase):
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         entered = [f"--{name}" for name in NAMESPACES]
         argv = ["nsenter", f"--target={self.get_option('pid')}", *entered, "--", "/bin/sh", "-c", cmd]
-        done = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=ENVIRONMENT)
-        return done.returncode, done.stdout, done.stderr
+        completed = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=ENVIRONMENT)
+        return completed.returncode, completed.stdout, completed.stderr
 
     def prove(self, patience: float) -> str:
         """Try O(checkpoint_proof) for so many seconds. Return why it failed; empty if it succeeded."""
         argv = shlex.split(self.get_option("checkpoint_proof"))
         try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=patience)
+            completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=patience)
         except subprocess.TimeoutExpired:
             return f"{argv[0]} did not end within {patience:g} s"
         except OSError as error:
             return f"{argv[0]}: {error.strerror}"
-        answer = printable(done.stderr.decode(errors="replace").strip()[-LAST_WORDS:])
-        return "" if done.returncode == 0 else answer or f"{argv[0]} ended with {done.returncode}"
+        answer = printable(completed.stderr.decode(errors="replace").strip()[-LAST_WORDS:])
+        return "" if completed.returncode == 0 else answer or f"{argv[0]} ended with {completed.returncode}"
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file to the node."""

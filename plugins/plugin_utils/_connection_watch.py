@@ -162,8 +162,8 @@ class ConnectionWatch:
 
     def _look(self, separate: t.Any) -> Answer:
         try:
-            done = separate._low_level_execute_command(question("status"))
-            answer = parse(done["stdout"]) if done["rc"] == 0 else Answer(SILENT, done["stderr"])
+            completed = separate._low_level_execute_command(question("status"))
+            answer = parse(completed["stdout"]) if completed["rc"] == 0 else Answer(SILENT, completed["stderr"])
         except Exception as error:  # also an unforeseen one: the thread must go on
             answer = Answer(SILENT, str(error))
         if answer.state != SILENT:
@@ -193,10 +193,10 @@ class ConnectionWatch:
             argv = connection._build_command(
                 connection.get_option("ssh_executable"), "ssh", "-O", command, connection.get_option("host")
             )
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOCAL, check=False)
+            completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOCAL, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return False
-        return done.returncode == 0
+        return completed.returncode == 0
 
 
 def beside(action: ActionBase) -> t.Any:

@@ -124,9 +124,9 @@ def _transferred(action: ActionBase, packed: bytes) -> str:
 
 
 def _unpack(action: ActionBase, package: Path, command: str, **words: str) -> None:
-    done = action._low_level_execute_command(command.format(**{key: shlex.quote(word) for key, word in words.items()}))
-    if done["rc"] != 0:
-        answer = printable(done["stderr"] or done["stdout"])
+    completed = action._low_level_execute_command(command.format(**{key: shlex.quote(word) for key, word in words.items()}))
+    if completed["rc"] != 0:
+        answer = printable(completed["stderr"] or completed["stdout"])
         raise AnsibleActionFail(f"{package.name} could not be unpacked on the node: {answer}")
 
 

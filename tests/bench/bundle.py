@@ -37,8 +37,8 @@ def main() -> None:
         for mode in ("gz", "xz"):
             path = pack(Path(folder, f"eks.tar.{mode}"), mode)
             command = [sys.executable, "-c", READ, str(path), str(RULES)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={"PYTHONPATH": str(collection.link())})
-            seconds, memory = json.loads(done.stdout)
+            result = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={"PYTHONPATH": str(collection.link())})
+            seconds, memory = json.loads(result.stdout)
             title = f"bundle of {SIZE // 10**6} MB, {path.stat().st_size // 10**6} MB as tar.{mode}"
             print(f"{title}: {seconds:.1f} s (target: {MOST_SECONDS}), {memory:.0f} MiB (target: {MOST_MEMORY})")
             judge(title, seconds <= MOST_SECONDS and memory <= MOST_MEMORY)

@@ -155,13 +155,13 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     assert site.reached(stolen) == site.all_addresses() - stolen
     before = {pod.name for pod in site.cluster.pods_of(f"app={WEB}")}
     with none_lost(site, agent):
-        done = site.play(drain=True, verify=[{"address": agent, "port": SERVER_PORT}], verify_from="node2")
-    assert done.changed == foretold.changed == 3, "taken out of service, cleaned up, taken into service"
+        played = site.play(drain=True, verify=[{"address": agent, "port": SERVER_PORT}], verify_from="node2")
+    assert played.changed == foretold.changed == 3, "taken out of service, cleaned up, taken into service"
     assert (
         not site.is_cordoned()
         and "kubenode.datapath/cordoned" not in site.cluster.get("node", "node1")["metadata"]["annotations"]
     )
-    assert "of azure-vnet lives: kubectl drain does not evict it, as it is of the DaemonSet default/agent" in done.output
+    assert "of azure-vnet lives: kubectl drain does not evict it, as it is of the DaemonSet default/agent" in played.output
     assert site.node.exists(azure_vnet.STATE), "azure-vnet needs it to delete the pod of the DaemonSet"
     site.wait_for_web()
     assert not before & {pod.name for pod in site.cluster.pods_of(f"app={WEB}")}, "all were drained"
@@ -180,9 +180,9 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     # Until now, the pod of the DaemonSet was azure-vnet's.
     assert {agent} == site.addresses(AGENT) and any(agent in rule for rule in site.azure_rules())
     (last,) = site.cluster.pods_of(f"app={AGENT}")
-    done = site.play(bridge=True, restart_daemonset_pods=True)
-    assert done.changed == 3, "taken out of service, cleaned up without the bridge, taken into service"
-    assert f"pod default/{last.name} of azure-vnet has ended" in done.output and not site.is_cordoned()
+    played = site.play(bridge=True, restart_daemonset_pods=True)
+    assert played.changed == 3, "taken out of service, cleaned up without the bridge, taken into service"
+    assert f"pod default/{last.name} of azure-vnet has ended" in played.output and not site.is_cordoned()
     assert site.azure_rules() == [] and not site.node.exists(azure_vnet.STATE)
     assert site.seen()["bridge"] == "" and site.seen()["pods"]["azure_vnet"] == []
     site.restart_web()

@@ -143,11 +143,11 @@ class Place:
 
     def failure(self, limit: float = 600) -> list[str]:
         """Run to the end without a strike; return what was printed if it fails within ``limit`` seconds."""
-        done = subprocess.run(
+        result = subprocess.run(
             ["make", "--file", self._folder / "Makefile"], env=self._environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False,
         )  # fmt: skip
-        return [done.stdout] if done.returncode else []
+        return [result.stdout] if result.returncode else []
 
     def _left(self, processes: Mapping[int, str], namespaces: set[str]) -> list[str]:
         """Objects of the run: processes, mounts, cgroups, loop devices. Namespaces and links end with the processes."""

@@ -254,8 +254,8 @@ def test_each_plane_comes_and_goes_alone(subject: Subject) -> None:
     clean = subject.clean
     for now, later in ((True, False), (False, True)):
         planes = {"immediate": now, "permanent": later}
-        done = subject.four({**subject.case.options, **planes})
-        assert len(done["diff"]) == 1
+        result = subject.four({**subject.case.options, **planes})
+        assert len(result["diff"]) == 1
         after = subject.state()
         assert {**after, "files": 0} == {**clean, "files": 0} if later else {**after, "files": 0} != {**clean, "files": 0}
         assert bool(subject.files()) == later

@@ -26,7 +26,7 @@ def run(node: ClusterNode, module: str, arguments: Mapping[str, Any], check: boo
     options = [*(["--check"] if check else []), *(["--diff"] if diff else [])]
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, "record")
-        done = subprocess.run(
+        result = subprocess.run(
             [
                 *(sys.executable, "-m", "ansible", "adhoc", node.name, f"--inventory={node.name},", *options),
                 *("--extra-vars", json.dumps(inventory.variables(node))),
@@ -43,6 +43,6 @@ def run(node: ClusterNode, module: str, arguments: Mapping[str, Any], check: boo
         )  # fmt: skip
         results = json.loads(record.read_text())["results"] if record.exists() else []
     if not results:
-        raise LabError(f"{node.name}: ansible did not get as far as {module}\n{done.stdout}{done.stderr}")
+        raise LabError(f"{node.name}: ansible did not get as far as {module}\n{result.stdout}{result.stderr}")
     failed = results[0]["failed"]
     return {"rc": int(failed), **results[0]["result"], "failed": failed}

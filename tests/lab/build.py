@@ -51,13 +51,13 @@ class Build:
         return self._run(["chroot", str(self.root), *argv], input)
 
     def _run(self, argv: Sequence[str], input: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        result = subprocess.run(
             self.around(argv), input=input, capture_output=True, text=True, check=False,
             env={**entering.ENVIRONMENT, "SYSTEMD_OFFLINE": "1"},
         )  # fmt: skip
-        if done.returncode != 0:
-            raise LabError(f"{shlex.join(argv)} answered {done.returncode} around the root\n{done.stdout}{done.stderr}")
-        return done
+        if result.returncode != 0:
+            raise LabError(f"{shlex.join(argv)} answered {result.returncode} around the root\n{result.stdout}{result.stderr}")
+        return result
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Write a file; missing folders are made."""

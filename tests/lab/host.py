@@ -30,13 +30,13 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: s
 def output(argv: Sequence[str | Path], input: bytes = b"", **options: Any) -> bytes:
     """Run a program; return its standard output as it is. options: of subprocess.run. Raises LabError."""
     try:
-        done = subprocess.run(argv, input=input, capture_output=True, check=False, **options)
+        result = subprocess.run(argv, input=input, capture_output=True, check=False, **options)
     except FileNotFoundError as error:
         raise LabError(f"{argv[0]} is not installed on this machine, and the lab needs it") from error
-    if done.returncode != 0:
-        said = b"\n".join([done.stdout, done.stderr]).decode(errors="replace")
-        raise LabError(_failure(argv, done.returncode, said))
-    return done.stdout
+    if result.returncode != 0:
+        said = b"\n".join([result.stdout, result.stderr]).decode(errors="replace")
+        raise LabError(_failure(argv, result.returncode, said))
+    return result.stdout
 
 
 def build(argv: Sequence[str | Path], log: Path, purpose: str, **options: Any) -> None:

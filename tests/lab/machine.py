@@ -84,7 +84,7 @@ class Machine:
         timeout: float = 60,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        result = subprocess.run(
             self.command(argv, namespaces, environment),
             input=input or "",
             text=True,
@@ -95,9 +95,9 @@ class Machine:
             cwd="/",
             env={**entering.ENVIRONMENT, **(environment or {})},
         )
-        if check and done.returncode != 0:
-            raise LabError(f"{self.name}: {shlex.join(argv)} answered {done.returncode}\n{done.stdout}{done.stderr}")
-        return done
+        if check and result.returncode != 0:
+            raise LabError(f"{self.name}: {shlex.join(argv)} answered {result.returncode}\n{result.stdout}{result.stderr}")
+        return result
 
     def last_lines(self) -> str:
         """What happened last on the machine, for the message of a wait that failed (lab.waiting.Witness)."""

@@ -81,9 +81,9 @@ def _packer(arguments: Sequence[str], through: Sequence[str] = ()) -> None:
         "PACKER_CACHE_DIR": str(home),
         "PACKER_CONFIG_DIR": str(home),
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [*host.ALONE, *through, "packer", *arguments],
         check=False, stdin=subprocess.DEVNULL, cwd=collection.CHECKOUT, env=environment,
     )  # fmt: skip
-    if done.returncode != 0:
-        raise LabError(f"packer {' '.join(arguments)} ended with {done.returncode}; its output above tells why")
+    if result.returncode != 0:
+        raise LabError(f"packer {' '.join(arguments)} ended with {result.returncode}; its output above tells why")

@@ -81,9 +81,9 @@ def streams(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Played:
     """Run a command line that has PROGRAM in it."""
-    done = streams(command, environment)
-    recap = {name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(done.stdout)}
-    return Played(done.stdout + done.stderr, done.returncode, recap)
+    result = streams(command, environment)
+    recap = {name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(result.stdout)}
+    return Played(result.stdout + result.stderr, result.returncode, recap)
 
 
 def write(path: Path, tasks: Sequence[Mapping[str, Any]], hosts: str = "node1") -> Path:

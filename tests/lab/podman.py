@@ -145,10 +145,10 @@ class Podman:
         if self._holder.poll() is not None:
             raise LabError("podman's place is gone: the shell that held its mount namespace has ended")
         enter = ["nsenter", "--target", str(self._holder.pid), "--mount", "--"]
-        done = subprocess.run(
+        result = subprocess.run(
             [*enter, "podman", *arguments], check=False, stdin=stdin, capture_output=True, text=True, timeout=timeout,
             env={**entering.ENVIRONMENT, "CONTAINERS_CONF": f"{self.folder}/containers.conf"},
         )  # fmt: skip
-        if done.returncode != 0:
-            raise LabError(f"podman {' '.join(arguments)} answered {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        if result.returncode != 0:
+            raise LabError(f"podman {' '.join(arguments)} answered {result.returncode}\n{result.stdout}{result.stderr}")
+        return result.stdout

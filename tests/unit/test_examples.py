@@ -31,10 +31,10 @@ TERRAFORM = sorted(EXAMPLES.glob("terraform/*/*.tf"))
 
 def test_ansible_accepts_the_syntax_of_the_playbook() -> None:
     ansible = str(Path(sys.executable).parent / "ansible-playbook")
-    done = subprocess.run(
+    result = subprocess.run(
         [ansible, "--inventory=localhost,", "--syntax-check", MEND], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_playbook_gives_modules_options_that_they_have() -> None:

@@ -301,8 +301,8 @@ def test_ansible_finds_the_plugin_by_the_name_in_the_file(api: Api, tmp_path: Pa
     path = tmp_path / "kubenode.yml"
     path.write_text(json.dumps({"plugin": NAME, "kubeconfig": kubeconfig(tmp_path, api.server_port), "keyed_groups": []}))
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "--inventory", str(path), "--graph", "pool_big_1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["@pool_big_1:", "|--a"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["@pool_big_1:", "|--a"]
 
 
 @pytest.mark.parametrize(("name", "is_one"), [("kubenode.yml", True), ("aks.kubenode.yaml", True), ("hosts.yml", False)])

@@ -159,9 +159,9 @@ def test_ansible_prints_the_summary_and_writes_all_reports_whatever_a_node_answe
     path = playbook.write(tmp_path / "play.json", tasks, "all")
     environment = {"ANSIBLE_LIBRARY": str(tmp_path), "ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
     variables = {"kubenode_report": f"{tmp_path}/report.json"}
-    done = playbook.play(tmp_path / "hosts.json", path, variables=variables, environment=environment)
-    assert "3 nodes: 2 changed, 1 ok" in done.output, done.output
-    assert "callback plugin" not in done.output
+    played = playbook.play(tmp_path / "hosts.json", path, variables=variables, environment=environment)
+    assert "3 nodes: 2 changed, 1 ok" in played.output, played.output
+    assert "callback plugin" not in played.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert [*errors(report, SCHEMA)] == [] and report["ended"]
     assert [node["stats"] for node in report["nodes"].values()] == [{"own": 7}] * 3

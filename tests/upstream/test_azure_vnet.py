@@ -81,12 +81,12 @@ def test_all_rules_are_removed_and_restored_byte_for_byte(lab: Lab, program: Azu
     before = node.snapshot(), azure_vnet.listing(node), neighbours(node)
     foreign = [rule for rule in azure_vnet.rules(node) if "10.99.0.1" in rule or "--ip-dport" in rule]
     cleanup = Steps(node, "ebtables_cleanup")
-    done = cleanup.four()
-    assert len(done["removed"]) == OF_NODE[mode] + OF_POD * len(PODS)
-    assert [entry["reason"].partition(":")[0] for entry in done["kept"]] == ["doubtful"]  # it has the shape of azure-vnet's
+    result = cleanup.four()
+    assert len(result["removed"]) == OF_NODE[mode] + OF_POD * len(PODS)
+    assert [entry["reason"].partition(":")[0] for entry in result["kept"]] == ["doubtful"]  # it has the shape of azure-vnet's
     assert (azure_vnet.rules(node), neighbours(node)) == (foreign, [])
     restored = cleanup.four(state="restored")
-    assert (len(restored["restored"]), restored["differences"]) == (len(done["removed"]), [])
+    assert (len(restored["restored"]), restored["differences"]) == (len(result["removed"]), [])
     assert (node.snapshot(), azure_vnet.listing(node), neighbours(node)) == before
 
 

@@ -57,9 +57,9 @@ def profile(node: EniNamespaceNode, check: bool = False, **options: Any) -> dict
         {"name": "eth1", "table": 1001, "gateway": {"ipv4": "10.0.1.1"}},
     ]
     options = {"mode": "runtime", "layout": "custom", "pod_interfaces": ["veth-*"], "enis": enis, **options}
-    done = node.module("profile", {"name": "eni_policy_routing", "options": options}, check=check)
-    assert not done["failed"], done
-    return done
+    result = node.module("profile", {"name": "eni_policy_routing", "options": options}, check=check)
+    assert not result["failed"], result
+    return result
 
 
 @pytest.mark.parametrize("remedy", ["loose", "strict"])

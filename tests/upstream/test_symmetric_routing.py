@@ -37,9 +37,9 @@ def uplinks(binary: Path, mode: Mode) -> Iterator[UplinkLab]:
 
 
 def profile(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    done = node.module("profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}})
-    assert not done["failed"], done
-    return done
+    result = node.module("profile", {"name": "symmetric_routing", "options": {"mode": "runtime", **options}})
+    assert not result["failed"], result
+    return result
 
 
 def test_each_request_by_the_second_uplink_is_answered(uplinks: UplinkLab) -> None:

@@ -62,9 +62,9 @@ def profile(node: EniNamespaceNode, check: bool = False, **options: Any) -> dict
         {"name": "eth1", "device_number": ENI.number, "ipv4": [ENI.address], "gateway": {"ipv4": ENI.gateway}},
     ]
     options = {"mode": "runtime", "layout": "aws_vpc_cni", "enis": enis, **options}
-    done = node.module("profile", {"name": "eni_policy_routing", "options": options}, check=check)
-    assert not done["failed"], done
-    return done
+    result = node.module("profile", {"name": "eni_policy_routing", "options": options}, check=check)
+    assert not result["failed"], result
+    return result
 
 
 @EACH_SETTING

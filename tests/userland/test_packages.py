@@ -88,13 +88,13 @@ def image(system: str, tmp_path: Path) -> Image:
 def test_the_package_comes_from_the_distributions_repositories_and_goes_with_absent(image: Image) -> None:
     refused = image.attempt("nftables_package", minimum_version="99")
     assert refused["failed"] and "99" in refused["msg"]
-    done = image.four_steps("nftables_package", service="masked")
-    assert done["manager"] == image.manager and done["service"]["masked"]
-    assert done["version"] in image.prints(done["path"], "--version")
+    result = image.four_steps("nftables_package", service="masked")
+    assert result["manager"] == image.manager and result["service"]["masked"]
+    assert result["version"] in image.prints(result["path"], "--version")
     installed = image.files()
     image.four_steps("nftables_probe_snat", immediate=False)
     assert "fe80::1234:5678:9abc" in image.prints("cat", TABLE)
-    image.prints("unshare", "--net", done["path"], "--check", "--file", TABLE)
+    image.prints("unshare", "--net", result["path"], "--check", "--file", TABLE)
     assert UNIT in image.files() and any(path.endswith(f".wants/{Path(UNIT).name}") for path in image.files())
     image.four_steps("nftables_probe_snat", state="absent", immediate=False)
     assert image.files() == installed

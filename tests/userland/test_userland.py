@@ -53,8 +53,8 @@ def test_probes_are_answered_before_and_after_a_boot_and_absent_gives_the_node_b
     clean = node.snapshot()
     assert not lab.load_balancer.probe_tcp(pod.address, POD_PORT, timeout=0.3)
     for module, options in CALLS.items():
-        done = node.module(module, options)
-        assert done["changed"], (versions(node), done)
+        result = node.module(module, options)
+        assert result["changed"], (versions(node), result)
     assert reached(lab, pod.address)
     node.reboot()
     assert reached(lab, pod.address)
@@ -62,6 +62,6 @@ def test_probes_are_answered_before_and_after_a_boot_and_absent_gives_the_node_b
         again = node.module(module, options)
         assert not again["failed"] and not again["changed"], (versions(node), again)
     for module in reversed(CALLS):
-        done = node.module(module, {"state": "absent"})
-        assert done["changed"], (versions(node), done)
+        result = node.module(module, {"state": "absent"})
+        assert result["changed"], (versions(node), result)
     assert node.snapshot() == clean

@@ -95,12 +95,12 @@ def _is_this(path: str) -> bool:
 
 def _too_old(path: str) -> str:
     try:
-        done = process.run([path, "-I", "-S", "-B", "-c", ASK])
+        completed = process.run([path, "-I", "-S", "-B", "-c", ASK])
     except Failure as failure:  # as a stub, a program for another architecture, or one that hangs
         return f"does not start: {failure.__cause__ or failure}"
-    if done.rc == 0:
+    if completed.rc == 0:
         return ""
-    return f"is not Python {'.'.join(map(str, OLDEST))} or newer: {done.stderr.strip() or done.rc}"
+    return f"is not Python {'.'.join(map(str, OLDEST))} or newer: {completed.stderr.strip() or completed.rc}"
 
 
 def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:

@@ -172,11 +172,11 @@ class _Nft:
         return tool
 
     def _list(self, tool: str) -> dict[Place, tuple[ListedRule, ...]]:
-        done = self._run([tool, "-c"], None)
-        if done.rc != 0:
-            raise Failure(f"ebtables-nft-save could not list the rules: {done.stderr.strip() or done.rc}")
-        self.listings[""] = done.stdout
-        chains = ebtables.from_save(NFT, done.stdout)
+        completed = self._run([tool, "-c"], None)
+        if completed.rc != 0:
+            raise Failure(f"ebtables-nft-save could not list the rules: {completed.stderr.strip() or completed.rc}")
+        self.listings[""] = completed.stdout
+        chains = ebtables.from_save(NFT, completed.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
     def perform(self, operation: Operation) -> None:
@@ -267,16 +267,18 @@ class _Legacy:
         if tool is None:
             raise Failure("ebtables-legacy (package ebtables) is not installed")
         for _try in range(TRIES):
-            done = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
-            if done.rc == 0:
+            completed = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
+            if completed.rc == 0:
                 break
             time.sleep(PAUSE)  # it asks for sizes, then for rules (communication.c), and fails if a program wrote in between
         else:
-            raise Failure(f"ebtables-legacy could not list table {table} {TRIES} times: {done.stderr.strip() or done.rc}")
-        chains = ebtables.from_save(LEGACY, done.stdout)
+            raise Failure(
+                f"ebtables-legacy could not list table {table} {TRIES} times: {completed.stderr.strip() or completed.rc}"
+            )
+        chains = ebtables.from_save(LEGACY, completed.stdout)
         if not chains:
-            raise Failure(f"ebtables-legacy should list table {table}, but answered {done.stdout[:80]!r}")
-        self.listings[table] = done.stdout
+            raise Failure(f"ebtables-legacy should list table {table}, but answered {completed.stdout[:80]!r}")
+        self.listings[table] = completed.stdout
         return chains
 
     def perform(self, operation: Operation) -> None:

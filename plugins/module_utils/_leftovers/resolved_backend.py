@@ -55,9 +55,9 @@ class Resolved(UndoBackend):
 
     def _ask(self, program: str, what: str, link: str) -> tuple[str, ...]:
         """Return the words after the colon of a line such as ``Link 3 (azure0): 168.63.129.16``."""
-        done = self._run([program, what, link], None)
-        _link, _colon, words = done.stdout.partition("): ")
-        return tuple(words.split()) if done.rc == 0 else ()
+        completed = self._run([program, what, link], None)
+        _link, _colon, words = completed.stdout.partition("): ")
+        return tuple(words.split()) if completed.rc == 0 else ()
 
     def is_set_at_run_time(self, index: int) -> bool:
         """Return whether the link's DNS was set at run time. resolved keeps such a setting across its restarts, in a file."""

@@ -76,10 +76,10 @@ class Iptables(UndoBackend):
             raise Failure(
                 f"{tool} (package iptables) is not installed, and is needed for table {table}. Install it and run again"
             )
-        done = self._run([path, *options], stdin)
-        if done.rc:
-            raise Failure(f"{tool}, table {table}: {done.stderr.strip() or f'exit status {done.rc}'}")
-        return done.stdout
+        completed = self._run([path, *options], stdin)
+        if completed.rc:
+            raise Failure(f"{tool}, table {table}: {completed.stderr.strip() or f'exit status {completed.rc}'}")
+        return completed.stdout
 
 
 class Read(t.NamedTuple):
@@ -121,12 +121,12 @@ def _read(run: process.Runner, table: Table, listed: list[Rule], is_strict: bool
     path = process.find(tool)
     if path is None:
         return f"Table {table} was not read: {tool} (package iptables) is not installed. Install it and run again."
-    done = run([path, "-t", table.name], None)
+    completed = run([path, "-t", table.name], None)
     # Rules that nft added are not iptables'; the program then prints a comment in place of the table.
-    if done.rc or "incompatible" in done.stdout + done.stderr:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        if done.rc and is_strict:
-            raise Failure(f"{tool}, table {table}: {said[-1] if said else f'exit status {done.rc}'}")
-        return f"Table {table} was not read: {tool} answered {said[-1] if said else done.rc!r}. List it with nft instead."
-    listed += rules(table, done.stdout)
+    if completed.rc or "incompatible" in completed.stdout + completed.stderr:
+        said = (completed.stderr or completed.stdout).strip().splitlines()
+        if completed.rc and is_strict:
+            raise Failure(f"{tool}, table {table}: {said[-1] if said else f'exit status {completed.rc}'}")
+        return f"Table {table} was not read: {tool} answered {said[-1] if said else completed.rc!r}. List it with nft instead."
+    listed += rules(table, completed.stdout)
     return ""

@@ -135,9 +135,9 @@ class Networkd(UndoBackend):
         with contextlib.ExitStack() as ending:
             for network in sorted(self._networks()):
                 ending.enter_context(self._keeping(network))
-            done = self._run([process.find("systemctl") or "systemctl", verb, UNIT], None)
-        if done.rc != 0:
-            raise Uncertain(f"systemctl {verb} {UNIT}: {done.stderr.strip() or done.rc}")
+            completed = self._run([process.find("systemctl") or "systemctl", verb, UNIT], None)
+        if completed.rc != 0:
+            raise Uncertain(f"systemctl {verb} {UNIT}: {completed.stderr.strip() or completed.rc}")
 
     def _renew(self) -> None:
         """Give the drop-in a change time of today's clock: after the clock was set back, it would be younger than any start."""

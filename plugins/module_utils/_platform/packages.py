@@ -238,9 +238,9 @@ class Packages(UndoBackend):
 
     def installed(self, package: str) -> str:
         """Return the package's version with epoch and revision; empty if it is not installed. Does not wait for locks."""
-        done = self._run(self._line(self._manager.installed, package), None)
-        status, _blank, installed = done.stdout.strip().partition(" ")
-        return installed if done.rc == 0 and status not in ("not-installed", "config-files") else ""
+        completed = self._run(self._line(self._manager.installed, package), None)
+        status, _blank, installed = completed.stdout.strip().partition(" ")
+        return installed if completed.rc == 0 and status not in ("not-installed", "config-files") else ""
 
     def candidate(self, package: str) -> str:
         """Return the newest version in the index on the node; empty if it has none. Does not refresh the index."""
@@ -306,13 +306,13 @@ class Packages(UndoBackend):
         while True:
             _wait_for(self._manager.locks if locks is None else locks, deadline)
             try:
-                done = self._run(self._line(command, *package), None)
+                completed = self._run(self._line(command, *package), None)
             except Uncertain as unended:
                 raise Uncertain(f"{unended}, or raise command_timeout") from unended
-            if done.rc == 0 or not LOCKED.search(done.stdout + done.stderr):
-                return done
+            if completed.rc == 0 or not LOCKED.search(completed.stdout + completed.stderr):
+                return completed
             if time.monotonic() > deadline:
-                raise Failure(f"{_complaint(done)}. Wait for its holder to end, or raise lock_timeout")
+                raise Failure(f"{_complaint(completed)}. Wait for its holder to end, or raise lock_timeout")
             time.sleep(PAUSE)
 
     def _deadline(self) -> float:

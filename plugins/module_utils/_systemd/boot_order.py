@@ -85,10 +85,10 @@ def read(unit: BootUnit, is_placed: bool) -> BootOrder:
     texts = _asked(unit, is_placed)
     words = [word for name, text in texts.items() for word in (name, text)]
     try:
-        done = process.run([unshare, "--mount", "sh", "-ec", SCRIPT, "sh", program, *words], None, ENVIRONMENT)
+        completed = process.run([unshare, "--mount", "sh", "-ec", SCRIPT, "sh", program, *words], None, ENVIRONMENT)
     except Failure:
         return BootOrder(False)
-    return of_log(done.stderr, unit.name)
+    return of_log(completed.stderr, unit.name)
 
 
 def _asked(unit: BootUnit, is_placed: bool) -> dict[str, str]:

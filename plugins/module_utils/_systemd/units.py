@@ -257,14 +257,14 @@ def rehearse(operation: Rehearse) -> None:
     Raises Failure, and MissingLibrary if the unit's interpreter lacks a library, which this process's interpreter may have.
     """
     command = " ".join(operation.command)
-    done = process.run(operation.command)
-    if done.rc == LACKS_LIBRARY:
+    completed = process.run(operation.command)
+    if completed.rc == LACKS_LIBRARY:
         from .._platform import library
 
         raise library.missing(library.PYROUTE2)
-    if done.rc != 0:
-        said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
-        raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")
+    if completed.rc != 0:
+        said = completed.stderr.strip().splitlines()[-3:] or [f"exit status {completed.rc}"]
+        raise Failure(f"the next boot would fail. {command} answered {completed.rc}: {' | '.join(said)}")
 
 
 def with_reload(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:

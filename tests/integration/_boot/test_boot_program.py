@@ -140,8 +140,8 @@ def test_an_address_decides_and_is_waited_for(node: NamespaceNode) -> None:
 def test_the_program_needs_no_ansible_no_environment_and_the_oldest_python(node: NamespaceNode) -> None:
     place(node, "address")
     for python in ("/usr/bin/python3", *oldest_pythons()):
-        done = node.run(["env", "-i", python, "-I", "-S", "-B", PROGRAM, "address", "eth0", "0"], check=False)
-        assert (done.returncode, done.stderr) == (YES, "")
+        result = node.run(["env", "-i", python, "-I", "-S", "-B", PROGRAM, "address", "eth0", "0"], check=False)
+        assert (result.returncode, result.stderr) == (YES, "")
     assert node.run(["find", "/etc/kubenode", "-name", "*.pyc"]).stdout == ""
 
 
@@ -156,9 +156,9 @@ def too_old_pythons() -> list[str]:
 @pytest.mark.parametrize("python", too_old_pythons())
 def test_a_python_that_is_too_old_says_so_in_a_sentence(node: NamespaceNode, python: str) -> None:
     place(node, "address")
-    done = node.run([python, PROGRAM, "address", "eth0", "0"], check=False)
-    assert done.returncode == UNKNOWN
-    assert done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot; ") and done.stderr.count("\n") == 1
+    result = node.run([python, PROGRAM, "address", "eth0", "0"], check=False)
+    assert result.returncode == UNKNOWN
+    assert result.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot; ") and result.stderr.count("\n") == 1
 
 
 def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> None:

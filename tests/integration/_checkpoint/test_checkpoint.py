@@ -155,9 +155,9 @@ def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_p
         predicted = controller.play([task(**options)], "--check", "--diff")
         assert [state(node) for node in controller.nodes] == before
         connect = {"ansible.builtin.raw": f"echo $SSH_CONNECTION > {first}"}
-        done = controller.play([connect, task(**options)], "--diff", strategy="free")
+        played = controller.play([connect, task(**options)], "--diff", strategy="free")
         for node in controller.nodes:
-            result = done[node.name]
+            result = played[node.name]
             assert (result["failed"], result["changed"]) == (False, True), result
             assert [result[key] for key in ("diff", "rules")] == [predicted[node.name][key] for key in ("diff", "rules")]
             assert [entry["before_header"].split(":")[0] for entry in result["diff"]] == ["immediate", "permanent"]
@@ -456,8 +456,8 @@ def leaves_by_eth1(node: NamespaceNode) -> bool:
         return int(link["stats64"]["tx"]["packets"])
 
     before = sent()
-    done = node.run(["python3", "-c", SEND], check=False)
-    return done.returncode == 0 and sent() == before + 1
+    result = node.run(["python3", "-c", SEND], check=False)
+    return result.returncode == 0 and sent() == before + 1
 
 
 @pytest.mark.parametrize("desired", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
@@ -510,8 +510,8 @@ def profile(remedy: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
 def test_a_profile_that_is_not_confirmed_is_undone_as_a_whole(node: NamespaceNode, start: str) -> None:
     desired = profile("strict", OVERLAPPING[::-1])
     if start != "clean":
-        done = node.module("profile", profile("loose", OVERLAPPING))
-        assert not done["failed"], done
+        result = node.module("profile", profile("loose", OVERLAPPING))
+        assert not result["failed"], result
     before = state(node)
     arm(node, "profile", **({**desired, "state": "absent"} if start == "absent" else desired))
     assert state(node) != before

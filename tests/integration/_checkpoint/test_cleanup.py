@@ -57,7 +57,7 @@ def test_both_states_are_rolled_back_and_confirmed(tmp_path: Path, backend: str)
             refused = play("false", state=desired)
             assert refused["failed"] and "was rolled back at " in refused["msg"] and "answered 1" in refused["msg"], refused
             assert "not undone" not in refused["msg"] and state(node) == before
-            done = play("true", state=desired)
-            assert done["changed"] and not done["failed"], done
+            played = play("true", state=desired)
+            assert played["changed"] and not played["failed"], played
             assert state(node) != before and not play("true", state=desired)["changed"]
         assert state(node) == dirty

@@ -154,8 +154,8 @@ def test_a_change_that_is_confirmed_stays_and_the_next_run_completes_it(node: Na
     with short(node, shortage):
         assert ask(node, "confirm", identity)["state"] == "confirmed"
         until("the watchdog has ended", lambda: not os.path.exists(f"/proc/{watching}"), limit=30)
-        done = node.module(module, {**desired, "checkpoint": SECONDS})
-        assert (done["failed"], done["changed"]) == (False, True), done
+        result = node.module(module, {**desired, "checkpoint": SECONDS})
+        assert (result["failed"], result["changed"]) == (False, True), result
         assert kernel(node) == changed
         again = node.module(module, {**former, "checkpoint": SECONDS})
         assert again["failed"] and re.search(REASONS[shortage], again["msg"]) and "still open" not in again["msg"], again
@@ -218,10 +218,10 @@ def test_absent_undoes_the_change_where_run_is_full_and_otherwise_is_refused_wit
         changed = kernel(node)
         absent = {**desired, "state": "absent"}
         with short(node, shortage):
-            done = node.module(module, absent)
+            result = node.module(module, absent)
             if shortage == "full":
-                assert done["failed"] is False and done["changed"], done
+                assert result["failed"] is False and result["changed"], result
             else:  # the lock cannot be made, or a record cannot be removed
-                assert re.search(REASONS[shortage], done["msg"]) and "Nothing was changed" in done["msg"], done
+                assert re.search(REASONS[shortage], result["msg"]) and "Nothing was changed" in result["msg"], result
                 assert kernel(node) == changed
         assert not node.module(module, absent)["failed"] and kernel(node) == before

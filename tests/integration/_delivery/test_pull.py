@@ -88,10 +88,10 @@ class Site:
         (self.folder / "var/lib/kubenode-pull").mkdir(parents=True, exist_ok=True)  # StateDirectory=
         for line in re.findall(r"(?m)^ExecStart(?:Pre)?=(.*)$", unit):
             command = [expanded(word, variables) for word in shlex.split(line)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-            if done.returncode:
+            result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            if result.returncode:
                 break
-        return done
+        return result
 
     def boot(self, tag: str) -> tuple[int, list[str]]:
         """Runs the commands of user data, with a systemctl that records its arguments."""
@@ -103,8 +103,8 @@ class Site:
         (self.folder / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
         [command] = yaml.safe_load((DEPLOY / "cloud-init/user-data").read_text())["runcmd"]
         environment = {"PATH": f"{systemctl.parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
-        done = subprocess.run([self.here(word) for word in command], capture_output=True, check=False, env=environment)
-        return done.returncode, asked.read_text().splitlines() if asked.exists() else []
+        result = subprocess.run([self.here(word) for word in command], capture_output=True, check=False, env=environment)
+        return result.returncode, asked.read_text().splitlines() if asked.exists() else []
 
     def unit(self, name: str) -> str:
         """A unit that user data installed."""

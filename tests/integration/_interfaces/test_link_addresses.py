@@ -178,8 +178,8 @@ def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> N
     steps = Steps(node, "link_addresses", {"permanent": False})
     steps.run(addresses=entry_for("10.0.1.10"))
     node.ip(["link set eth1 down", "link set eth1 name ens6", "link set ens6 up", "link add eth1 type veth peer name peer9"])
-    done = steps.four(addresses=entry_for("10.0.1.10"))
-    assert (done["addresses"]["added"], done["addresses"]["removed"]) == (
+    result = steps.four(addresses=entry_for("10.0.1.10"))
+    assert (result["addresses"]["added"], result["addresses"]["removed"]) == (
         ["10.0.1.10/32 dev eth1"],
         ["10.0.1.10/32 dev ens6"],
     )

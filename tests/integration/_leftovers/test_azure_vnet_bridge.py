@@ -91,12 +91,12 @@ def test_checked_run_checked_run_and_the_node_is_as_before_azure_vnet(lab: Lab) 
     node: NamespaceNode = lab.node("node1")
     clean = node.snapshot()
     enslave(node)
-    done = Steps(node, "azure_vnet_bridge").four()
-    assert (done["bridge"], done["interface"]) == ("azure0", "eth0")
-    assert done["addresses"] == [f"{node.ipv4}/24", f"{node.address}/64"]
-    assert "ip route default via 192.0.2.1 table main" in done["routes"]
-    assert "ip route default via 192.0.2.1 table main dev azure0" in done["diff"][0]["before"]
-    assert "ip route default via 192.0.2.1 table main dev eth0" in done["diff"][0]["after"]
+    result = Steps(node, "azure_vnet_bridge").four()
+    assert (result["bridge"], result["interface"]) == ("azure0", "eth0")
+    assert result["addresses"] == [f"{node.ipv4}/24", f"{node.address}/64"]
+    assert "ip route default via 192.0.2.1 table main" in result["routes"]
+    assert "ip route default via 192.0.2.1 table main dev azure0" in result["diff"][0]["before"]
+    assert "ip route default via 192.0.2.1 table main dev eth0" in result["diff"][0]["after"]
     assert node.snapshot() == clean
     again = run(node)
     assert (again["bridge"], again["interface"], again["addresses"], again["routes"]) == ("", "", [], [])
@@ -126,8 +126,8 @@ def test_a_bridge_without_anything_just_goes(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
     clean = node.snapshot()
     node.ip(["link add azure7 type bridge", "link set azure7 up"])
-    done = Steps(node, "azure_vnet_bridge").four()
-    assert (done["bridge"], done["interface"]) == ("azure7", "")
+    result = Steps(node, "azure_vnet_bridge").four()
+    assert (result["bridge"], result["interface"]) == ("azure7", "")
     assert node.snapshot() == clean
 
 
@@ -138,10 +138,10 @@ def test_the_gateway_of_ipv6_pods_ends_with_the_bridge(node: NamespaceNode, back
     assert "fd00:10:241::1/64" in run(node, check=True)["addresses"], "nothing tells that it served pods"
     snat = "-t nat -I POSTROUTING 1 -s fd00:10:241::/64 -j SNAT --to fd00:10:240::4"
     node.run([f"ip6tables-{backend}", *snat.split()])
-    done = Steps(node, "azure_vnet_bridge").four()
-    assert "fd00:10:241::1/64" not in done["addresses"]
-    assert "ip address fd00:10:241::1/64 dev azure0" in done["diff"][0]["before"]
-    assert "fd00:10:241" not in done["diff"][0]["after"]
+    result = Steps(node, "azure_vnet_bridge").four()
+    assert "fd00:10:241::1/64" not in result["addresses"]
+    assert "ip address fd00:10:241::1/64 dev azure0" in result["diff"][0]["before"]
+    assert "fd00:10:241" not in result["diff"][0]["after"]
     assert as_if_the_nics(node) == expected
     assert "fd00:10:241::" not in node.run(["ip", "-6", "route", "show", "table", "all"]).stdout
 
@@ -427,8 +427,8 @@ def test_dns_of_the_bridge_is_the_nics(tmp_path: Path) -> None:
         failed = node.module("azure_vnet_bridge", {"checkpoint": 20, "checkpoint_command": "false"})
         assert failed["failed"] and "Could not be undone" not in failed["msg"], failed
         assert (of("azure0", "dns"), of("eth0", "dns")) == ("168.63.129.16 fd00::53", "192.0.2.53")
-        done = node.module("azure_vnet_bridge")
-        assert done["dns"] == ["168.63.129.16", "fd00::53"], done
+        result = node.module("azure_vnet_bridge")
+        assert result["dns"] == ["168.63.129.16", "fd00::53"], result
         assert (of("eth0", "dns"), of("eth0", "domain")) == (
             "168.63.129.16 fd00::53 192.0.2.53",
             "internal.cloudapp.net ~.",

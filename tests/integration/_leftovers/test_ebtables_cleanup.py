@@ -99,20 +99,20 @@ def reasons(rules: list[dict[str, str]], pod: AzurePod) -> set[str]:
 
 def test_leftovers_go_further_ones_go_too_and_all_comes_back(node: NamespaceNode, steps: Steps) -> None:
     before, listed = state(node), azure_vnet.listing(node)
-    done = steps.four()
+    result = steps.four()
     assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE)]
-    assert (len(done["removed"]), len(done["neighbors"]), done["backup_file"]) == (6, 3, BACKUP)
+    assert (len(result["removed"]), len(result["neighbors"]), result["backup_file"]) == (6, 3, BACKUP)
     assert node.run(["stat", "-c", "%a %u", BACKUP]).stdout == "600 0\n"
 
     after = state(node)
     azure_vnet.restore(node, GONE[0].rules)  # azure-vnet has added the rules again
     node.write(STATE, azure_vnet.state_text(node.place.mac(), [LIVING, *GONE]), 0o600)
-    done = steps.four()
-    assert (len(done["removed"]), done["neighbors"]) == (2, [])
+    result = steps.four()
+    assert (len(result["removed"]), result["neighbors"]) == (2, [])
     assert {**state(node), "files": 0} == {**after, "files": 0}
 
-    done = steps.four(state="restored")
-    assert len(done["restored"]) == 6 and done["differences"] == []
+    result = steps.four(state="restored")
+    assert len(result["restored"]) == 6 and result["differences"] == []
     assert state(node) == before
 
 
@@ -127,22 +127,22 @@ def test_restored_gives_back_the_node_as_it_was_counters_included(node: Namespac
 
 
 def test_a_pod_that_lives_and_what_serves_it_is_kept_with_the_reason(node: NamespaceNode, steps: Steps) -> None:
-    done = steps.run(check=True)
-    (why,) = reasons(done["kept"], LIVING)
+    result = steps.run(check=True)
+    (why,) = reasons(result["kept"], LIVING)
     assert "which has the address and the MAC" in why
-    assert reasons(done["removed"], LIVING) == set()
-    node_wide = [one for one in done["kept"] if "serves all pods" in one["reason"]]
+    assert reasons(result["removed"], LIVING) == set()
+    node_wide = [one for one in result["kept"] if "serves all pods" in one["reason"]]
     assert [one["chain"] for one in node_wide] == ["FORWARD", "PREROUTING", "PREROUTING", "POSTROUTING"]
-    assert {one["reason"].split(":")[0] for one in done["kept"] if "10.99." in one["rule"]} == {"doubtful"}
+    assert {one["reason"].split(":")[0] for one in result["kept"] if "10.99." in one["rule"]} == {"doubtful"}
 
 
 def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
     listed = azure_vnet.listing(node)
     steps.run()
     lab.pod("pod1").ip(["link delete eth1"])
-    done = steps.four()
-    assert len(done["removed"]) == 6 and not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
-    assert (done["files"], done["kept_files"]) == ([STATE, CONFLIST], [])
+    result = steps.four()
+    assert len(result["removed"]) == 6 and not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
+    assert (result["files"], result["kept_files"]) == ([STATE, CONFLIST], [])
     expected = [line for line in listed if not is_about(line, [LIVING, *GONE]) and azure_vnet.NODE_ADDRESS not in line]
     ours = ("--arp-op Reply -j dnat", f"--to-src {node.place.mac()}", "neighbour-solicitation")
     assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in ours)]
@@ -150,15 +150,15 @@ def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: Names
 
 def test_files_stay_while_a_pod_of_azure_vnet_lives_and_an_empty_one_for_good(node: NamespaceNode, steps: Steps) -> None:
     """Without the files, azure-vnet could not delete the pod, and azure-cns would assign its address again."""
-    done = steps.four()
-    assert node.exists(STATE) and node.exists(CONFLIST) and done["files"] == []
-    assert {one["path"]: one["reason"].rpartition(": ")[2] for one in done["kept_files"]} == dict.fromkeys(
+    result = steps.four()
+    assert node.exists(STATE) and node.exists(CONFLIST) and result["files"] == []
+    assert {one["path"]: one["reason"].rpartition(": ")[2] for one in result["kept_files"]} == dict.fromkeys(
         (STATE, CONFLIST), LIVING.host_link
     )
     end_living(node)
     node.write(STATE, "")  # kubelet creates an empty file for azure-cns
-    done = steps.four()
-    assert (done["files"], done["kept_files"]) == ([CONFLIST], [{"path": STATE, "reason": "it is empty"}])
+    result = steps.four()
+    assert (result["files"], result["kept_files"]) == ([CONFLIST], [{"path": STATE, "reason": "it is empty"}])
 
 
 def test_the_drop_of_vlan_frames_goes_if_azure_vnets_nat_bridge_is_there(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
@@ -223,8 +223,8 @@ def test_a_pod_with_a_former_pods_address_is_reached_and_one_under_azure_vnet_lo
     assert reaches(outside, LIVING.address) and not reaches(outside, stolen)
     assert GONE[0].mac in outside.run(["ip", "neighbour", "show", stolen]).stdout  # by azure-vnet's rule
     with asking_all_the_while(outside, LIVING.address) as answers:
-        done = steps.run()
-    assert len(done["removed"]) == 6 and "has the address now" in next(iter(reasons(done["removed"], GONE[0])))
+        result = steps.run()
+    assert len(result["removed"]) == 6 and "has the address now" in next(iter(reasons(result["removed"], GONE[0])))
     assert all(answers) and len(answers) > 20
     outside.ip([f"neighbour replace {stolen} lladdr {node.place.mac()} dev {LINK}"])  # as the cloud's fabric answers
     assert reaches(outside, stolen)
@@ -279,8 +279,8 @@ def check_crowd(node: NamespaceNode, flags: Sequence[bool]) -> None:
         steps = Steps(node, MODULE)
         predicted = steps.run(check=True)
         assert node.snapshot() == before
-        done = steps.run()
-        assert done == predicted and len(done["removed"]) == 2 * len(gone)
+        result = steps.run()
+        assert result == predicted and len(result["removed"]) == 2 * len(gone)
         assert azure_vnet.listing(node, counters=True) == [line for line in listed if not is_about(line, gone)]
         assert not steps.run()["changed"]
         steps.run(state="restored")
@@ -311,8 +311,8 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     addresses = [pod.address for pod in many]
     with background.shell(node, INSERTER):
         for state_given in ("absent", "restored", "absent"):
-            done = node.module(MODULE, {"state": state_given, "addresses": addresses})
-            assert not done["failed"], done["msg"]
+            result = node.module(MODULE, {"state": state_given, "addresses": addresses})
+            assert not result["failed"], result["msg"]
     left = azure_vnet.listing(node)
     assert not any(is_about(line, [*many, *GONE]) for line in left)
     inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
@@ -391,11 +391,11 @@ def test_whatever_the_state_file_says_no_living_pods_rule_goes(
     if text is not None:
         node.write(STATE, text)
     before = [line for line in azure_vnet.listing(node) if not is_about(line, GONE)]
-    done = steps.run()
+    result = steps.run()
     assert [line for line in azure_vnet.listing(node) if not is_about(line, GONE)] == before
-    told = [*reasons(done["kept"], GONE[2]), *reasons(done["removed"], GONE[2])]
+    told = [*reasons(result["kept"], GONE[2]), *reasons(result["removed"], GONE[2])]
     assert told and (told[0].startswith("doubtful: ") or "state file has" in told[0])
-    assert (STATE in json.dumps(done.get("warnings", []))) == is_damaged
+    assert (STATE in json.dumps(result.get("warnings", []))) == is_damaged
 
 
 RIGHT = [
@@ -416,10 +416,10 @@ def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, step
         ]
     )
     azure_vnet.ebtables(node, [*RIGHT, WRONG])
-    done = steps.run(addresses=["10.77.0.0/16"])
-    kept = [one["reason"] for one in done["kept"] if "10.77." in one["rule"]]
+    result = steps.run(addresses=["10.77.0.0/16"])
+    kept = [one["reason"] for one in result["kept"] if "10.77." in one["rule"]]
     assert "the node reaches the address by lan" in kept[0] and "a virtual router (VRRP)" in kept[1] and len(kept) == 2
-    assert [one["rule"].split()[-1] for one in done["removed"] if "10.77." in one["rule"]] == ["02:77:00:00:00:08"]
+    assert [one["rule"].split()[-1] for one in result["removed"] if "10.77." in one["rule"]] == ["02:77:00:00:00:08"]
 
 
 def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
@@ -428,12 +428,12 @@ def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
     steps = Steps(node, MODULE, {"addresses": ["10.77.0.0/16"]})
     azure_vnet.ebtables(node, [*RIGHT, WRONG])
     before = node.snapshot()
-    done = steps.run()
-    assert (done["changed"], done["removed"], done["kept"]) == (False, [], []) and node.snapshot() == before
-    assert "Option addresses had no effect" in json.dumps(done["warnings"])
+    result = steps.run()
+    assert (result["changed"], result["removed"], result["kept"]) == (False, [], []) and node.snapshot() == before
+    assert "Option addresses had no effect" in json.dumps(result["warnings"])
     node.run(["iptables-nft", "-t", "nat", "-N", "AZURECNIOUTPUT"])
-    done = steps.run()
-    assert len(done["removed"]) == 2 and "warnings" not in done
+    result = steps.run()
+    assert len(result["removed"]) == 2 and "warnings" not in result
 
 
 def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
@@ -441,9 +441,9 @@ def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, st
     node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
     assert steps.run(check=True)["removed"] == []
     named = json.dumps([GONE[0].address, f"{LIVING.address}/32"])
-    done = steps.run(addresses=named)
-    assert {is_about(one["rule"], GONE[:1]) for one in done["removed"]} == {True} and len(done["removed"]) == 2
-    assert any("serves" in why for why in reasons(done["kept"], LIVING))
+    result = steps.run(addresses=named)
+    assert {is_about(one["rule"], GONE[:1]) for one in result["removed"]} == {True} and len(result["removed"]) == 2
+    assert any("serves" in why for why in reasons(result["kept"], LIVING))
 
 
 NO_NAMESPACES = """
@@ -475,16 +475,16 @@ exec -a "$0" @REAL@ "$@"
 
 def test_a_pod_that_is_added_while_the_node_is_read_loses_nothing(node: NamespaceNode, steps: Steps) -> None:
     with node.replace_program(ebtables_versions.PROGRAM, NEWCOMER):
-        done = steps.run(check=True)
-    assert len(done["removed"]) == 4 and not any(is_about(one["rule"], GONE[:1]) for one in done["removed"])
+        result = steps.run(check=True)
+    assert len(result["removed"]) == 4 and not any(is_about(one["rule"], GONE[:1]) for one in result["removed"])
 
 
 def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run_from_host(["nft", "flush", "ruleset"])
     azure_vnet.restore(node, GONE[1].rules)  # as by a program that is still active
-    done = steps.run()
-    assert "azure-vnet's state file has default/pod-22 at the address" in next(iter(reasons(done["removed"], GONE[1])))
+    result = steps.run()
+    assert "azure-vnet's state file has default/pod-22 at the address" in next(iter(reasons(result["removed"], GONE[1])))
 
 
 def test_a_configuration_that_is_inert_already_is_left(node: NamespaceNode, steps: Steps) -> None:
@@ -498,8 +498,8 @@ def test_neighbours_and_routes_go_or_are_left_as_asked(node: NamespaceNode, step
     before = neighbours(node)
     left = steps.run(check=True, neighbors=False, routes=False)
     assert (left["neighbors"], left["routes"]) == ([], [])
-    done = steps.run()
-    assert done["routes"] == [f"ip route {GONE[0].address} dev {BRIDGE} table main scope link"]
+    result = steps.run()
+    assert result["routes"] == [f"ip route {GONE[0].address} dev {BRIDGE} table main scope link"]
     assert neighbours(node) == [line for line in before if not is_about(line, GONE)]
     routes = node.run_from_host(["ip", "route", "show", "dev", BRIDGE])
     assert f"{LIVING.address} " in routes and f"{GONE[0].address} " not in routes
@@ -536,12 +536,12 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
     azure_vnet.ebtables(node, [FOREIGN[0].replace("10.99.0.1", "10.99.0.2"), GONE[1].rules[0]])
     node.write(STATE, "{}")
     node.ip([f"link delete {BRIDGE}"])
-    done = steps.run(state="restored")
-    said = "\n".join(done["differences"])
+    result = steps.run(state="restored")
+    said = "\n".join(result["differences"])
     assert "nft nat PREROUTING: other rules were added, removed or moved since" in said
     assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} exists already" in said
     assert f"{STATE}: something else exists there now, and is left" in said and f"there is no link {BRIDGE}" in said
-    assert len(done["restored"]) == len(removed) - 1 and node.read(STATE) == "{}"
+    assert len(result["restored"]) == len(removed) - 1 and node.read(STATE) == "{}"
     assert node.exists(BACKUP) and not steps.run(state="restored")["changed"]
     node.remove(STATE)
     node.ip([f"link add {BRIDGE} type bridge"])
@@ -553,10 +553,10 @@ def test_what_a_live_pod_has_now_is_not_restored_and_named(node: NamespaceNode, 
     before, listed = state(node), azure_vnet.listing(node)
     steps.run()
     node.ip(["link add lxc0 type veth peer name lxc0x", f"address add {GONE[0].address}/32 dev lxc0x"])
-    done = steps.four(state="restored")
+    result = steps.four(state="restored")
     assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE[:1])]
-    named = [one for one in done["differences"] if "lxc0x has the address now" in one]
-    assert len(named) == 3 == len(done["differences"]) and len(done["restored"]) == 4 and node.exists(BACKUP)
+    named = [one for one in result["differences"] if "lxc0x has the address now" in one]
+    assert len(named) == 3 == len(result["differences"]) and len(result["restored"]) == 4 and node.exists(BACKUP)
     node.ip(["link delete lxc0"])
     assert len(steps.run(state="restored")["restored"]) == 2 and state(node) == before
 
@@ -579,8 +579,8 @@ def test_a_node_that_has_nothing_of_it_is_not_touched_and_no_process_is_started(
     before = node.snapshot()
     for options in ({}, {"state": "restored"}, {"backend": "legacy"}):
         with node.count_processes(("nft", "ebtables", "ebtables-nft", "ebtables-legacy", "modprobe", "ip")) as calls:
-            done = node.module(MODULE, options)
-        assert (done["failed"], done["changed"], done["removed"], calls) == (False, False, [], [])
+            result = node.module(MODULE, options)
+        assert (result["failed"], result["changed"], result["removed"], calls) == (False, False, [], [])
     assert node.snapshot() == before and node.run_from_host(["nft", "list", "ruleset"]) == ""
 
 
@@ -594,8 +594,8 @@ def test_a_converged_node_is_only_listed(node: NamespaceNode, steps: Steps) -> N
 def test_rules_of_the_other_backend_are_left(node: NamespaceNode, steps: Steps) -> None:
     node.remove(STATE)
     node.remove(CONFLIST)
-    done = steps.run(backend="legacy", neighbors=False)
-    assert (done["changed"], done["removed"], done["kept"]) == (False, [], [])
+    result = steps.run(backend="legacy", neighbors=False)
+    assert (result["changed"], result["removed"], result["kept"]) == (False, [], [])
 
 
 # Refusals
@@ -635,8 +635,8 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
 
 def test_another_root_is_refused(node: NamespaceNode) -> None:
     node.run(["sh", "-ec", node_conditions.ANOTHER_ROOT])
-    done = node.module(MODULE, {}, through=["chroot", "/mnt"])
-    assert done["failed"] and "this root is not process 1's" in done["msg"]
+    result = node.module(MODULE, {}, through=["chroot", "/mnt"])
+    assert result["failed"] and "this root is not process 1's" in result["msg"]
 
 
 # Failures
@@ -733,8 +733,8 @@ def test_a_backup_is_not_kept_where_a_boot_or_another_program_finds_it(steps: St
 
 def test_a_backup_may_be_in_a_new_folder_and_in_no_foreign_one(node: NamespaceNode, steps: Steps) -> None:
     end_living(node)
-    done = steps.run(backup="/var/lib/acme")
-    assert done["backup_file"] == "/var/lib/acme/azure_vnet.json" and node.exists(done["backup_file"])
+    result = steps.run(backup="/var/lib/acme")
+    assert result["backup_file"] == "/var/lib/acme/azure_vnet.json" and node.exists(result["backup_file"])
     assert not steps.run(backup="/var/lib/acme")["changed"]
     node.run(["mkdir", "/var/lib/theirs"])
     assert "/var/lib/theirs exists, and this collection did not make it" in steps.refused(backup="/var/lib/theirs")

@@ -108,9 +108,9 @@ def past(node: VmNode) -> Iterator[None]:
 
 
 def clean_up(node: VmNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    done = node.module("ebtables_cleanup", options, check=check, timeout=LIMIT)
-    assert not done["failed"], done
-    return done
+    result = node.module("ebtables_cleanup", options, check=check, timeout=LIMIT)
+    assert not result["failed"], result
+    return result
 
 
 def listing(machine: Machine) -> str:

@@ -42,10 +42,10 @@ def test_all_that_is_certain_goes_and_comes_back_where_it_was(node: NamespaceNod
     foreign = saved(node)
     apply(node, f"iptables-{backend}", [*AZURE, *UNCERTAIN, "-A FORWARD -s 192.0.2.77 -j ACCEPT"])
     full, before = saved(node), node.snapshot()
-    done = cleanup(node).four()
+    result = cleanup(node).four()
     gone = [line for line in full if line not in saved(node)]
-    assert len(done["iptables"]["removed"]) == len(AZURE) == len(gone)
-    assert [one["text"] for one in done["iptables"]["kept"]] == [
+    assert len(result["iptables"]["removed"]) == len(AZURE) == len(gone)
+    assert [one["text"] for one in result["iptables"]["kept"]] == [
         "-d 168.63.129.16/32 -p tcp -m tcp --dport 80 -j DROP",
         "-j ACCEPT",
     ]

@@ -66,20 +66,20 @@ def test_the_nat_bridge_the_pair_and_the_gateway_go_and_come_back(node: Namespac
     apply(node, "ip6tables-nft", AZURE6)
     until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
     before = state_of(node)
-    done = cleanup(node).four()
-    assert kinds(done) == [
+    result = cleanup(node).four()
+    assert kinds(result) == [
         *(("address", GATEWAY), ("neighbor", "169.254.128.9"), ("neighbor", "fd00:5::9"), ("link", "azSnatbr")),
         *(("link", "azSnatveth0"), ("sysctl", "net.ipv4.conf.azSnatbr.proxy_arp")),
     ]
     after = state_of(node)
     assert before["links"].keys() - after["links"].keys() == {"azSnatbr", "azSnatveth0", "azSnatveth1"}
-    assert GATEWAY not in str(after) and done["iptables"] == {"removed": [], "kept": []}
+    assert GATEWAY not in str(after) and result["iptables"] == {"removed": [], "kept": []}
     node.set_sysctls({"net.ipv4.conf.default.rp_filter": 0})
-    done = cleanup(node).four(state="restored")
+    result = cleanup(node).four(state="restored")
     until("all is restored", lambda: state_of(node), expected=before)
-    assert warnings(done) == []
+    assert warnings(result) == []
     assert [node.read(f"/proc/sys/net/ipv4/conf/azSnatbr/{name}").strip() for name in ("proxy_arp", "rp_filter")] == ["1", "2"]
-    assert kinds(done, "restored") == [("link", "azSnatbr"), ("link", "azSnatveth0"), ("address", GATEWAY)]
+    assert kinds(result, "restored") == [("link", "azSnatbr"), ("link", "azSnatveth0"), ("address", GATEWAY)]
     assert not node.exists(BACKUP)
 
 
@@ -145,7 +145,7 @@ def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode
     node.write(BACKUP, backup_backend.to_text(backup._replace(runs=runs)), 0o600)
     number = before["links"]["azSnatbr"]["ifindex"]
     node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
-    done = cleanup(node).four(state="restored")
+    result = cleanup(node).four(state="restored")
     until("all is restored", lambda: state_of(node), expected=before)
-    assert done["differences"] == []
+    assert result["differences"] == []
     assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"

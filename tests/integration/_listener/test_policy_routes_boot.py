@@ -42,8 +42,8 @@ def test_rules_and_routes_are_there_before_kubelet_after_a_reboot(node: SystemdN
     node.place_kubelet_stand_in()
     node.write("/etc/systemd/system/kubelet.service.d/looks.conf", LOOKS)
     clean = node.snapshot()
-    done = node.module("policy_routes", DESIRED)
-    assert done["changed"], done
+    result = node.module("policy_routes", DESIRED)
+    assert result["changed"], result
     node.reboot()
     found = [line.strip() for line in node.read(SEEN).splitlines()]
     assert all(line in found for line in THERE), found

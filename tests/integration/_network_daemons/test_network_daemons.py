@@ -494,6 +494,6 @@ def test_a_profile_that_lacks_a_library_or_fails_later_costs_no_foreign_rule(pod
     assert second != first
     site.node.remove(fails)
     site.node.run(["systemctl", "daemon-reload"])
-    done = site.node.module("profile", profile)
-    assert not done["failed"] and done["changed"], done
+    result = site.node.module("profile", profile)
+    assert not result["failed"] and result["changed"], result
     assert [line for line in site.state()["rules -4"] if "proto 76" not in line] == before["rules -4"]

@@ -170,10 +170,10 @@ def refused_by(node: NamespaceNode, words: Iterable[str]) -> set[str]:
     """nft names the lines of a script that it refuses, but only the first ten."""
     rest, refused = sorted(words), set[str]()
     while True:
-        done = node.run(["nft", "-c", "-f", "-"], "".join(map(DECLARATION.format, rest)), check=False)
-        lines = {int(line) - 1 for line in re.findall(r":(\d+):\d+-\d+: Error: syntax error", done.stderr)}
+        result = node.run(["nft", "-c", "-f", "-"], "".join(map(DECLARATION.format, rest)), check=False)
+        lines = {int(line) - 1 for line in re.findall(r":(\d+):\d+-\d+: Error: syntax error", result.stderr)}
         if not lines:
-            assert done.returncode == 0, done.stderr
+            assert result.returncode == 0, result.stderr
             return refused
         refused |= {rest[line] for line in lines}
         rest = [word for number, word in enumerate(rest) if number not in lines]

@@ -122,9 +122,9 @@ COMMAND = [
 
 
 def attempt(node: SystemdNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    done = node.run(COMMAND, arguments(options, check), check=False, timeout=180, environment={"PYTHONPATH": TREE})
-    assert done.stdout, done.stderr
-    return {"failed": False, **json.loads(done.stdout)}
+    result = node.run(COMMAND, arguments(options, check), check=False, timeout=180, environment={"PYTHONPATH": TREE})
+    assert result.stdout, result.stderr
+    return {"failed": False, **json.loads(result.stdout)}
 
 
 def run(node: SystemdNode, check: bool = False, **options: Any) -> dict[str, Any]:
@@ -147,9 +147,9 @@ def four_steps(node: SystemdNode, **options: Any) -> dict[str, Any]:
     predicted = run(node, check=True, **options)
     assert predicted["changed"]
     assert state(node) == before
-    done = run(node, **options)
-    assert done["changed"]
-    assert done["diff"] == predicted["diff"]
+    result = run(node, **options)
+    assert result["changed"]
+    assert result["diff"] == predicted["diff"]
     after = state(node)
     for check in (True, False):
         again = run(node, check=check, **options)
@@ -158,7 +158,7 @@ def four_steps(node: SystemdNode, **options: Any) -> dict[str, Any]:
     assert state(node) == after
     assert tables(node) == before[: len(tables(node))]
     assert not node.exists(HOLD)
-    return done
+    return result
 
 
 def as_version(deb: Path, version: str, folder: Path) -> Path:
@@ -343,9 +343,9 @@ def test_an_index_that_lacks_the_package_is_refreshed_once_by_a_run_only(node: S
     assert "A run refreshes the index first" in json.dumps(predicted["warnings"])
     assert not node.run(["sh", "-c", "ls /var/lib/apt/lists"]).stdout
     with programs.counted(node, COUNTED) as calls:
-        done = run(node)
-    assert done["diff"] == predicted["diff"]
-    assert done["version"] == "1.0.6"
+        result = run(node)
+    assert result["diff"] == predicted["diff"]
+    assert result["version"] == "1.0.6"
     assert refreshes(calls) == 1
 
 

@@ -89,8 +89,8 @@ def four_steps(node: SystemdNode, **options: Any) -> None:
 
 
 def take_over(node: SystemdNode, **options: Any) -> None:
-    done = run(node, **{**TAKE_OVER, **options})
-    assert (done["changed"], done["managed_by"], done["agentbaker"]) == (True, None, "enabled")
+    result = run(node, **{**TAKE_OVER, **options})
+    assert (result["changed"], result["managed_by"], result["agentbaker"]) == (True, None, "enabled")
     expect_ours(node)
 
 
@@ -99,8 +99,8 @@ def expect_ours(node: SystemdNode) -> None:
 
 
 def give_back(node: SystemdNode, before: dict[str, Any]) -> None:
-    done = run(node, state="absent")
-    assert (done["changed"], done["managed_by"]) == (True, agentbaker.NAME)
+    result = run(node, state="absent")
+    assert (result["changed"], result["managed_by"]) == (True, agentbaker.NAME)
     expect_theirs(node, before)
 
 
@@ -214,8 +214,8 @@ def test_absent_completes_an_absent_that_was_killed(node: SystemdNode) -> None:
 
 def test_a_table_on_the_running_node_alone_leaves_the_boot_to_the_former_unit(node: SystemdNode) -> None:
     before = node.snapshot()
-    done = run(node, permanent=False, agentbaker="take_over")
-    assert not done["changed"] and done["managed_by"] == agentbaker.NAME
+    result = run(node, permanent=False, agentbaker="take_over")
+    assert not result["changed"] and result["managed_by"] == agentbaker.NAME
     assert node.snapshot() == before
 
 
@@ -224,8 +224,8 @@ def test_files_without_an_enabled_unit_own_nothing(bare: SystemdNode, option: st
     """As on Azure Container Linux."""
     agentbaker.place(bare, is_enabled=False)
     before = bare.snapshot()
-    done = run(bare, agentbaker=option)
-    assert done["changed"] and (done["managed_by"], done["agentbaker"]) == (None, "disabled")
+    result = run(bare, agentbaker=option)
+    assert result["changed"] and (result["managed_by"], result["agentbaker"]) == (None, "disabled")
     bare.reboot()
     assert TABLE in bare.kubelet_starts()[-1].tables
     assert not run(bare, agentbaker=option)["changed"]

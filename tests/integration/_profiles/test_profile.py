@@ -60,11 +60,11 @@ def summarized(result: dict[str, Any]) -> list[str]:
 
 def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) -> None:
     clean = node.snapshot()
-    done = profile.four()
-    assert summarized(done) == ORDER and all(changed(done))
-    assert done["policy_routes"]["rules"]["added"] == ["ip rule 700: from 10.0.1.10 lookup 1003"]
-    assert done["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
-    planes, names = zip(*(entry["before_header"].split(": ", 1) for entry in done["diff"]))
+    result = profile.four()
+    assert summarized(result) == ORDER and all(changed(result))
+    assert result["policy_routes"]["rules"]["added"] == ["ip rule 700: from 10.0.1.10 lookup 1003"]
+    assert result["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
+    planes, names = zip(*(entry["before_header"].split(": ", 1) for entry in result["diff"]))
     assert [*dict.fromkeys(planes)] == ["immediate", "permanent"] and [*planes] == sorted(planes)
     assert "/etc/kubenode/probe-snat.nft" in names and not any(", " in name for name in names)
 
@@ -157,10 +157,10 @@ def test_the_plan_of_a_profile_may_be_given_as_modules(node: NamespaceNode) -> N
     """The plan is what a profile does: given as a list of modules, it finds nothing to change."""
     node.ip(["address add 2001:db8::4/64 dev eth0 nodad"])
     options = {"mode": "runtime", "ipv6": "address"}
-    done = Steps(node, "profile", {"name": "aks_dual_stack", "options": options}).run()
-    assert done["changed"] and done["node"]["has_ipv6"]
-    again = Steps(node, "profile", {"modules": done["plan"], "mode": "runtime"}).run()
-    assert (again["changed"], again["plan"]) == (False, done["plan"])
+    result = Steps(node, "profile", {"name": "aks_dual_stack", "options": options}).run()
+    assert result["changed"] and result["node"]["has_ipv6"]
+    again = Steps(node, "profile", {"modules": result["plan"], "mode": "runtime"}).run()
+    assert (again["changed"], again["plan"]) == (False, result["plan"])
     undone = Steps(node, "profile", {"name": "aks_dual_stack", "options": {**options, "state": "absent"}}).run()
     assert [next(iter(one)) for one in undone["plan"]] == ["nftables_probe_snat", "nftables_package"]
 
@@ -207,8 +207,8 @@ def test_an_image_gets_only_what_its_nodes_load(node: NamespaceNode, profile: St
 
 def test_modules_may_be_json_text_and_an_entry_may_be_empty(node: NamespaceNode) -> None:
     text = '[{"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}}, {}]'
-    done = Steps(node, "profile", {"modules": text, "mode": "runtime"}).run()
-    assert summarized(done) == ["rp_filter"]
+    result = Steps(node, "profile", {"modules": text, "mode": "runtime"}).run()
+    assert summarized(result) == ["rp_filter"]
 
 
 @pytest.fixture

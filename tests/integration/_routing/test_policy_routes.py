@@ -195,8 +195,8 @@ TERWAY = {"layout": "terway", "cloud": "azure"}
 def test_a_set_that_follows_from_enis_is_asked_for_by_the_run_and_the_boot(lab: Lab, node: NamespaceNode) -> None:
     before = node.snapshot()
     with lab.metadata:
-        done = four_steps(node, enis=TERWAY)
-        (now,) = done["rules"]["added"]
+        result = four_steps(node, enis=TERWAY)
+        (now,) = result["rules"]["added"]
         assert now == "ip rule 600: from all fwmark 0x10/0x10 lookup 100"
         record = policy_file(node, RECORD)
         assert set(record) == {"protocol", "enis", "rules", "routes"}
@@ -234,22 +234,22 @@ def test_a_list_that_is_left_out_is_not_managed(node: NamespaceNode) -> None:
 
 def test_absent_with_lists_takes_those_alone(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES)
-    done = four_steps(node, state="absent", rules=RULES[:1])
-    assert done["rules"]["removed"] == ["ip rule 700: from all to 10.0.1.5 lookup main"]
+    result = four_steps(node, state="absent", rules=RULES[:1])
+    assert result["rules"]["removed"] == ["ip rule 700: from all to 10.0.1.5 lookup main"]
     assert not run(node, rules=RULES[1:], routes=ROUTES)["changed"]
 
 
 def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: NamespaceNode) -> None:
     desired = [{"table": 1003, "to": "10.11.0.0/16", "via": "10.0.1.1"}]
-    done = four_steps(node, routes=desired)
-    assert done["routes"]["added"] == ["ip route 10.11.0.0/16 via 10.0.1.1 dev eth1 table 1003"]
+    result = four_steps(node, routes=desired)
+    assert result["routes"]["added"] == ["ip route 10.11.0.0/16 via 10.0.1.1 dev eth1 table 1003"]
     assert '"via": "10.0.1.1", "scope": "global"}' in node.read(PATH)
     node.ip(["route del 10.11.0.0/16 table 1003", "route add 10.0.1.1 dev eth0"])  # by a prefix longer than eth1's
     assert json.loads(boot(node, sys.executable).stdout)["added"]
     assert "10.11.0.0/16 via 10.0.1.1 dev eth0 table 1003 proto 75" in shown(node, "route")
     assert not run(node, routes=desired)["changed"]
     node.ip(["route del 10.0.1.1 dev eth0"])
-    assert run(node, routes=desired, check=True)["routes"]["added"] == done["routes"]["added"]
+    assert run(node, routes=desired, check=True)["routes"]["added"] == result["routes"]["added"]
     four_steps(node, state="absent", routes=desired)
     assert "proto 75" not in "".join(shown(node, "route"))
 
@@ -428,11 +428,11 @@ def test_what_a_cni_holds_satisfies(node: NamespaceNode) -> None:
         ]
     )
     before = node.snapshot()
-    done = run(node, rules=RULES[:1], routes=ROUTES[:2], permanent=False)
-    assert not done["changed"]
-    (rule,) = done["rules"]["satisfied_by"]
+    result = run(node, rules=RULES[:1], routes=ROUTES[:2], permanent=False)
+    assert not result["changed"]
+    (rule,) = result["rules"]["satisfied_by"]
     assert rule == {"object": "ip rule 700: from all to 10.0.1.5 lookup main", "owner": "protocol kernel", "protocol": "kernel"}
-    assert len(done["routes"]["satisfied_by"]) == 2
+    assert len(result["routes"]["satisfied_by"]) == 2
     assert not run(node, state="absent", rules=RULES[:1], routes=ROUTES[:2], permanent=False)["changed"]
     assert node.snapshot() == before
 
@@ -447,9 +447,9 @@ def test_what_a_cni_holds_satisfies_whether_or_not_its_gateway_is_onlink(node: N
     before = node.snapshot()
     default = {"to": "default", "via": "10.0.1.1", "dev": "eth1"}
     routes = [{**default, "table": 1003, "onlink": True}, {**default, "table": 1004}]
-    done = run(node, routes=routes, permanent=False)
-    assert not done["changed"]
-    assert [(one["object"], one["protocol"]) for one in done["routes"]["satisfied_by"]] == [
+    result = run(node, routes=routes, permanent=False)
+    assert not result["changed"]
+    assert [(one["object"], one["protocol"]) for one in result["routes"]["satisfied_by"]] == [
         ("ip route default via 10.0.1.1 dev eth1 onlink table 1003", "boot"),
         ("ip route default via 10.0.1.1 dev eth1 table 1004", "boot"),
     ]
@@ -472,8 +472,8 @@ def test_a_rule_of_a_known_cni_is_named_by_the_cni(node: NamespaceNode) -> None:
     message = refused(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 1003}])
     owner = "amazon-vpc-cni or hostnic, protocol unspec"
     assert f"ip rule 1536: from 10.0.1.5 lookup 2 is there and belongs to {owner}. Nothing was changed" in message
-    done = run(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 2}], permanent=False)
-    assert [item["owner"] for item in done["rules"]["satisfied_by"]] == [owner] and not done["changed"]
+    result = run(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 2}], permanent=False)
+    assert [item["owner"] for item in result["rules"]["satisfied_by"]] == [owner] and not result["changed"]
 
 
 @pytest.mark.parametrize("options", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
@@ -530,8 +530,8 @@ def test_what_another_program_appends_to_an_ipv6_route_of_ours_becomes_a_part_of
     before = node.snapshot()
     words = "fd09::/64 via fe80::2 dev eth1 table 1003 protocol static"
     node.run(["ip", "-6", "route", "append", *words.split()])
-    done = run(node, routes=[ours], permanent=False)
-    (removed,) = done["routes"]["removed"]
+    result = run(node, routes=[ours], permanent=False)
+    (removed,) = result["routes"]["removed"]
     assert "nexthop via fe80::1 dev eth1 nexthop via fe80::2 dev eth1" in removed
     assert node.snapshot() == before
 
@@ -725,14 +725,14 @@ def test_any_desired_state_holds_on_any_current_state(
     try:
         foreign = not_ours(node)
         before = node.snapshot()
-        done = node.module("policy_routes", {"rules": desired_rules, "routes": desired_routes, "permanent": False})
-        if done["failed"]:
-            assert {**node.snapshot(), "rules -4": 0, "rules -6": 0} == {**before, "rules -4": 0, "rules -6": 0}, done["msg"]
-            assert sorted(not_ours(node)) == sorted(foreign), done["msg"]
+        result = node.module("policy_routes", {"rules": desired_rules, "routes": desired_routes, "permanent": False})
+        if result["failed"]:
+            assert {**node.snapshot(), "rules -4": 0, "rules -6": 0} == {**before, "rules -4": 0, "rules -6": 0}, result["msg"]
+            assert sorted(not_ours(node)) == sorted(foreign), result["msg"]
             return
         assert not_ours(node) == foreign
         assert not run(node, rules=desired_rules, routes=desired_routes, permanent=False)["changed"]
-        assert in_the_order_given(node, desired_rules, done)
+        assert in_the_order_given(node, desired_rules, result)
         run(node, state="absent", permanent=False)
         assert not_ours(node) == foreign and ours(node) == []
     finally:
@@ -786,8 +786,8 @@ def not_ours(node: NamespaceNode) -> list[str]:
 
 
 def test_warns_of_what_a_cni_uses_otherwise(node: NamespaceNode) -> None:
-    done = run(node, rules=[{"priority": 1536, "to": "10.0.1.5", "table": "main"}], check=True)
-    assert "amazon-vpc-cni (from a pod lookup its interface's table)" in json.dumps(done["warnings"])
+    result = run(node, rules=[{"priority": 1536, "to": "10.0.1.5", "table": "main"}], check=True)
+    assert "amazon-vpc-cni (from a pod lookup its interface's table)" in json.dumps(result["warnings"])
     assert not run(node, rules=RULES, routes=ROUTES, check=True).get("warnings")
 
 

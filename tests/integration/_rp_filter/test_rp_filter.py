@@ -94,9 +94,9 @@ cat eth5/rp_filter eth6/rp_filter > /run/values
 def test_a_value_that_merely_reads_right_is_written_once(node: NamespaceNode) -> None:
     through = ["unshare", "--net", "sh", "-c", FOLLOWING_DEFAULT, "sh"]
     options = {"interfaces": ["eth5"], "mode": "loose", "permanent": False}
-    done = node.module("rp_filter", options, through=through)
-    assert done["diff"][0]["before"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2, not pinned\n"
-    assert done["diff"][0]["after"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2\n"
+    result = node.module("rp_filter", options, through=through)
+    assert result["diff"][0]["before"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2, not pinned\n"
+    assert result["diff"][0]["after"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2\n"
     assert node.read("/run/values").split() == ["2", "1"]
 
 
@@ -104,8 +104,8 @@ def test_a_link_that_was_made_anew_is_written_again(node: NamespaceNode) -> None
     loose(node, "eth1")
     node.ip(["link del eth1", "link add eth1 type veth peer name eth2"])
     assert value(node, "eth1") == 0
-    done = four_steps(node, interfaces=["eth1"], mode="loose")
-    assert [entry["before_header"].partition(":")[0] for entry in done["diff"]] == ["immediate"]
+    result = four_steps(node, interfaces=["eth1"], mode="loose")
+    assert [entry["before_header"].partition(":")[0] for entry in result["diff"]] == ["immediate"]
 
 
 def test_each_setting_is_written_once(node: NamespaceNode) -> None:
@@ -136,8 +136,8 @@ def test_a_desired_state_that_all_makes_impossible(node: NamespaceNode, all_: in
     clean, before = node.snapshot(), effective(node)
     error = refused(node, interfaces=["eth0"], mode=mode)
     assert f"net.ipv4.conf.all.rp_filter is {all_}" in error and f"mode {mode} ({wanted})" in error and "raise_all" in error
-    done = four_steps(node, interfaces=["eth0"], mode=mode, raise_all=True)
-    assert done["interfaces"]["eth0"]["after"] == {"value": wanted, "all": wanted, "effective": wanted}
+    result = four_steps(node, interfaces=["eth0"], mode=mode, raise_all=True)
+    assert result["interfaces"]["eth0"]["after"] == {"value": wanted, "all": wanted, "effective": wanted}
     assert effective(node) == {**before, "eth0": wanted}
     node.ip(["link add eth2 type veth peer name eth3"])
     assert effective(node)["eth2"] == all_
@@ -187,8 +187,8 @@ def test_what_the_boot_loads_is_the_desired_state(node: NamespaceNode, tool: str
     good = node.snapshot()["files"]
     node.ip([f"link del {VLAN}", f"link add {VLAN} type veth peer name eth1"])
     write(node, eth0=0)
-    done = node.run(["sh", "-c", tool])
-    assert "rror" not in done.stderr
+    result = node.run(["sh", "-c", tool])
+    assert "rror" not in result.stderr
     assert [value(node, name) for name in ("eth0", VLAN, "eth1")] == [2, 2, 1]
     assert not loose(node, "eth0", VLAN, "nolink", immediate=False)["changed"] and node.snapshot()["files"] == good
 
@@ -217,8 +217,8 @@ def test_a_pattern_that_another_file_says_too_is_for_links_to_come_at_boot_and_b
 def test_a_link_called_like_a_pattern_does_not_stand_for_others(node: NamespaceNode, tool: str) -> None:
     node.ip(["link add x* type veth peer name xyz", "link add xa type veth peer name y"])
     before = effective(node)
-    done = four_steps(node, interfaces=["x?"], mode="loose")
-    assert [*done["interfaces"]] == ["x*", "xa"]
+    result = four_steps(node, interfaces=["x?"], mode="loose")
+    assert [*result["interfaces"]] == ["x*", "xa"]
     wanted = {**before, "x*": 2, "xa": 2}
     assert effective(node) == wanted
     write(node, **{"x*": 0, "xa": 0})
@@ -296,8 +296,8 @@ def test_a_link_that_came_later_is_written_unless_udev_has_set_it_up(node: Names
         node.run([SYSTEMD_SYSCTL, "--prefix=/net/ipv4/conf/eni5"])
         index = node.read("/sys/class/net/eni5/ifindex").strip()
         node.write(f"/run/udev/data/n{index}", f"I:{time.monotonic_ns() // 1000}\nV:1\n")
-    done = four_steps(node, interfaces=["eni*"], mode="loose")
-    planes = [entry["after_header"].partition(":")[0] for entry in done["diff"]]
+    result = four_steps(node, interfaces=["eni*"], mode="loose")
+    planes = [entry["after_header"].partition(":")[0] for entry in result["diff"]]
     assert planes == (["permanent"] if by_udev else ["immediate", "permanent"])
     four_steps(node, state="absent")
     assert value(node, "eni5") == 0
@@ -354,8 +354,8 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
     options = {"interfaces": ["eth0", "et*"], "mode": "loose"}
     error = node.module("rp_filter", options, through=["chroot", "/mnt"])
     assert error["failed"] and "this root is not process 1's" in error["msg"] and node.snapshot() == before
-    done = node.module("rp_filter", {**options, "immediate": False}, through=["chroot", "/mnt"])
-    assert done["changed"] and done["interfaces"] == {} and not warnings(done) and value(node, "eth0") == 0
+    result = node.module("rp_filter", {**options, "immediate": False}, through=["chroot", "/mnt"])
+    assert result["changed"] and result["interfaces"] == {} and not warnings(result) and value(node, "eth0") == 0
     assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: an image does not have this machine's links
 
 

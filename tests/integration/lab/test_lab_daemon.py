@@ -41,13 +41,13 @@ class Tool:
     def up(self, declaration: dict[str, Any], *options: str) -> None:
         path = self.folder.with_suffix(".json")
         path.write_text(json.dumps(declaration))
-        done = self.call("up", str(path), *options)
-        assert done.returncode == 0, done.stderr
+        result = self.call("up", str(path), *options)
+        assert result.returncode == 0, result.stderr
 
     def ask(self, command: str, *words: str) -> Any:
-        done = self.call(command, *words)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        result = self.call(command, *words)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
 
     def processes(self) -> list[int]:
         """The daemon and all its children, found by its arguments, and the node's process 1."""
@@ -87,11 +87,11 @@ def test_it_answers_ansible_and_one_command_after_another(tool: Tool) -> None:
     before = tool.ask("snapshot", "node1")
     environment = {**os.environ, **inventory.environment()}
     module = ["--module-name", "kubenode.datapath.nftables_probe_snat", "--args", "permanent=false"]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "ansible", "adhoc", "--inventory", tool.folder / "inventory.json", "nodes", *module],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "CHANGED" in done.stdout, done.stdout + done.stderr
+    assert "CHANGED" in result.stdout, result.stdout + result.stderr
     assert tool.ask("probe", "pod1") is True
     assert tool.ask("snapshot", "node1") != before
 

@@ -35,11 +35,11 @@ FILES = {
 
 def ansible(tool: str, *arguments: str, **environment: str) -> str:
     command = [str(TOOLS / tool), *arguments]
-    done = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, cwd=collection.CHECKOUT, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,8 @@ def test_the_address_of_an_eni_reaches_pods_here_and_on_other_nodes(lab: UplinkL
     # The pod on node2 gets the request by eth0, and its answer comes by eth0.
     assert reached() == [True, True]
     assert lab.fetch(family.node(1), SERVER) is None
-    done = profile(node)
-    assert not done["failed"] and done["changed"], done
+    result = profile(node)
+    assert not result["failed"] and result["changed"], result
     assert reached() == [True, True]
     assert lab.fetch(family.node(1), SERVER) is not None
     after = node.snapshot()

@@ -123,12 +123,12 @@ def watched(report: Path) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.each_core
 def test_each_node_has_its_line_and_its_place_in_the_report(fleet: Fleet) -> None:
-    done = fleet.play()
-    assert done.status == 0, done.output
-    assert set(done.states().values()) == {"changed"} and done.report["totals"] == {"changed": 4}
+    played = fleet.play()
+    assert played.status == 0, played.output
+    assert set(played.states().values()) == {"changed"} and played.report["totals"] == {"changed": 4}
     line = r"node1, node2, node3, node4  changed       nftables_probe_snat  \d+\.\d to \d+\.\d s"
-    assert re.fullmatch(line, done.lines["node3"]), done.output
-    (change,) = done.report["nodes"]["node1"]["changes"]
+    assert re.fullmatch(line, played.lines["node3"]), played.output
+    (change,) = played.report["nodes"]["node1"]["changes"]
     assert change["action"] == "kubenode.datapath.profile"
     assert "azureSLBProbe" in change["result"]["nftables_probe_snat"]["ruleset"]
     again = fleet.play("--check", kubenode_report=f"{fleet.report.parent}/reports/")
@@ -139,8 +139,8 @@ def test_each_node_has_its_line_and_its_place_in_the_report(fleet: Fleet) -> Non
 
 def test_a_limit_is_kept_and_its_first_node_is_the_canary(fleet: Fleet) -> None:
     occupy(fleet.node(3))
-    done = fleet.play("--limit", "node3,node4")
-    assert done.states() == {"node3": "failed", "node4": "not reached"} and done.status != 0
+    played = fleet.play("--limit", "node3,node4")
+    assert played.states() == {"node3": "failed", "node4": "not reached"} and played.status != 0
     assert not fleet.is_changed(1)
 
 
@@ -149,35 +149,35 @@ def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: s
     """The node's batch is completed in any case."""
     occupy(fleet.node(2))
     untouched = [fleet.node(4).snapshot()]
-    done = fleet.play(kubenode_batches="[3, 1]", kubenode_max_failed_percentage=limit)
+    played = fleet.play(kubenode_batches="[3, 1]", kubenode_max_failed_percentage=limit)
     last = "changed" if goes_on else "not reached"
-    assert done.states() == {"node1": "changed", "node2": "failed", "node3": "changed", "node4": last}, done.output
-    assert done.status == 2
-    assert TABLE_FILE in done.trouble("node2")
-    assert done.report["nodes"]["node2"]["action"] == "kubenode.datapath.profile"
-    assert ("1 of 4 nodes are lost, and kubenode_max_failed_percentage is 24" in done.output) is not goes_on
+    assert played.states() == {"node1": "changed", "node2": "failed", "node3": "changed", "node4": last}, played.output
+    assert played.status == 2
+    assert TABLE_FILE in played.trouble("node2")
+    assert played.report["nodes"]["node2"]["action"] == "kubenode.datapath.profile"
+    assert ("1 of 4 nodes are lost, and kubenode_max_failed_percentage is 24" in played.output) is not goes_on
     assert ([fleet.node(4).snapshot()] == untouched) is not goes_on
 
 
 def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) -> None:
     """One node is away from the start, and one is the canary, after which Ansible begins no other play."""
     fleet.pid_file(2).unlink()
-    done = fleet.play(kubenode_batches=2)
-    assert [node["state"] for node in done.report["nodes"].values()] == ["changed", "unreachable", *["not reached"] * 2]
-    assert done.status == 4 and "no pid in" in done.trouble("node2")
+    played = fleet.play(kubenode_batches=2)
+    assert [node["state"] for node in played.report["nodes"].values()] == ["changed", "unreachable", *["not reached"] * 2]
+    assert played.status == 4 and "no pid in" in played.trouble("node2")
     fleet.pid_file(3).unlink()
-    done = fleet.play("--limit", "node3,node4")
-    assert done.states() == {"node3": "unreachable", "node4": "not reached"}, done.output
-    assert "Apply or remove the profile" in done.trouble("node3")
+    played = fleet.play("--limit", "node3,node4")
+    assert played.states() == {"node3": "unreachable", "node4": "not reached"}, played.output
+    assert "Apply or remove the profile" in played.trouble("node3")
     assert not fleet.is_changed(3) and not fleet.is_changed(4)
 
 
 @pytest.mark.parametrize("before", sampled([True, "True", "on"], lambda before: before == "on"))
 def test_a_node_that_a_check_refuses_before_is_not_changed(fleet: Fleet, before: object) -> None:
     check = {"address": fleet.lab.pod("pod1").address, "port": 1, "from": "node2", "before": before}
-    done = fleet.play(kubenode_checks=[check])
-    assert done.states()["node1"] == "failed" and done.report["totals"] == {"failed": 1, "not reached": 3}
-    assert f"{check['address']} port 1 accepts no connection from node2. Nothing was changed." in done.trouble("node1")
+    played = fleet.play(kubenode_checks=[check])
+    assert played.states()["node1"] == "failed" and played.report["totals"] == {"failed": 1, "not reached": 3}
+    assert f"{check['address']} port 1 accepts no connection from node2. Nothing was changed." in played.trouble("node1")
     assert not fleet.is_changed(1)
 
 
@@ -185,9 +185,9 @@ def test_a_check_that_could_not_be_made_is_an_error_and_not_taken_for_silence(fl
     """The host that is to connect has no Python."""
     check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
     fleet.lose_python(2)
-    done = fleet.play("--limit", "node1", kubenode_checks=[check])
-    assert "'/no/python' was not found" in done.output and "accepts no connection" not in done.output
-    assert done.states() == {"node1": "failed"} and not fleet.is_changed(1)
+    played = fleet.play("--limit", "node1", kubenode_checks=[check])
+    assert "'/no/python' was not found" in played.output and "accepts no connection" not in played.output
+    assert played.states() == {"node1": "failed"} and not fleet.is_changed(1)
 
 
 def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
@@ -198,10 +198,10 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
         "--check", kubenode_checks=json.dumps([check]), aks_dual_stack_probes=astray, kubenode_checks_timeout="2"
     )
     assert checked.status == 0 and not fleet.is_changed(1)
-    done = fleet.play(kubenode_checks=json.dumps([check]), aks_dual_stack_probes=astray, kubenode_checks_timeout="2")
-    assert done.report["totals"] == {"failed": 1, "not reached": 3}, done.output
-    assert "accepts no connection from node2, and did before the change." in done.trouble("node1")
-    told = done.report["nodes"]["node1"]["stats"]["checks"]
+    played = fleet.play(kubenode_checks=json.dumps([check]), aks_dual_stack_probes=astray, kubenode_checks_timeout="2")
+    assert played.report["totals"] == {"failed": 1, "not reached": 3}, played.output
+    assert "accepts no connection from node2, and did before the change." in played.trouble("node1")
+    told = played.report["nodes"]["node1"]["stats"]["checks"]
     assert told == {"before": {"answered": [check], "silent": []}, "after": {"answered": [], "silent": [check]}}
     assert fleet.is_changed(1) and not fleet.is_changed(2)
     cured = fleet.play(kubenode_checks=[check, {**check, "from": "node4"}], kubenode_batches=4)
@@ -212,9 +212,9 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
 def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
     fleet.node(1).run(["ip", "-6", "route", "add", "unreachable", "2001:db8:99::/64"])
     checks = [{"address": fleet.node(2).address, "port": 9, "from": "node2"}, {"address": "2001:db8:99::1", "port": 443}]
-    done = fleet.play("--check", "--limit", "node1", aks_dual_stack_rehearse=True, kubenode_checks=checks)
-    assert done.status == 0, done.output
-    said = re.sub(r"\s+", " ", done.output)
+    played = fleet.play("--check", "--limit", "node1", aks_dual_stack_rehearse=True, kubenode_checks=checks)
+    assert played.status == 0, played.output
+    said = re.sub(r"\s+", " ", played.output)
     assert "Without the changes, packets[0] does not arrive: " in said and "packets[1]" not in said and "With them, too: " in said
 
 
@@ -225,9 +225,9 @@ SETTINGS = ["ANSIBLE_ANY_ERRORS_FATAL", "ANSIBLE_STRATEGY"]
 def test_lines_are_true_under_other_settings(fleet: Fleet, setting: str) -> None:
     """any_errors_fatal stops the other nodes of the batch immediately; with the strategy free, no node waits for another."""
     occupy(fleet.node(1))
-    done = fleet.play(kubenode_batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
+    played = fleet.play(kubenode_batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
     other = "changed" if setting == "ANSIBLE_STRATEGY" else "stopped"
-    assert [node["state"] for node in done.report["nodes"].values()] == ["failed", other, *["not reached"] * 2]
+    assert [node["state"] for node in played.report["nodes"].values()] == ["failed", other, *["not reached"] * 2]
     assert not fleet.is_changed(3)
 
 
@@ -340,6 +340,6 @@ def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: P
         assert re.fullmatch(r"node6, node7, node8  not reached", stopped.lines["node6"]) and TABLE_FILE in stopped.lines["node5"]
         assert not [number for number in range(6, FLEET + 1) if fleet.is_changed(number)]
         fleet.node(5).remove(TABLE_FILE)
-        done = fleet.play(kubenode_batches="[1, 20]")
-        assert done.report["totals"] == {"changed": 4, "ok": 4} and done.status == 0, done.output
+        played = fleet.play(kubenode_batches="[1, 20]")
+        assert played.report["totals"] == {"changed": 4, "ok": 4} and played.status == 0, played.output
         assert all(fleet.is_changed(number) for number in range(1, FLEET + 1))

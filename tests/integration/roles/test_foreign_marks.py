@@ -44,8 +44,8 @@ def test_the_packets_of_a_tunnel_keep_their_uplink_and_the_replies_theirs(lab: U
     node.ip([f"rule add not fwmark {mark} lookup 51820 priority 32764"])
     before = way_of(node, mark)
     assert before == ("eth0", V4.node())
-    done = profile(node, uplinks=UPLINKS)
-    assert not done["failed"], done
+    result = profile(node, uplinks=UPLINKS)
+    assert not result["failed"], result
     assert way_of(node, mark) == before
     assert lab.fetch(V4.node(1), SERVER) is not None
     assert not profile(node, uplinks=UPLINKS)["changed"]
@@ -54,8 +54,8 @@ def test_the_packets_of_a_tunnel_keep_their_uplink_and_the_replies_theirs(lab: U
 def test_a_mark_by_which_another_program_routes_is_given_to_no_uplink(lab: UplinkLab) -> None:
     node = lab.node("node1")
     node.ip(["rule add fwmark 0x4/0x4 lookup 77 priority 900", f"route add default via {V4.gateway(0)} table 77"])
-    done = profile(node, uplinks=UPLINKS)
-    assert [entry["mark"] for entry in done["node"]["uplinks"]] == ["0x2", "0x40"]
+    result = profile(node, uplinks=UPLINKS)
+    assert [entry["mark"] for entry in result["node"]["uplinks"]] == ["0x2", "0x40"]
     assert lab.fetch(V4.node(1), SERVER) is not None
     node.ip(["rule delete fwmark 0x4/0x4 lookup 77 priority 900"])
     assert not profile(node, uplinks=UPLINKS)["changed"], "what is in force stays in force"

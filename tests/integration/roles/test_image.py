@@ -209,7 +209,7 @@ def built(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Built:
     predicted = image.play("--check", "--diff")
     assert image.build.tree() == begin
     trace = ("strace", "-f", "--seccomp-bpf", "-qq", "-s", "200", "-e", "trace=execve", "-e", "status=successful")
-    done = image.play("--diff", through=(*trace, "-o", str(log)))
+    played = image.play("--diff", through=(*trace, "-o", str(log)))
     end = image.build.tree()
     again = image.play()
     assert image.build.tree() == end
@@ -217,7 +217,7 @@ def built(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Built:
     new |= {path: "absent" for path in begin.keys() - end.keys()}
     after = builder.snapshot()
     assert {key for key in machine.keys() | after.keys() if machine.get(key) != after.get(key)} == set()
-    return Built(predicted, done, again, new, list(started(log.read_text())))
+    return Built(predicted, played, again, new, list(started(log.read_text())))
 
 
 def started(log: str) -> Iterator[list[str]]:

@@ -87,11 +87,11 @@ def liar(tmp_path: Path) -> Liar:
 def test_no_answer_of_a_node_chooses_a_command_or_another_node(liar: Liar) -> None:
     lie = {"ansible_facts": liar.facts, "ansible_stats": {"data": 7}, "add_host": {"host_name": "victim"}}
     honest: dict[str, dict[str, Any]] = {"wait_for": {"elapsed": 0}, "cni_info": CNI, "profile": PROFILE}
-    done = liar.migrate({name: {**answer, **lie} for name, answer in honest.items()}).well()
+    played = liar.migrate({name: {**answer, **lie} for name, answer in honest.items()}).well()
     assert not liar.ran.exists()
     release = "annotate node node1 kubenode.datapath/cordoned"
     assert liar.calls() == ["get node node1", f"{release}=true", "cordon node1", "uncordon node1", f"{release}-"]
-    assert "answered with keys that are not documented" in done.output
+    assert "answered with keys that are not documented" in played.output
 
 
 @pytest.mark.each_core

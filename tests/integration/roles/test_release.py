@@ -62,9 +62,9 @@ def test_an_artefact_that_differs_is_named(built: Path, tmp_path: Path) -> None:
 
 
 def test_the_checksums_are_those_of_all_artefacts(built: Path) -> None:
-    done = subprocess.run(["sha256sum", "--check", "--strict", release.SUMS], cwd=built, check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == len(list(built.iterdir())) - 1
+    result = subprocess.run(["sha256sum", "--check", "--strict", release.SUMS], cwd=built, check=False, capture_output=True)
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == len(list(built.iterdir())) - 1
 
 
 def test_galaxy_installs_and_verifies_the_collection(built: Path, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_galaxy_installs_and_verifies_the_collection(built: Path, tmp_path: Path
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
     subprocess.run([*galaxy, "install", "--offline", archive], env=environment, check=True, stdout=subprocess.DEVNULL)
     command = [*galaxy, "verify", "--offline", "kubenode.datapath"]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
-    assert "Successfully verified" in done.stdout, done.stdout + done.stderr
+    result = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert "Successfully verified" in result.stdout, result.stdout + result.stderr
 
 
 def test_the_wheel_and_the_program_say_the_version(built: Path) -> None:

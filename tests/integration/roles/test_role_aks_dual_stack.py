@@ -64,9 +64,9 @@ def test_a_run_makes_what_check_mode_predicts_and_absent_restores_the_node(site:
     clean = site.node.snapshot()
     predicted = site.play("--check", "--diff").well()
     assert predicted.changed == 1 and site.node.snapshot() == clean
-    done = site.play("--diff").well()
-    assert _without_tense(done.output) == _without_tense(predicted.output)
-    assert done.changed == 1 and site.is_answered()
+    played = site.play("--diff").well()
+    assert _without_tense(played.output) == _without_tense(predicted.output)
+    assert played.changed == 1 and site.is_answered()
     after = site.node.snapshot()
     for arguments in (["--check"], []):
         assert site.play(*arguments).well().changed == 0 and site.node.snapshot() == after
@@ -83,10 +83,12 @@ def test_a_machine_that_is_not_the_node_is_refused_before_a_change(site: Site) -
         site.lab.write_inventory(site.inventory)
         playbook.tell(site.inventory, "node1", kubenode_name="node1", kubenode_machine_id=f"{number:032x}")
         for arguments in (["--check"], ["-vvv"]):
-            done = site.play(*arguments)
-            assert done.failed is not is_node
-            assert is_node or f"its machine id is {1:032x}, and that of the Node object is {2:032x}" in done.output, done.output
-        assert {*done.modules} == {"profile"} and (site.node.snapshot() == before) is not is_node
+            played = site.play(*arguments)
+            assert played.failed is not is_node
+            assert is_node or f"its machine id is {1:032x}, and that of the Node object is {2:032x}" in played.output, (
+                played.output
+            )
+        assert {*played.modules} == {"profile"} and (site.node.snapshot() == before) is not is_node
 
 
 def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
@@ -95,8 +97,8 @@ def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
     packets = json.dumps([{**probe, "interface": "eth0"}])
     predicted = site.play("--check", aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
     assert site.node.snapshot() == before and "It arrives with them" in predicted.output, predicted.output
-    done = site.play(aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
-    assert (done.changed, site.is_answered()) == (1, True)
+    played = site.play(aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
+    assert (played.changed, site.is_answered()) == (1, True)
     again = site.play(aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
     assert again.changed == 0 and "does not arrive" not in again.output
     gone = site.play(aks_dual_stack_state="absent", aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets)
@@ -133,9 +135,9 @@ def test_a_node_that_does_not_need_the_profile_is_named_with_the_reason(site: Si
     pod = site.lab.pod("pod1")
     site.node.ip([f"route delete {pod.address}/128 dev veth-pod1"])
     pod.ip([f"address delete {pod.address}/128 dev eth0"])  # no pod of IPv6 is left
-    done = site.play(aks_dual_stack_audit="true").well()
-    assert "Before: the audit finds no need of aks_dual_stack, which is applied as asked. " in done.output, done.output
-    assert done.changed == 1
+    played = site.play(aks_dual_stack_audit="true").well()
+    assert "Before: the audit finds no need of aks_dual_stack, which is applied as asked. " in played.output, played.output
+    assert played.changed == 1
 
 
 @pytest.mark.parametrize("by", ["imds", "never"])

@@ -65,9 +65,9 @@ class Pool:
 
     def clean_up(self, **options: Any) -> bool:
         """Run the role's module without Ansible's controller. Returns whether it changed something."""
-        done = self.node.module("profile", {"name": "cilium_migration", "options": {"mode": "runtime", **options}})
-        assert not done["failed"], done
-        return bool(done["changed"])
+        result = self.node.module("profile", {"name": "cilium_migration", "options": {"mode": "runtime", **options}})
+        assert not result["failed"], result
+        return bool(result["changed"])
 
     def kill(self, after: float, **variables: Any) -> None:
         """Run the playbook, and kill the controller's processes after this number of seconds."""
@@ -129,8 +129,8 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)
     predicted = pool.play("--check").well()
     assert predicted.changed == 1 and pool.node.snapshot() == before and "skipping" not in predicted.output
-    done = pool.play(verify=[{"address": pool.lab.pod("pod1").address, "port": 8080}]).well()
-    assert done.changed == predicted.changed and "skipping" not in done.output
+    played = pool.play(verify=[{"address": pool.lab.pod("pod1").address, "port": 8080}]).well()
+    assert played.changed == predicted.changed and "skipping" not in played.output
     assert not azure_vnet.rules(pool.node)
     assert not pool.node.exists(azure_vnet.STATE) and not pool.node.exists(azure_vnet.CONFLIST)
     report = pool.report()
@@ -149,9 +149,9 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
 
 def test_an_audit_costs_one_module_and_does_not_keep_the_role_from_its_work(pool: Pool) -> None:
     """The leftovers are of dead pods: no packet of a live one is lost, and so the audit finds nothing."""
-    done = pool.play(audit=True).well()
-    assert "Before: the audit finds no need of cilium_migration, which is applied as asked. " in done.output
-    assert done.changed == 1 and len(pool.report()["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
+    played = pool.play(audit=True).well()
+    assert "Before: the audit finds no need of cilium_migration, which is applied as asked. " in played.output
+    assert played.changed == 1 and len(pool.report()["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
     plain, audited = (pool.play("-vvv", audit=is_audited).well().modules for is_audited in (False, True))
     assert plain == ["cni_info", "profile"]
     assert audited == ["cni_info", "datapath_audit", "profile"]
@@ -166,10 +166,10 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
     options: dict[str, Any] = {"drain": True, "kubectl": [str(pool.kubectl)]}
     predicted = pool.play("--check", **options).well()
     assert [call for call in pool.calls() if "--dry-run=client" not in call][1:] == []
-    done = pool.play(**options).well()
+    played = pool.play(**options).well()
     get, *calls = pool.calls()
     assert get.startswith("get node --output=jsonpath={.spec.unschedulable}|") and get.endswith(" -- node1")
-    assert calls == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 3
+    assert calls == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE] and played.changed == predicted.changed == 3
     assert pool.play(**options).well().changed == 0
     assert [call.split()[0] for call in pool.calls()] == ["get"]
 
@@ -177,10 +177,10 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
 @pytest.mark.thorough
 def test_a_drain_says_which_pods_it_waits_for(pool: Pool) -> None:
     pool.say(pods=pods("ReplicaSet"), drained="sleep 12")
-    done = pool.play(drain=True, kubectl=[str(pool.kubectl)]).well()
+    played = pool.play(drain=True, kubectl=[str(pool.kubectl)]).well()
     line = "node1: kubenode.datapath.cilium_migration : Take the node out of service, 10 s: waits for the eviction of "
-    assert f"{line}default/new, default/old\n" in done.output and "skipping" not in done.output, done.output
-    assert done.output.count(" s: waits for ") == 1
+    assert f"{line}default/new, default/old\n" in played.output and "skipping" not in played.output, played.output
+    assert played.output.count(" s: waits for ") == 1
 
 
 def test_a_drain_ends_with_its_task(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,8 +246,8 @@ def test_a_kubectl_that_prints_nothing_is_an_error_in_a_sentence(pool: Pool) -> 
 
 def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
     pool.say(node="true|||node.kubernetes.io/unschedulable")
-    done = pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
-    assert "the node was cordoned before the run, and stays cordoned" in done.output
+    played = pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
+    assert "the node was cordoned before the run, and stays cordoned" in played.output
     assert [call.split()[0] for call in pool.calls()] == ["get"]
 
 
@@ -293,10 +293,10 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
     foretold = pool.play("--check", drain=True, **options).well()
     assert "pod default/old of azure-vnet lives: kubectl drain evicts it" in foretold.output and foretold.changed == 2
     pool.calls()
-    done = pool.play(drain=True, **options).well()
+    played = pool.play(drain=True, **options).well()
     assert pool.calls()[2:] == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE]
-    assert "pod default/old of azure-vnet has ended" in done.output
-    assert f"moved {azure_vnet.STATE} into /var/lib/kubenode/backup/azure_vnet.json" in done.output
+    assert "pod default/old of azure-vnet has ended" in played.output
+    assert f"moved {azure_vnet.STATE} into /var/lib/kubenode/backup/azure_vnet.json" in played.output
     report = pool.report()
     assert report["done"]["files"] == [azure_vnet.STATE, azure_vnet.CONFLIST] and report["done"]["kept_files"] == []
     assert pool.play(drain=True, **options).well().changed == 0
@@ -308,9 +308,9 @@ def test_a_static_pod_and_a_link_without_a_pod_are_named_and_do_not_drain_the_no
     pool.attach(LIVING)
     pool.node.ip(["link add azv0123456789b type veth peer name p"])
     pool.say(pods=pods("Node"), node="|||")
-    done = pool.play(kubectl=[str(pool.kubectl)], drain=True).well()
-    assert done.changed == 0 and "pod default/old of azure-vnet lives: it is a static pod" in done.output
-    assert "link azv0123456789b of azure-vnet: no pod of this node in Kubernetes has its address" in done.output
+    played = pool.play(kubectl=[str(pool.kubectl)], drain=True).well()
+    assert played.changed == 0 and "pod default/old of azure-vnet lives: it is a static pod" in played.output
+    assert "link azv0123456789b of azure-vnet: no pod of this node in Kubernetes has its address" in played.output
 
 
 def test_a_query_that_fails_is_no_fact(pool: Pool) -> None:
@@ -339,8 +339,8 @@ def test_an_agent_that_is_not_healthy_or_not_ready_in_kubernetes_stops_the_run_b
 def test_what_was_not_asked_is_not_said(pool: Pool) -> None:
     pool.play().well()
     pool.attach(LIVING)
-    done = pool.play(state="restored", cordon=True, kubectl=[str(pool.kubectl)]).well()
-    assert "no pod of this node" not in done.output and not [call for call in pool.calls() if call.startswith("get pods")]
+    played = pool.play(state="restored", cordon=True, kubectl=[str(pool.kubectl)]).well()
+    assert "no pod of this node" not in played.output and not [call for call in pool.calls() if call.startswith("get pods")]
 
 
 @pytest.mark.thorough
@@ -367,15 +367,15 @@ def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) 
             f"route add {LIVING.address} dev {LIVING.host_link}",
         ]
     )
-    done = pool.play().well()
-    assert done.changed == 0 and "azure-vnet is configured for the mode transparent" in done.output
+    played = pool.play().well()
+    assert played.changed == 0 and "azure-vnet is configured for the mode transparent" in played.output
     node.ip([f"link delete {LIVING.host_link}"])
     kept = pool.play(iptables=False).well()
     assert kept.changed == 1 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
     assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in kept.output
-    done = pool.play().well()
-    assert done.changed == 1 and "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to" in done.output
-    assert "SWIFT" not in node.snapshot()["nft"] and "To remove it" not in done.output
+    played = pool.play().well()
+    assert played.changed == 1 and "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to" in played.output
+    assert "SWIFT" not in node.snapshot()["nft"] and "To remove it" not in played.output
     assert not pool.clean_up()
     assert "restored chain SWIFT in ip nat (nft)" in pool.play(state="restored").well().output
     assert "jump SWIFT" in node.snapshot()["nft"]
@@ -394,9 +394,9 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
     else:
         options["verify"] = [{"address": pool.lab.pod("pod1").address, "port": 1}]
     other = pool.other.snapshot()
-    done = pool.play(target="nodes", **options)
-    assert done.failed and [*done.nodes] == ["node1"], done.output
-    assert "node1 stays cordoned. Repair the node, then run the role again, or: kubectl uncordon node1" in done.output
+    played = pool.play(target="nodes", **options)
+    assert played.failed and [*played.nodes] == ["node1"], played.output
+    assert "node1 stays cordoned. Repair the node, then run the role again, or: kubectl uncordon node1" in played.output
     said = {
         "command": "no pod answers",
         "drain": "refused by the test",
@@ -410,8 +410,8 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
 
 
 def test_all_nodes_one_after_the_other(pool: Pool) -> None:
-    done = pool.play("-e", "kubenode_batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
-    assert done.nodes["node1"].changed == done.nodes["node2"].changed > 1
+    played = pool.play("-e", "kubenode_batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
+    assert played.nodes["node1"].changed == played.nodes["node2"].changed > 1
     calls = [f"{call.split()[0]} {call.split()[-1]}" for call in pool.calls() if not call.startswith("annotate")]
     assert calls == [f"{verb} {node}" for node in ("node1", "node2") for verb in ("get", "cordon", "uncordon")]
 
@@ -442,10 +442,10 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
     packets = [{"destination": "192.0.2.1", "protocol": "icmp"}]
     lost = pool.play(bridge=True, rehearse=True, rehearse_packets=[{**packets[0], "destination": "nowhere"}])
     assert lost.failed and "cilium_migration_rehearse_packets[0].destination must be" in lost.output
-    done = pool.play(bridge=True, bridge_checkpoint_command="true", rehearse=True, rehearse_packets=packets).well()
-    assert "removed bridge azure0" in done.output and "does not arrive" not in done.output
-    assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in done.output
-    assert "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to azure-vnet's chain" in done.output
+    played = pool.play(bridge=True, bridge_checkpoint_command="true", rehearse=True, rehearse_packets=packets).well()
+    assert "removed bridge azure0" in played.output and "does not arrive" not in played.output
+    assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in played.output
+    assert "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to azure-vnet's chain" in played.output
     assert "azure0" not in "".join(pool.node.snapshot()["links"])
     assert "AWS-SNAT-CHAIN-0" in pool.node.snapshot()["nft"]
     assert pool.play(bridge=True).well().changed == 0

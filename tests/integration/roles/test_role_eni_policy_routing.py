@@ -128,8 +128,8 @@ def test_a_run_makes_what_check_mode_predicts_and_absent_restores_the_node(aws: 
     clean = aws.node.snapshot()
     predicted = aws.play("--check", "--diff", **AWS).well()
     assert predicted.changed == 1 and aws.node.snapshot() == clean
-    done = aws.play("--diff", **AWS).well()
-    assert done.changed == 1 and diffs(done) == diffs(predicted)
+    played = aws.play("--diff", **AWS).well()
+    assert played.changed == 1 and diffs(played) == diffs(predicted)
     assert aws.is_node_port_answered()
     after = aws.node.snapshot()
     assert aws.play("--check", **AWS).well().changed == 0 and aws.node.snapshot() == after

@@ -61,10 +61,10 @@ def test_the_uplinks_of_the_node_are_found_and_absent_leaves_nothing(site: Site)
     assert not site.is_answered()
     predicted = site.play("--check", "--diff").well()
     assert predicted.changed == 1 and site.node.snapshot() == clean
-    done = site.play("--diff").well()
-    assert done.changed == 1 and diffs(done) == diffs(predicted)
-    assert f"Uplink eth0: mark 0x2, gateway {V4.gateway(0)}" in done.output
-    assert f"Uplink eth1: mark 0x4, gateway {V4.gateway(1)}" in done.output
+    played = site.play("--diff").well()
+    assert played.changed == 1 and diffs(played) == diffs(predicted)
+    assert f"Uplink eth0: mark 0x2, gateway {V4.gateway(0)}" in played.output
+    assert f"Uplink eth1: mark 0x4, gateway {V4.gateway(1)}" in played.output
     assert site.is_answered()
     after = site.node.snapshot()
     again = site.play().well()
@@ -80,8 +80,8 @@ def test_a_change_is_confirmed_and_may_be_rehearsed(site: Site) -> None:
     keyfile = f"[connection]\ninterface-name=eth1\n\n[ipv4]\naddress1={V4.node(1)}/24\ngateway={V4.gateway(1)}\n"
     site.node.write("/etc/NetworkManager/system-connections/second.nmconnection", keyfile, mode=0o600)
     request = {"source": V4.client, "destination": V4.node(1), "destination_port": SERVER, "interface": "eth1"}
-    done = site.play(checkpoint=30, rehearse=True, rehearse_packets=[request]).well()
-    assert done.changed == 1 and site.is_answered()
+    played = site.play(checkpoint=30, rehearse=True, rehearse_packets=[request]).well()
+    assert played.changed == 1 and site.is_answered()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

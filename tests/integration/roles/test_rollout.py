@@ -116,10 +116,10 @@ def test_the_documented_configuration_makes_a_file_that_is_no_inventory_an_error
 
 @pytest.mark.each_core
 def test_the_first_line_says_what_a_run_will_touch_and_equal_nodes_are_printed_once(fleet: Fleet) -> None:
-    done = fleet.play(aks_dual_stack_state="present").well()
-    assert "3 of 3 nodes (pattern nodes), batches 1, 25 %, present]" in printed(done)[0]
-    assert "skipp" not in done.output.replace("skipped=0", "")
-    assert re.search(r"^node1, node2, node3  changed       nftables_probe_snat  ", done.output, re.MULTILINE)
+    played = fleet.play(aks_dual_stack_state="present").well()
+    assert "3 of 3 nodes (pattern nodes), batches 1, 25 %, present]" in printed(played)[0]
+    assert "skipp" not in played.output.replace("skipped=0", "")
+    assert re.search(r"^node1, node2, node3  changed       nftables_probe_snat  ", played.output, re.MULTILINE)
     converged = fleet.play(environment={**REPORT, "ANSIBLE_DISPLAY_OK_HOSTS": "false"}).well()
     assert [line[:2] for line in printed(converged)] == OF_ANSIBLE + OF_THE_CALLBACK, converged.output
     again = fleet.play("--check").well()
@@ -139,9 +139,9 @@ def occupy(node: NamespaceNode) -> None:
 def test_three_nodes_may_lose_one(fleet: Fleet) -> None:
     """Ansible ends a run in which all nodes of a batch are lost, so the second batch has two nodes."""
     occupy(fleet.node(2))
-    done = fleet.play(kubenode_max_failed_percentage="34")
-    assert done.failed and fleet.changed() == [1, 2, 3]
-    assert "3 nodes: 1 failed, 2 changed" in done.output and "batches 1, 2," in printed(done)[0], done.output
+    played = fleet.play(kubenode_max_failed_percentage="34")
+    assert played.failed and fleet.changed() == [1, 2, 3]
+    assert "3 nodes: 1 failed, 2 changed" in played.output and "batches 1, 2," in printed(played)[0], played.output
     refused = fleet.play(kubenode_max_failed_percentage="34", kubenode_batches="1")
     assert "batch 2 of kubenode_batches has one node" in re.sub(r"\s+", " ", refused.output)
 
@@ -153,10 +153,10 @@ def test_a_program_that_reads_stdout_gets_nothing_else(fleet: Fleet, callback: s
     command = [playbook.PROGRAM, "-i", str(fleet.inventory), "kubenode.datapath.aks_dual_stack", "--check", "--diff"]
     trees = {"ANSIBLE_COLLECTIONS_PATH": collection.path(installation.collections())}
     environment = {**REPORT, **trees, "ANSIBLE_STDOUT_CALLBACK": f"ansible.posix.{callback}"}
-    done = playbook.streams([*command, "-e", json.dumps(PROFILE)], environment)
-    events = [json.loads(line) for line in (done.stdout.splitlines() if callback == "jsonl" else [done.stdout])]
-    assert events[-1]["stats"]["node1"]["changed"] == 1 and "3 nodes: 3 would change" in done.stderr
-    assert "immediate: table ip6 azureSLBProbe" in done.stdout and "+++ after" not in done.stderr
+    result = playbook.streams([*command, "-e", json.dumps(PROFILE)], environment)
+    events = [json.loads(line) for line in (result.stdout.splitlines() if callback == "jsonl" else [result.stdout])]
+    assert events[-1]["stats"]["node1"]["changed"] == 1 and "3 nodes: 3 would change" in result.stderr
+    assert "immediate: table ip6 azureSLBProbe" in result.stdout and "+++ after" not in result.stderr
 
 
 def test_a_page_that_the_controller_writes_is_no_change_of_the_node(fleet: Fleet) -> None:
@@ -186,9 +186,9 @@ def test_a_long_task_says_what_it_waits_for(fleet: Fleet) -> None:
     node = fleet.node(2)
     node.run(["sh", "-c", "umask 077; : > /run/kubenode.lock"])
     with background.shell(node, "flock /run/kubenode.lock sleep 26"):
-        done = fleet.play(kubenode_batches="3").well()
+        played = fleet.play(kubenode_batches="3").well()
     line = r"^node2: .*Apply or remove the profile, [12]0 s: waits for another run on this node, which holds /run/kubenode.lock$"
-    assert re.search(line, done.output, re.MULTILINE), done.output
+    assert re.search(line, played.output, re.MULTILINE), played.output
     assert fleet.changed() == [1, 2, 3]
 
 

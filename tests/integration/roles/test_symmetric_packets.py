@@ -39,8 +39,8 @@ def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: A
     assert lab.lost(family) == [*requests(family)]
     predicted = profile(node, check=True, uplinks=UPLINKS)
     assert predicted["changed"] and node.snapshot() == clean
-    done = profile(node, uplinks=UPLINKS)
-    assert not done["failed"] and done["diff"] == predicted["diff"], done
+    result = profile(node, uplinks=UPLINKS)
+    assert not result["failed"] and result["diff"] == predicted["diff"], result
     assert lab.lost(family) == []
     after = node.snapshot()
     assert not profile(node, check=True, uplinks=UPLINKS)["changed"]
@@ -172,9 +172,9 @@ def test_the_gateway_of_an_uplink_is_read_from_the_node(lab: UplinkLab, command:
     node.run_from_host(["ip", "address", "delete", f"{V6.node(1)}/64", "dev", "eth1"])
     node.run(["sh", "-c", command])
     clean = node.snapshot()
-    done = profile(node)
-    assert not done["failed"], done
-    assert done["node"]["gateways"].get("eth1", {}).get("ipv4") == gateway
+    result = profile(node)
+    assert not result["failed"], result
+    assert result["node"]["gateways"].get("eth1", {}).get("ipv4") == gateway
     assert not profile(node)["changed"]
     assert profile(node, state="absent")["changed"] and node.snapshot() == clean
 

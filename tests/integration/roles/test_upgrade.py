@@ -101,11 +101,11 @@ UNDONE = {"cilium_migration": "restored"}  # the others: absent
 def former(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree for ANSIBLE_COLLECTIONS_PATH with a former version."""
     command = ["git", "-C", str(collection.CHECKOUT), "archive", request.param]
-    done = subprocess.run(command, check=False, capture_output=True)
-    if done.returncode != 0:
-        pytest.skip(f"the clone lacks the former version: {done.stderr.decode().strip()}")
+    result = subprocess.run(command, check=False, capture_output=True)
+    if result.returncode != 0:
+        pytest.skip(f"the clone lacks the former version: {result.stderr.decode().strip()}")
     tree = tmp_path_factory.mktemp("former")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(result.stdout)) as archive:
         archive.extractall(tree / "ansible_collections/kubenode/datapath", filter="data")
     return tree
 

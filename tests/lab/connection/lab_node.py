@@ -60,8 +60,8 @@ class Connection(ConnectionBase):
             argv = entering.command(self._pid(), self.get_option("namespaces").split(), ["/bin/sh", "-c", cmd])
         except entering.LabError as error:
             raise AnsibleConnectionFailure(f"lab_node: {error}") from error
-        done = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=entering.ENVIRONMENT)
-        return done.returncode, done.stdout, done.stderr
+        result = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=entering.ENVIRONMENT)
+        return result.returncode, result.stdout, result.stderr
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file of the controller to the node."""

@@ -67,14 +67,14 @@ class Api:
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
         """Run kubectl; returns its stdout. Raises LabError with its output if it fails."""
-        done = subprocess.run(
+        result = subprocess.run(
             self._machine.command([str(self._program), "--kubeconfig", str(self.configuration), *words]),
             input=input or "", capture_output=True, text=True, check=False, timeout=timeout,
             env={**entering.ENVIRONMENT, "HOME": str(self._folder)},
         )  # fmt: skip
-        if done.returncode != 0:
-            raise LabError(f"kubectl {' '.join(words)} answered {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        if result.returncode != 0:
+            raise LabError(f"kubectl {' '.join(words)} answered {result.returncode}\n{result.stdout}{result.stderr}")
+        return result.stdout
 
     def write_wrapper(self, path: Path) -> None:
         """Write a program that a person runs as kubectl, from anywhere on this machine, for as long as the cluster lives."""

@@ -97,10 +97,10 @@ class KindCluster(Client):
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = PATIENCE) -> str:
         argv = ["kubectl", f"--kubeconfig={self._kubeconfig}", *words]
-        done = subprocess.run(argv, input=input or "", capture_output=True, text=True, check=False, timeout=timeout)
-        if done.returncode != 0:
-            raise LabError(f"kubectl {' '.join(words)} answered {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        result = subprocess.run(argv, input=input or "", capture_output=True, text=True, check=False, timeout=timeout)
+        if result.returncode != 0:
+            raise LabError(f"kubectl {' '.join(words)} answered {result.returncode}\n{result.stdout}{result.stderr}")
+        return result.stdout
 
     def load_image(self, name: str, folder: Path) -> None:
         self._kind("load", "docker-image", name)

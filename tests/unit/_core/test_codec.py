@@ -160,8 +160,8 @@ def test_the_program_has_the_backends_of_its_run_and_no_others(tmp_path: Path) -
     assert rooms == {"_core", "_program", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
     for path in ("few", "every"):
         command = [sys.executable, "-I", "-B", str(tmp_path / path), "status"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
-        assert (done.returncode, json.loads(done.stdout)["state"], done.stderr) == (0, "none", "")
+        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        assert (result.returncode, json.loads(result.stdout)["state"], result.stderr) == (0, "none", "")
 
 
 def test_the_program_loads_all_that_its_backends_need_before_it_starts(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_the_program_loads_all_that_its_backends_need_before_it_starts(tmp_path:
     of_archive(tmp_path / "program", nft_backend.Nft)
     look = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {RUN}"
     command = [sys.executable, "-I", "-B", "-c", look, str(tmp_path / "program")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
-    assert "kubenode._netlink.nfnetlink" in done.stdout.split()
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    assert "kubenode._netlink.nfnetlink" in result.stdout.split()
 
 
 TYPES = {  # a value, and the field of it that has another type than its annotation says

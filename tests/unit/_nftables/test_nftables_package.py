@@ -78,14 +78,14 @@ def four_steps(node: Node, make: t.Callable[[], t.Any]) -> Outcome:
     predicted = node.run(make(), check=True)
     assert predicted.changed
     assert (node.tree(), node.manager.packages) == before
-    done = node.run(make())
-    assert done.changed
-    assert done.diff() == predicted.diff()
+    result = node.run(make())
+    assert result.changed
+    assert result.diff() == predicted.diff()
     count = len(node.manager.performed)
     assert not node.run(make(), check=True).changed
     assert not node.run(make()).changed
     assert len(node.manager.performed) == count
-    return done
+    return result
 
 
 # The package

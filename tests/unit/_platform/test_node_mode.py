@@ -111,7 +111,7 @@ def test_the_answer_is_read(text: str, expected: Answer) -> None:
 
 @pytest.mark.parametrize("appended", ["", " && sleep 0"], ids=["alone", "as ansible-core 2.19 completes it"])
 def test_this_machine_is_asked(appended: str) -> None:
-    done = subprocess.run(["sh", "-c", node_mode.ASK + appended], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    answered = node_mode.parse(done.stdout)
+    result = subprocess.run(["sh", "-c", node_mode.ASK + appended], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    answered = node_mode.parse(result.stdout)
     assert answered.has_proc and answered.shared | answered.separate <= KINDS

@@ -52,8 +52,8 @@ def test_a_daemon_that_is_left_behind_is_not_waited_for() -> None:
 
 def test_a_program_gets_the_c_locale_and_what_else_it_is_given() -> None:
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "de_DE.UTF-8", "MINE": "1"}
-    done = process.run(["sh", "-c", "echo $LC_ALL $PATH $MINE"], None, environment)
-    assert done.stdout == "C /usr/bin:/bin 1\n"
+    result = process.run(["sh", "-c", "echo $LC_ALL $PATH $MINE"], None, environment)
+    assert result.stdout == "C /usr/bin:/bin 1\n"
     assert shell("echo $LC_ALL $PATH").stdout == f"C {process.SEARCH_PATH}\n"
 
 

@@ -26,8 +26,8 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import _waits
 
 def shown() -> list[str]:
     """Run the command by which the controller looks."""
-    done = subprocess.run(["sh", "-c", _waits.LOOK], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    result = subprocess.run(["sh", "-c", _waits.LOOK], capture_output=True, text=True, check=True)
+    return result.stdout.splitlines()
 
 
 def meanwhile(run: t.Callable[[], object]) -> list[str]:

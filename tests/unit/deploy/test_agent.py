@@ -721,15 +721,17 @@ def test_sigterm_lets_the_run_end_and_a_port_that_is_taken_stops_nothing(folder:
         told |= {"KUBENODE_METRICS_PORT": str(taken.getsockname()[1]), "KUBENODE_METRICS_ADDRESS": "127.0.0.1"}
         environment = {**os.environ, **told, "PYTHONPATH": PYTHONPATH}
         command = [sys.executable, "-c", WHOLE, str(manifest)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, (folder / loop.READY).exists()) == (0, True), done.stderr
-    assert "Warning NoMetrics aks_dual_stack: no metrics are served: port " in done.stdout
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, (folder / loop.READY).exists()) == (0, True), result.stderr
+    assert "Warning NoMetrics aks_dual_stack: no metrics are served: port " in result.stdout
 
 
 def test_wrong_settings_end_the_agent_with_their_sentence() -> None:
     environment = {**os.environ, "KUBENODE_PROFILE": "own", "PYTHONPATH": PYTHONPATH}
-    done = subprocess.run([sys.executable, "-m", "kubenode_agent"], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "KUBENODE_PROFILE must be one of" in done.stderr
+    result = subprocess.run(
+        [sys.executable, "-m", "kubenode_agent"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2 and "KUBENODE_PROFILE must be one of" in result.stderr
 
 
 def test_without_an_api_nothing_is_raised(caplog: pytest.LogCaptureFixture) -> None:

@@ -215,8 +215,8 @@ OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--html", "--j
 def test_bash_completes_what_the_parser_takes(words: list[str], completed: list[str]) -> None:
     script = completion.script("bash", arguments.parser(False, "1"), arguments.COMMAND)
     run = 'eval "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _kubenode_datapath; echo "${COMPREPLY[*]}"'
-    done = subprocess.run(["bash", "-c", run, script, arguments.COMMAND, *words], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == completed and not done.stderr
+    result = subprocess.run(["bash", "-c", run, script, arguments.COMMAND, *words], capture_output=True, text=True, check=True)
+    assert sorted(result.stdout.split()) == completed and not result.stderr
 
 
 def test_each_shell_has_each_option_and_command() -> None:
