@@ -241,11 +241,11 @@ class _Controller:
         while True:
             rest = deadline - time.monotonic()
             try:
-                done = self._over_a_new_connection(command, rest)
-                answer = _connection_watch.parse(done["stdout"])
-                if done["rc"] == 0 and answer.state != "armed":
+                completed = self._over_a_new_connection(command, rest)
+                answer = _connection_watch.parse(completed["stdout"])
+                if completed["rc"] == 0 and answer.state != "armed":
                     return answer
-                self._trouble = done["stderr"].strip() or answer.told
+                self._trouble = completed["stderr"].strip() or answer.told
             except AnsibleConnectionFailure as failure:
                 self._trouble = str(failure)
             if time.monotonic() > deadline + GRACE:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import MarkedLink, ReturnPath
 from bench.measure import in_turn, judge
 from lab import Eni, EniLab
 from lab.eni import PRIMARY, EniNamespaceNode
@@ -30,7 +30,7 @@ TABLE = "kubenodeReturnPath"
 HOOKS = {"prerouting": "filter", "output": "route"}
 CHAINS = "".join(f"chain {hook} {{ type {kind} hook {hook} priority mangle; }}\n" for hook, kind in HOOKS.items())
 DESIRED = ReturnPath(TABLE, PRIMARY.name, ("veth-*",), 0x80, 0x80)
-ENIS = tuple(Way(f"eth{number}", number) for number in range(1, 16))
+ENIS = tuple(MarkedLink(f"eth{number}", number) for number in range(1, 16))
 CASES = {
     "none": "",
     "empty chains": f"table inet {TABLE} {{\n{CHAINS}}}\n",

@@ -46,7 +46,7 @@ def loaded_path(backend: files.Files, unit: str) -> str:
     return ""
 
 
-class Known(t.NamedTuple):
+class UnitPaths(t.NamedTuple):
     """loaded: the path that the unit loads. recorded: the paths in the record.
 
     record: the record's file as observed; None if there is none and none is needed.
@@ -58,9 +58,9 @@ class Known(t.NamedTuple):
 
 
 class ObservedBootFiles(t.NamedTuple):
-    """known: the paths. files: the files observed at each path that the stage handles."""
+    """unit_paths: the paths. files: the files observed at each path that the stage handles."""
 
-    known: Known
+    unit_paths: UnitPaths
     files: tuple[managed_files.ObservedFiles, ...]
 
 
@@ -88,13 +88,13 @@ class BootFiles:
         """Return the resources to apply before and after the unit: a boot may read the unit between any two steps."""
         return Arriving(self), Leaving(self)
 
-    def observe(self) -> Known:
+    def observe(self) -> UnitPaths:
         loaded, path = loaded_path(self.backend, self._unit), record(self._unit)
         current = self.backend.read(path)
         if current is None and not self._is_moving(loaded) and not self.backend.is_left_over(path):
-            return Known(loaded)
+            return UnitPaths(loaded)
         recorded = paths_in(current.text) if isinstance(current, files.Content) else ()
-        return Known(loaded, frozenset(recorded), self._record(()).observe())
+        return UnitPaths(loaded, frozenset(recorded), self._record(()).observe())
 
     def _is_moving(self, loaded: str) -> bool:
         """Return whether the path that the unit loads is not the desired one (none, if the files are to go)."""
@@ -106,14 +106,14 @@ class BootFiles:
         desired = NOTE + "".join(f"{path}\n" for path in sorted(paths)) if paths else None
         return ManagedFiles(self.backend, [managed_files.text(path, desired)], "permanent", claimed=(path,))
 
-    def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    def noting(self, unit_paths: UnitPaths) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         """Return the steps that write the record, and the steps that remove it."""
-        recorded = known.record
+        recorded = unit_paths.record
         coming: tuple[Step, ...] = ()
         if recorded is None:
             return (), ()
-        if self._is_moving(known.loaded):
-            announced = self._record({*known.recorded, known.loaded, self.path} - {""})
+        if self._is_moving(unit_paths.loaded):
+            announced = self._record({*unit_paths.recorded, unit_paths.loaded, self.path} - {""})
             coming, recorded = announced.plan(recorded).steps, announced.reached(recorded)
         if not self.arriving:  # absent needs no space: the record serves a run that is killed, and files go all the same
             coming = tuple(step._replace(is_optional=isinstance(step.do, files.Put)) for step in coming)
@@ -148,12 +148,12 @@ class Arriving:
         return [self._of.current(self._of.arriving, loaded)] if self._of.arriving else []
 
     def observe(self) -> ObservedBootFiles:
-        known = self._of.observe()
-        return ObservedBootFiles(known, tuple(current.observe() for current in self._current(known.loaded)))
+        unit_paths = self._of.observe()
+        return ObservedBootFiles(unit_paths, tuple(current.observe() for current in self._current(unit_paths.loaded)))
 
     def plan(self, observed: ObservedBootFiles) -> Plan:
-        coming, _going = self._of.noting(observed.known)
-        plans = [current.plan(state) for current, state in zip(self._current(observed.known.loaded), observed.files)]
+        coming, _going = self._of.noting(observed.unit_paths)
+        plans = [current.plan(state) for current, state in zip(self._current(observed.unit_paths.loaded), observed.files)]
         return _joined(plans, before=coming)
 
     @property
@@ -171,22 +171,22 @@ class Leaving:
         self._of = placement
         self.name = placement.path
 
-    def _current(self, known: Known) -> list[ManagedFiles]:
+    def _current(self, unit_paths: UnitPaths) -> list[ManagedFiles]:
         """Return the resources that remove the files of each path, those in the deepest folders first."""
-        paths = {*known.recorded, known.loaded, self._of.path} - {""}
+        paths = {*unit_paths.recorded, unit_paths.loaded, self._of.path} - {""}
         ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
-        return [self._of.current(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
+        return [self._of.current(entries, unit_paths.loaded) for entries in map(self._of.leaving, ordered) if entries]
 
     def observe(self) -> ObservedBootFiles:
-        known = self._of.observe()
-        observed = tuple(current.observe() for current in self._current(known))
+        unit_paths = self._of.observe()
+        observed = tuple(current.observe() for current in self._current(unit_paths))
         paths = [path for group in observed for path, current in group.states.items() if current is not None]
         self.name = ", ".join(paths) or self.name  # kept for the diff, which is shown after the files are removed
-        return ObservedBootFiles(known, observed)
+        return ObservedBootFiles(unit_paths, observed)
 
     def plan(self, observed: ObservedBootFiles) -> Plan:
-        _coming, going = self._of.noting(observed.known)
-        plans = [current.plan(state) for current, state in zip(self._current(observed.known), observed.files)]
+        _coming, going = self._of.noting(observed.unit_paths)
+        plans = [current.plan(state) for current, state in zip(self._current(observed.unit_paths), observed.files)]
         return _joined(plans, after=going)
 
     @property

@@ -90,10 +90,10 @@ class Rejected(NoMetadata):
 class Garbled(NoMetadata):
     """The service answered, but not in the form that its vendor documents."""
 
-    def __init__(self, what: str, expected: str, text: str) -> None:
+    def __init__(self, place: str, expected: str, text: str) -> None:
         excerpt = text if len(text) <= 80 else f"{text[:80]}..."
         super().__init__(
-            f"{what} must be {expected}; found {excerpt!r}. A server other than this cloud's metadata service"
+            f"{place} must be {expected}; found {excerpt!r}. A server other than this cloud's metadata service"
             " may have answered, or the answer was cut off."
         )
 
@@ -289,29 +289,29 @@ def _azure_interfaces(answer: str) -> list[t.Any]:
     return interfaces
 
 
-def _azure_nic(what: str, interface: t.Any, primary: bool) -> Nic:
-    ipv4, ipv6 = _azure_addresses(what, interface, "ipv4", 4), _azure_addresses(what, interface, "ipv6", 6)
-    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, interface, "ipv4", "subnet"))
-    subnets4 = _networks(f"{what}.ipv4.subnet", 4, bases)
-    subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
-    mac = _mac(f"{what}.macAddress", interface.get("macAddress"))
+def _azure_nic(place: str, interface: t.Any, primary: bool) -> Nic:
+    ipv4, ipv6 = _azure_addresses(place, interface, "ipv4", 4), _azure_addresses(place, interface, "ipv6", 6)
+    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(place, interface, "ipv4", "subnet"))
+    subnets4 = _networks(f"{place}.ipv4.subnet", 4, bases)
+    subnets6 = _networks(f"{place}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
+    mac = _mac(f"{place}.macAddress", interface.get("macAddress"))
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
 
 
-def _azure_addresses(what: str, nic: t.Any, family: str, version: int) -> tuple[str, ...]:
-    entries = _entries(what, nic, family, "ipAddress")
+def _azure_addresses(place: str, nic: t.Any, family: str, version: int) -> tuple[str, ...]:
+    entries = _entries(place, nic, family, "ipAddress")
     texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
-    return _hosts(f"{what}.{family}.ipAddress", version, filter(None, texts))
+    return _hosts(f"{place}.{family}.ipAddress", version, filter(None, texts))
 
 
-def _entries(what: str, nic: t.Any, family: str, listed: str) -> list[dict[str, t.Any]]:
+def _entries(place: str, nic: t.Any, family: str, listed: str) -> list[dict[str, t.Any]]:
     """Return ``nic[family][listed]``; empty if the family or the list is missing. Raises Garbled for another type."""
     if not isinstance(nic, dict):
-        raise Garbled(what, "an object", str(nic))
+        raise Garbled(place, "an object", str(nic))
     current = nic.get(family) or {}
     entries = (current.get(listed) or []) if isinstance(current, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise Garbled(f"{what}.{family}.{listed}", "a list of objects", str(current))
+        raise Garbled(f"{place}.{family}.{listed}", "a list of objects", str(current))
     return entries
 
 
@@ -365,11 +365,11 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary, device, card)
 
 
-def _number(what: str, text: str | None) -> int | None:
+def _number(place: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch("[0-9]{1,4}", text.strip()):
-        raise Garbled(what, "a number", text)
+        raise Garbled(place, "a number", text)
     return int(text)
 
 
@@ -378,27 +378,27 @@ def _words(text: str) -> list[str]:
     return re.findall(r'[^\s,"\[\]]+', text)
 
 
-def _mac(what: str, value: object) -> str:
+def _mac(place: str, value: object) -> str:
     """Parse a MAC address. Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``. Raises Garbled."""
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", value):
-        raise Garbled(what, "a MAC address", "nothing" if value is None else str(value))
+        raise Garbled(place, "a MAC address", "nothing" if value is None else str(value))
     return ":".join(re.findall("[0-9a-f]{2}", value.lower()))
 
 
-def _hosts(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
+def _hosts(place: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """Return the global unicast addresses (RFC 4291, section 2.4), private ones included. Raises Garbled."""
-    return tuple(str(address) for address in _unicast(what, version, texts) if not address.is_link_local)
+    return tuple(str(address) for address in _unicast(place, version, texts) if not address.is_link_local)
 
 
-def _routers(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
+def _routers(place: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """Return the addresses of routers, which may be link-local. Raises Garbled."""
-    return tuple(str(address) for address in _unicast(what, version, texts))
+    return tuple(str(address) for address in _unicast(place, version, texts))
 
 
-def _unicast(what: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Address]:
+def _unicast(place: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Address]:
     """Yield the unicast addresses, without loopback and IPv4-mapped ones, and without those that have a zone (%eth0)."""
     for text in texts:
-        address = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
+        address = _parsed(place, f"an IPv{version} address", ADDRESSES[version], text)
         is_special = address.is_unspecified or address.is_loopback or address.is_multicast
         if isinstance(address, ipaddress.IPv6Address):
             is_special |= address.scope_id is not None or address.ipv4_mapped is not None
@@ -408,18 +408,18 @@ def _unicast(what: str, version: int, texts: t.Iterable[str]) -> t.Iterator[Addr
             yield address
 
 
-def _networks(what: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
+def _networks(place: str, version: int, texts: t.Iterable[str]) -> tuple[str, ...]:
     """Return each subnet once. Host bits in a subnet's base are cleared. Raises Garbled."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
-    subnets = (_parsed(what, f"an IPv{version} subnet", lambda base: kind(base, strict=False), text) for text in texts)
+    subnets = (_parsed(place, f"an IPv{version} subnet", lambda base: kind(base, strict=False), text) for text in texts)
     return tuple(dict.fromkeys(map(str, subnets)))
 
 
-def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) -> T:
+def _parsed(place: str, expected: str, parse: t.Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError:
-        raise Garbled(what, expected, text) from None
+        raise Garbled(place, expected, text) from None
 
 
 def _first_host(subnets: t.Sequence[str]) -> str | None:

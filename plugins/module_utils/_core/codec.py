@@ -40,15 +40,15 @@ def _unknown(name: str) -> str:
     return f"{name} is not in the vocabulary"
 
 
-def encode(value: t.Any, known: Vocabulary) -> str:
+def encode(value: t.Any, classes: Vocabulary) -> str:
     """Return one line of JSON. Raises Unreadable for a value that decode() could not read."""
-    return json.dumps(_plain(value, known), separators=(",", ":"))
+    return json.dumps(_plain(value, classes), separators=(",", ":"))
 
 
-def decode(text: str, known: Vocabulary) -> t.Any:
+def decode(text: str, classes: Vocabulary) -> t.Any:
     """Return the value that encode() was given. Raises Unreadable."""
     try:
-        return rebuild(json.loads(text), known)
+        return rebuild(json.loads(text), classes)
     except Unreadable:
         raise
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
@@ -94,36 +94,36 @@ def _is_of(kind: t.Any, value: t.Any) -> bool:
     return kind is t.Any and _is_of(own, value)
 
 
-def _plain(value: t.Any, known: Vocabulary) -> t.Any:
+def _plain(value: t.Any, classes: Vocabulary) -> t.Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
-        return {"set": [_plain(item, known) for item in sorted(value)]}
+        return {"set": [_plain(item, classes) for item in sorted(value)]}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named tuple is an operation
-        return [_plain(item, known) for item in value]
+        return [_plain(item, classes) for item in value]
     name = name_of(type(value))
-    kind = known.get(name)
+    kind = classes.get(name)
     if kind is None or not isinstance(value, kind):
         raise Unreadable(_unknown(name))
     usual = kind._field_defaults
     fields = {key: getattr(value, key) for key in kind._fields}
     stored = {key: item for key, item in fields.items() if key not in usual or item != usual[key]}
-    return {name: {key: _plain(item, known) for key, item in stored.items()}}
+    return {name: {key: _plain(item, classes) for key, item in stored.items()}}
 
 
-def rebuild(value: t.Any, known: Vocabulary) -> t.Any:
+def rebuild(value: t.Any, classes: Vocabulary) -> t.Any:
     """Return the value of which encode() made this JSON. Raises Unreadable, or what decode() catches."""
     if isinstance(value, list):
-        return tuple(rebuild(item, known) for item in value)
+        return tuple(rebuild(item, classes) for item in value)
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
     if name == "bytes":
         return bytes.fromhex(content)
     if name == "set":
-        return frozenset(rebuild(item, known) for item in content)
-    if name not in known:
+        return frozenset(rebuild(item, classes) for item in content)
+    if name not in classes:
         raise Unreadable(_unknown(name))
-    return known[name](**{key: rebuild(item, known) for key, item in content.items()})
+    return classes[name](**{key: rebuild(item, classes) for key, item in content.items()})

@@ -68,11 +68,11 @@ class Plan(t.NamedTuple):
 
     @property
     def before(self) -> str:
-        return _joined(shown.before for shown in self.objects)
+        return _joined(object_text.before for object_text in self.objects)
 
     @property
     def after(self) -> str:
-        return _joined(shown.after for shown in self.objects)
+        return _joined(object_text.after for object_text in self.objects)
 
 
 class Backend(t.Protocol):
@@ -206,8 +206,8 @@ class Outcome(t.NamedTuple):
         return [entry for plane in Plane for entry in self._diff_of(plane)]
 
     def _diff_of(self, plane: Plane) -> t.Iterator[dict[str, str]]:
-        shown = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
-        changes = [(resource.name, plan) for resource, plan in shown if resource.plane is plane]
+        changing = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
+        changes = [(resource.name, plan) for resource, plan in changing if resource.plane is plane]
         if changes:
             before, after = (_joined(texts) for texts in zip(*((plan.before, plan.after) for _name, plan in changes)))
             yield _entry(plane, ObjectText(", ".join(name for name, _plan in changes), before, after))
@@ -216,18 +216,18 @@ class Outcome(t.NamedTuple):
         """Return Ansible's diff: one entry for each file or other object that changes. Two resources may change one object."""
         entries: dict[tuple[Plane, str], ObjectText] = {}
         for resource, plan in self.plans:
-            for shown in plan.objects:
-                name = shown.name or resource.name
+            for object_text in plan.objects:
+                name = object_text.name or resource.name
                 former = entries.get((resource.plane, name), ObjectText(name, "", ""))
-                before, after = (_joined(texts) for texts in zip(former[1:], shown[1:]))
+                before, after = (_joined(texts) for texts in zip(former[1:], object_text[1:]))
                 entries[resource.plane, name] = ObjectText(name, before, after)
         ordered = sorted(entries.items(), key=lambda entry: [*Plane].index(entry[0][0]))
-        return [_entry(plane, shown) for (plane, _name), shown in ordered if shown.before or shown.after]
+        return [_entry(plane, object_text) for (plane, _name), object_text in ordered if object_text.before or object_text.after]
 
 
-def _entry(plane: Plane, shown: ObjectText) -> dict[str, str]:
-    header = f"{plane.value}: {shown.name}"
-    return {"before_header": header, "after_header": header, "before": shown.before, "after": shown.after}
+def _entry(plane: Plane, object_text: ObjectText) -> dict[str, str]:
+    header = f"{plane.value}: {object_text.name}"
+    return {"before_header": header, "after_header": header, "before": object_text.before, "after": object_text.after}
 
 
 def _joined(texts: t.Iterable[str]) -> str:
@@ -241,7 +241,7 @@ def whole(before: str = "", after: str = "") -> tuple[ObjectText, ...]:
 
 def objects(plans: t.Iterable[Plan]) -> tuple[ObjectText, ...]:
     """Return the texts of the objects of several plans."""
-    return tuple(shown for plan in plans for shown in plan.objects)
+    return tuple(object_text for plan in plans for object_text in plan.objects)
 
 
 def survey(resources: t.Sequence[Resource]) -> Plans:

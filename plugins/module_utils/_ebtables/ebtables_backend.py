@@ -224,16 +224,16 @@ class _Nft:
             script = _script(_lines(merges))
             if not script:
                 return
-            done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
+            completed = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
             then = self.read()
-            if done.rc == 0 and all(
+            if completed.rc == 0 and all(
                 chain.is_merged(then.get(removal.place, ()), removal, merges[removal.place]) for removal in removed
             ):
                 return
             if _texts(then) == _texts(now):
-                raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
+                raise Failure(f"ebtables-nft-restore refused the rules: {completed.stderr.strip() or completed.rc}")
             is_once = all(chain.has_each_once(then.get(place, ()), merged) for place, merged in merges.items())
-            if done.rc == 0 and number >= ORDERLY and is_once:
+            if completed.rc == 0 and number >= ORDERLY and is_once:
                 self._warn(DISORDERED)
                 return
             self._remove({(place, text) for place, merged in merges.items() for text in merged.texts})
@@ -302,10 +302,10 @@ class _Legacy:
             lines = _edits(operation, table, self._list(table))
             if not lines:
                 return
-            done = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
-            if done.rc == 0 and not _edits(operation, table, self._list(table)):
+            completed = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
+            if completed.rc == 0 and not _edits(operation, table, self._list(table)):
                 return
-            said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
+            said = completed.stderr.strip() or (str(completed.rc) if completed.rc else "it reported success, but changed nothing")
         raise Failure(f"ebtables-legacy-restore refused the changes to table {table} {TRIES} times: {said}")
 
 

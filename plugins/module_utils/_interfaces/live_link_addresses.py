@@ -44,11 +44,11 @@ RECORD = "/run/kubenode/link-addresses.json"
 
 
 class ObservedAddresses(t.NamedTuple):
-    """links: by name. ours: the current addresses that this collection has added, according to its record or its units."""
+    """links: by name. own: the current addresses that this collection has added, according to its record or its units."""
 
     scene: Scene
     links: t.Mapping[str, Link]
-    ours: t.Mapping[AddedAddress, Address]
+    own: t.Mapping[AddedAddress, Address]
     record: frozenset[AddedAddress]
     file: managed_files.ObservedFiles
 
@@ -106,15 +106,15 @@ class LiveLinkAddresses:
         by_units = {AddedAddress(links[address.dev].number, address) for address in self._boot.added() if address.dev in links}
         names = {link.number: link.name for link in scene.links}
         # A renamed link keeps its index and its addresses.
-        known = {
+        current_entries = {
             entry._replace(address=entry.address._replace(dev=names[entry.ifindex]))
             for entry in record | by_units
             if entry.ifindex in names
         }
         current = {(address.link, str(address)): address for address in scene.addresses if address.flags & NOPREFIXROUTE}
-        keys = {entry: (entry.ifindex, entry.address.prefix) for entry in sorted(known)}
-        ours = {entry: current[key] for entry, key in keys.items() if key in current}
-        return ObservedAddresses(scene, links, ours, record, file)
+        keys = {entry: (entry.ifindex, entry.address.prefix) for entry in sorted(current_entries)}
+        own = {entry: current[key] for entry, key in keys.items() if key in current}
+        return ObservedAddresses(scene, links, own, record, file)
 
     def links(self) -> dict[str, int]:
         """Return the links that keep or get an address of this collection: their indexes by name."""
@@ -129,7 +129,7 @@ class LiveLinkAddresses:
         remaining = frozenset({*changes.kept, *added})
         if remaining and not (changes.added or changes.removed or _has_stale_record(observed, remaining)):
             return Plan(report=changes)
-        announcing, settling = self._record_file(remaining | observed.ours.keys()), self._record_file(remaining)
+        announcing, settling = self._record_file(remaining | observed.own.keys()), self._record_file(remaining)
         steps = (
             *announcing.plan(observed.file).steps,
             *_applied(tuple(self._messages(changes, observed))),
@@ -140,25 +140,23 @@ class LiveLinkAddresses:
         return Plan(steps, whole(before, after), changes)
 
     def _changes(self, observed: ObservedAddresses) -> Changes:
-        ours = {entry.address: entry for entry in observed.ours}
+        own = {entry.address: entry for entry in observed.own}
         if not self._is_present:
-            gone = ours if self._desired is None else self._desired
-            removed = tuple(entry for address, entry in ours.items() if address in gone)
-            return Changes((), removed, tuple(entry for address, entry in ours.items() if address not in gone))
+            gone = own if self._desired is None else self._desired
+            removed = tuple(entry for address, entry in own.items() if address in gone)
+            return Changes((), removed, tuple(entry for address, entry in own.items() if address not in gone))
         desired = self._desired or {}
         for address, option in desired.items():
             if address.dev not in observed.links:
                 raise Invalid(f"{option}.dev", address.dev, "a link of this node unless immediate is false")
         foreign = {
-            (address.link, address.local): address
-            for address in observed.scene.addresses
-            if address not in observed.ours.values()
+            (address.link, address.local): address for address in observed.scene.addresses if address not in observed.own.values()
         }
-        places = {address: (observed.links[address.dev].number, address.local) for address in desired if address not in ours}
+        places = {address: (observed.links[address.dev].number, address.local) for address in desired if address not in own}
         return Changes(
             tuple(address for address, place in places.items() if place not in foreign),
-            tuple(entry for address, entry in ours.items() if address not in desired),
-            tuple(entry for address, entry in ours.items() if address in desired),
+            tuple(entry for address, entry in own.items() if address not in desired),
+            tuple(entry for address, entry in own.items() if address in desired),
             tuple((address, foreign[place]) for address, place in places.items() if place in foreign),
         )
 
@@ -167,13 +165,13 @@ class LiveLinkAddresses:
         added = [
             new_address(links[address.dev].number, address.local, address.length, address.flags) for address in changes.added
         ]
-        return _changing(observed.scene, [observed.ours[entry] for entry in changes.removed], added)
+        return _changing(observed.scene, [observed.own[entry] for entry in changes.removed], added)
 
     def remember(self, observed: ObservedAddresses) -> Plan:
         """Plan only to add to the record the addresses that units have added."""
-        if observed.ours.keys() <= observed.record:
+        if observed.own.keys() <= observed.record:
             return Plan()
-        plan = self._record_file(observed.record | observed.ours.keys()).plan(observed.file)
+        plan = self._record_file(observed.record | observed.own.keys()).plan(observed.file)
         return plan._replace(objects=())
 
     def _record_file(self, record: t.AbstractSet[AddedAddress]) -> managed_files.ManagedFiles:
@@ -185,15 +183,15 @@ class LiveLinkAddresses:
         return (self._backend, self._files)
 
 
-def _has_stale_record(observed: ObservedAddresses, left: t.Collection[AddedAddress]) -> bool:
+def _has_stale_record(observed: ObservedAddresses, remaining: t.Collection[AddedAddress]) -> bool:
     """Return whether a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
 
     Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.
     """
     links = {link.number for link in observed.links.values()}
-    ours = {(entry.ifindex, entry.address.prefix) for entry in left}
+    own = {(entry.ifindex, entry.address.prefix) for entry in remaining}
     recorded = {(entry.ifindex, entry.address.prefix) for entry in observed.record if entry.ifindex in links}
-    return bool(recorded - ours or observed.file.left_over)
+    return bool(recorded - own or observed.file.left_over)
 
 
 def _applied(messages: tuple[Message, ...]) -> t.Iterator[Step]:
@@ -210,7 +208,7 @@ def _changing(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addr
     same one. IPv4 addresses are added before others are removed, so that the link always has one.
     """
     links = {link.number: link for link in scene.links}
-    left = [address for address in scene.addresses if address not in removed]
+    unmoved = [address for address in scene.addresses if address not in removed]
     yield from (_removal(address, links) for address in removed if address.family == IPV6)
     for index in dict.fromkeys(address.link for address in added if address.family == IPV4):
         if not _has_ipv4(scene.addresses, index):  # the undo will remove the link's last IPv4 address
@@ -225,9 +223,9 @@ def _changing(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addr
     for address in removed:
         if address.family == IPV4:
             yield _removal(address, links)
-            yield from (_kept(other, links) for other in (*left, *added) if _shares_prefix(other, address))
+            yield from (_kept(other, links) for other in (*unmoved, *added) if _shares_prefix(other, address))
     going = [address for address in removed if address.family == IPV4]
-    staying = [other for other in (*left, *added) if not any(_shares_prefix(other, address) for address in going)]
+    staying = [other for other in (*unmoved, *added) if not any(_shares_prefix(other, address) for address in going)]
     for index in dict.fromkeys(address.link for address in going):
         # Addresses that share a prefix with a removed one do not count: the kernel may have removed them before they were
         # added again.

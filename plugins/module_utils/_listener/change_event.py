@@ -70,10 +70,10 @@ class Dependencies(t.NamedTuple):
 class ChangeEvent(t.NamedTuple):
     """A reason to load the policy again.
 
-    what: what happened, as a clause. port: the netlink port of the socket that requested the change; KERNEL if none did.
+    clause: what happened. port: the netlink port of the socket that requested the change; KERNEL if none did.
     """
 
-    what: str
+    clause: str
     port: int = KERNEL
 
     @property
@@ -82,7 +82,7 @@ class ChangeEvent(t.NamedTuple):
 
         False if the kernel did: it removes routes together with their link.
         """
-        return self.port != KERNEL and self.what in CONTESTED
+        return self.port != KERNEL and self.clause in CONTESTED
 
 
 def rule_key(family: int, priority: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> str:
@@ -120,19 +120,19 @@ class EventFilter:
     def concern(self, message: bytes) -> ChangeEvent | None:
         """Return the event that an rtnetlink message reports; None if it does not affect the policy."""
         _length, kind, flags, _sequence, port = HEADER.unpack_from(message)
-        what = ""
+        clause = ""
         if kind in (NEWRULE, DELRULE):
-            what = self._of_rule(kind, message)
+            clause = self._of_rule(kind, message)
         elif kind in (NEWROUTE, DELROUTE):
-            what = self._of_route(kind, flags, message)
+            clause = self._of_route(kind, flags, message)
         elif kind in (NEWLINK, DELLINK):
-            what = self._of_link(kind, message)
+            clause = self._of_link(kind, message)
         elif kind in (NEWADDR, DELADDR):
-            what = self._of_address(kind, message)
-        if not what:
+            clause = self._of_address(kind, message)
+        if not clause:
             return None
         # Who adds a link or an address is of no interest.
-        return ChangeEvent(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)
+        return ChangeEvent(clause, KERNEL if kind in (NEWLINK, NEWADDR) else port)
 
     def _of_rule(self, kind: int, message: bytes) -> str:
         if self._tag in message:
@@ -179,15 +179,15 @@ class EventFilter:
         name = text(attrs, IFLA_IFNAME)
         former = next((link for link, (number, _up) in self._links.items() if number == index), name)
         state = (index, bool(flags & IFF_UP)) if kind == NEWLINK else (0, False)
-        what = ""
+        clause = ""
         if (former != name or kind == DELLINK) and self._links.get(former, (0, False))[0] == index:
             self._links[former] = (0, False)
-            what = f"link {former} went away"
+            clause = f"link {former} went away"
         if kind == NEWLINK and name in self._links and self._links[name] != state:
             is_new = self._links[name][0] != index
-            what = f"link {name} {'is new' if is_new else 'came up' if state[1] else 'went down'}"
+            clause = f"link {name} {'is new' if is_new else 'came up' if state[1] else 'went down'}"
             self._links[name] = state
-        return what
+        return clause
 
     def _of_address(self, kind: int, message: bytes) -> str:
         """Evaluate a message about an address.

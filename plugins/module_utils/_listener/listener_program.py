@@ -283,12 +283,12 @@ class Listener:
             nothing = "Rules or routes are missing, and a run holds the lock" if report["pending"] else "No change was needed"
             _log(f"{'Ready' if report['pending'] else 'In force'} after {milliseconds} ms. {'. '.join(changes) or nothing}")
         elif changes:
-            causes = dict.fromkeys(f"{event.what}{sender and f' by {sender}'}" for event, sender in load.causes.items())
+            causes = dict.fromkeys(f"{event.clause}{sender and f' by {sender}'}" for event, sender in load.causes.items())
             _log(
                 f"{'In force' if load.asks else 'Restored'} after {milliseconds} ms, as {'; '.join(causes)}. {'. '.join(changes)}"
             )
             if True in load.noted:
-                self._advise({sender for event, sender in load.causes.items() if event.what == RULE_REMOVED})
+                self._advise({sender for event, sender in load.causes.items() if event.clause == RULE_REMOVED})
         if report["waiting"] != self._waiting:
             self._waiting = report["waiting"]
             _log(f"Waiting: {'; '.join(self._waiting) or 'nothing any more'}")

@@ -98,12 +98,12 @@ class Nft(UndoBackend):
         return self._list([], family, name) if process.find("nft") else ""
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
-        done = self.run([*flags, "list", "table", family, name])
-        if done.rc == 0 and done.stdout.strip():
-            return done.stdout
-        if done.rc != 0 and NO_TABLE.search(done.stderr):
+        completed = self.run([*flags, "list", "table", family, name])
+        if completed.rc == 0 and completed.stdout.strip():
+            return completed.stdout
+        if completed.rc != 0 and NO_TABLE.search(completed.stderr):
             return ""
-        raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
+        raise Failure(f"nft could not list table {family} {name}: {_complaint(completed)}")
 
     def warn_without_nft(self, family: str, name: str) -> None:
         """Warn if nft is not installed: check mode passes, but a run would fail."""
@@ -174,10 +174,10 @@ def _replace(nft: Nft, operation: Replace) -> None:
 
             nfnetlink.delete_table(operation.family, operation.name)
         return
-    done = nft.run(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
-    if done.rc != 0:
-        kind = Uncertain if _was_killed(done) else Failure
-        raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+    completed = nft.run(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
+    if completed.rc != 0:
+        kind = Uncertain if _was_killed(completed) else Failure
+        raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(completed)}")
 
 
 def _check(nft: Nft, script: str) -> None:
@@ -201,28 +201,28 @@ def _check(nft: Nft, script: str) -> None:
 
 def _lack(nft: Nft, script: str, unshare: str) -> str:
     """Return why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
-    done = nft.run(["-c", "-f", "-"], script, through=[unshare, "--net"])
-    if done.rc == 0:
+    completed = nft.run(["-c", "-f", "-"], script, through=[unshare, "--net"])
+    if completed.rc == 0:
         return ""
-    if NO_CHECK.search(done.stderr):
-        return _complaint(done)
-    raise Failure(f"nft refused the ruleset: {_complaint(done)}")
+    if NO_CHECK.search(completed.stderr):
+        return _complaint(completed)
+    raise Failure(f"nft refused the ruleset: {_complaint(completed)}")
 
 
-def _was_killed(done: process.Completed) -> bool:
-    return done.rc < 0 or done.rc > 128
+def _was_killed(completed: process.Completed) -> bool:
+    return completed.rc < 0 or completed.rc > 128
 
 
-def _complaint(done: process.Completed) -> str:
+def _complaint(completed: process.Completed) -> str:
     """Return nft's error messages on one line, without the carets that mark the position of the error."""
-    if _was_killed(done):
+    if _was_killed(completed):
         # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
         return (
-            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
-            " for example in a container, has made a named set or map. Upgrade nftables on the node"
+            f"nft was killed by signal {-completed.rc if completed.rc < 0 else completed.rc - 128}. nft before 1.1.2 crashes if a"
+            " newer nft, for example in a container, has made a named set or map. Upgrade nftables on the node"
         )
-    lines = (line.strip() for line in done.stderr.splitlines())
-    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
+    lines = (line.strip() for line in completed.stderr.splitlines())
+    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {completed.rc}, no error message"
     if "Operation not permitted" not in said:
         return said
     from .._netlink import nfnetlink

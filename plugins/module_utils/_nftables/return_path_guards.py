@@ -16,7 +16,7 @@ from .._routing import known_programs, rt_names, rule
 from .._routing.routing_backend import Netlink
 from .._rp_filter import reverse_path
 from .._rp_filter.live_reverse_path import LiveReversePath
-from .return_path_table import ReturnPath, Way
+from .return_path_table import MarkedLink, ReturnPath
 
 STRICT = reverse_path.MODES["strict"]
 PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostRulePriority)
@@ -27,7 +27,7 @@ def missing_links(desired: ReturnPath) -> t.Iterable[str]:
     if not kernel.is_own_root():
         return  # in the root of an image, the links are the builder's, not the node's
     existing = sysctl.Sysctl().links()
-    for link in (way.name for way in desired.ways if way.name not in existing):
+    for link in (interface.name for interface in desired.marked_links if interface.name not in existing):
         if link == desired.primary_interface:
             yield (
                 f"There is no link {link}, so no connection is marked until one appears. Set primary_interface to the"
@@ -52,16 +52,16 @@ def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterabl
     in_order = sorted([*protocols, *coming], key=lambda item: item.priority)
     families = {name: [item for item in in_order if item.family == family] for name, family in fields.FAMILIES.items()}
     of_all = _of_all(protocols)
-    used: dict[rule.Rule, Way] = {}
+    used: dict[rule.Rule, MarkedLink] = {}
     preceding: set[rule.Rule] = set()
-    for way in _existing(desired):
-        routings = {name: desired.routing(rules, way.mark, coming, of_all) for name, rules in families.items()}
+    for link in _existing(desired):
+        routings = {name: desired.routing(rules, link.mark, coming, of_all) for name, rules in families.items()}
         is_routed = any(routing.marked for routing in routings.values())
         for name, routing in routings.items():
             if not routing.marked:
                 is_needed = routing.earlier and desired.primary_interface  # otherwise one family may be enough
                 if is_needed or (name == "ipv4" and not is_routed):
-                    yield _missing_rule(desired, way, name, routing.earlier)
+                    yield _missing_rule(desired, link, name, routing.earlier)
                 continue
             marked = _shown(routing.marked, protocols)
             if routing.earlier and routing.earlier not in preceding:
@@ -70,11 +70,11 @@ def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterabl
                     f"{marked} comes after {_shown(routing.earlier, protocols)}, by which replies leave before the kernel looks"
                     f" at their mark. Give the mark's rule a priority below {routing.earlier.priority}, or remove the other rule."
                 )
-            other = used.setdefault(routing.marked, way)
-            if other is not way:
+            other = used.setdefault(routing.marked, link)
+            if other is not link:
                 yield (
-                    f"{marked} routes by mark {way.mark:#x} of {way.name} as by mark {other.mark:#x} of {other.name}, so that"
-                    f" replies of both leave by one interface. Give each of them a rule, with the mask {desired.mask:#x}."
+                    f"{marked} routes by mark {link.mark:#x} of {link.name} as by mark {other.mark:#x} of {other.name}, so that"
+                    f" replies of both leave by one link. Give each of them a rule, with the mask {desired.mask:#x}."
                 )
 
 
@@ -87,21 +87,21 @@ def _of_all(rules: t.Iterable[rule.Rule]) -> list[rule.Rule]:
     return [item for item in bare if (item.family, item.table) in defaults]
 
 
-def _existing(desired: ReturnPath) -> list[Way]:
+def _existing(desired: ReturnPath) -> list[MarkedLink]:
     """Return the primary interface and the others that exist. missing_links() names the others, whose rules come with them."""
-    there = sysctl.Sysctl().links()
-    return [way for way in desired.ways if way.name == desired.primary_interface or way.name in there]
+    existing = sysctl.Sysctl().links()
+    return [link for link in desired.marked_links if link.name == desired.primary_interface or link.name in existing]
 
 
-def _missing_rule(desired: ReturnPath, way: Way, family: str, pods: rule.Rule | None) -> str:
-    """Return the warning that no rule routes by an interface's mark.
+def _missing_rule(desired: ReturnPath, link: MarkedLink, family: str, pods: rule.Rule | None) -> str:
+    """Return the warning that no rule routes by a link's mark.
 
     pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too.
     """
-    mark = f"{way.mark:#x}/{desired.mask:#x}"
+    mark = f"{link.mark:#x}/{desired.mask:#x}"
     priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
-    is_primary = way.name == desired.primary_interface
-    table, which = ("main", "") if is_primary else ("TABLE", f", where TABLE is the one whose default route is by {way.name}")
+    is_primary = link.name == desired.primary_interface
+    table, which = ("main", "") if is_primary else ("TABLE", f", where TABLE is the one whose default route is by {link.name}")
     return (
         f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark has no effect. Unless the node's CNI adds"
         " such a rule, add it with kubenode.datapath.policy_routes and rules:"
@@ -140,9 +140,9 @@ def _strict_now(valid: LiveReversePath | None) -> t.Iterator[str]:
 
 
 def _strict_at_boot(path: str | None, texts: t.Mapping[str, str]) -> t.Iterator[str]:
-    ours = {name: text for name, text in texts.items() if text.startswith(managed_files.HEADING)}
-    given_up = {path: ours.pop(path)} if path and path in ours else {}
-    others = sysctl_files.by_systemd(ours)
+    own_texts = {name: text for name, text in texts.items() if text.startswith(managed_files.HEADING)}
+    given_up = {path: own_texts.pop(path)} if path and path in own_texts else {}
+    others = sysctl_files.by_systemd(own_texts)
     for assignment in sysctl_files.by_systemd(given_up).assignments:
         link = assignment.key.split("/")[3]
         if others.value(assignment.key) != assignment.number and reverse_path.at_boot(link, texts) == STRICT:

@@ -39,7 +39,7 @@ MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 PRIORITY = -149
 
 
-class Way(t.NamedTuple):
+class MarkedLink(t.NamedTuple):
     """An interface by which connections come in, and their mark."""
 
     name: str
@@ -67,7 +67,7 @@ class ReturnPath(t.NamedTuple):
     mask: int
     strict: bool = False
     service_addresses: tuple[str, ...] = ()
-    interfaces: tuple[Way, ...] = ()
+    interfaces: tuple[MarkedLink, ...] = ()
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
@@ -81,13 +81,13 @@ class ReturnPath(t.NamedTuple):
             allowed = "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
             raise Invalid("primary_interface", primary, allowed)
         whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else None
-        way = Way(primary, _mark("mark", options["mark"], whole_mask))
-        others = _ways(options.get("interfaces") or [], way, whole_mask)
-        mask = functools.reduce(operator.or_, (other.mark for other in others), whole_mask or way.mark)
+        first = MarkedLink(primary, _mark("mark", options["mark"], whole_mask))
+        others = _marked_links(options.get("interfaces") or [], first, whole_mask)
+        mask = functools.reduce(operator.or_, (other.mark for other in others), whole_mask or first.mark)
         pods = _patterns(options["pod_interfaces"] or [], primary, [other.name for other in others])
         services = service_prefixes(options.get("service_addresses") or [])
-        name, ways = table_names.table("table", options["table"]), tuple(sorted(others))
-        return cls(name, primary, pods, way.mark, mask, options["strict"], services, ways)
+        name, marked = table_names.table("table", options["table"]), tuple(sorted(others))
+        return cls(name, primary, pods, first.mark, mask, options["strict"], services, marked)
 
     @classmethod
     def _without_primary(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
@@ -95,14 +95,14 @@ class ReturnPath(t.NamedTuple):
             if options.get(option):
                 raise Invalid(option, options[option], "left out, unless primary_interface is given")
         whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else 0
-        ways = _ways(options["interfaces"], None, whole_mask or None)
-        mask = functools.reduce(operator.or_, (way.mark for way in ways), whole_mask)
-        return cls(table_names.table("table", options["table"]), "", (), 0, mask, interfaces=tuple(sorted(ways)))
+        marked = _marked_links(options["interfaces"], None, whole_mask or None)
+        mask = functools.reduce(operator.or_, (interface.mark for interface in marked), whole_mask)
+        return cls(table_names.table("table", options["table"]), "", (), 0, mask, interfaces=tuple(sorted(marked)))
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def marked_links(self) -> tuple[MarkedLink, ...]:
         """Return all interfaces with a mark, the primary first."""
-        primary = [Way(self.primary_interface, self.mark)] if self.primary_interface else []
+        primary = [MarkedLink(self.primary_interface, self.mark)] if self.primary_interface else []
         return (*primary, *self.interfaces)
 
     def bits(self) -> t.Iterator[tuple[int, int]]:
@@ -119,15 +119,15 @@ class ReturnPath(t.NamedTuple):
         """
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
         primary = bool(self.primary_interface)
-        entering = {way.name: f"entering_{way.mark:#x}" for way in self.interfaces}
-        replies = {way.mark: f"replies_{way.mark:#x}" for way in self.interfaces}
+        entering = {interface.name: f"entering_{interface.mark:#x}" for interface in self.interfaces}
+        replies = {interface.mark: f"replies_{interface.mark:#x}" for interface in self.interfaces}
         # After the marking, because requests of a marked connection may come in by another interface than before.
         replied = (_chosen(connection, replies),) if replies else ()
         # With strict the primary's reverse-path filter drops a reply of a pod on another node that has another interface's mark.
         replied_by_primary = () if self.strict else replied
         chains = [
-            *(Chain(replies[way.mark], None, None, None, self._replies(way.mark)) for way in self.interfaces),
-            *(Chain(entering[way.name], None, None, None, (*self._opened(way.mark), *replied)) for way in self.interfaces),
+            *(Chain(replies[link.mark], None, None, None, self._replies(link.mark)) for link in self.interfaces),
+            *(Chain(entering[link.name], None, None, None, (*self._opened(link.mark), *replied)) for link in self.interfaces),
         ]
         leaving, proxied = ({self.mark: name} if primary else {} for name in ("leaving", "proxied"))
         if primary:
@@ -297,20 +297,20 @@ def _chosen(expression: str, chains: t.Mapping[str, str] | t.Mapping[int, str]) 
     return (match(expression, key), verdict)
 
 
-def _ways(entries: t.Sequence[t.Mapping[str, t.Any]], primary: Way | None, mask: int | None) -> list[Way]:
+def _marked_links(entries: t.Sequence[t.Mapping[str, t.Any]], primary: MarkedLink | None, mask: int | None) -> list[MarkedLink]:
     """Return the entries of the option ``interfaces``, in their order. primary: None for none. Raises Invalid."""
-    ways: list[Way] = []
+    marked: list[MarkedLink] = []
     for index, entry in enumerate(entries):
         option = f"interfaces[{index}]"
         name, mark = names.network_interface(f"{option}.name", entry["name"]), _mark(f"{option}.mark", entry["mark"], mask)
-        for other in (*([primary] if primary else []), *ways):
+        for other in (*([primary] if primary else []), *marked):
             if name == other.name:
                 of_primary = "primary_interface, whose mark is the option mark" if other is primary else "another entry"
                 raise Invalid(f"{option}.name", name, f"another link than that of {of_primary}")
             if mark == other.mark:
                 raise Invalid(f"{option}.mark", entry["mark"], f"another mark than that of {other.name}")
-        ways.append(Way(name, mark))
-    return ways
+        marked.append(MarkedLink(name, mark))
+    return marked
 
 
 def _mark(option: str, value: object, mask: int | None) -> int:

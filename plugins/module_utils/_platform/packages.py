@@ -244,14 +244,15 @@ class Packages(UndoBackend):
 
     def candidate(self, package: str) -> str:
         """Return the newest version in the index on the node; empty if it has none. Does not refresh the index."""
-        done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
-        versions = [(number, text) for text in self._manager.version.findall(done.stdout) if (number := version.of_package(text))]
+        listing = self._start(self._manager.available, package, locks=self._manager.listing_locks)
+        found = self._manager.version.findall(listing.stdout)
+        versions = [(number, text) for text in found if (number := version.of_package(text))]
         return max(versions)[1] if versions else ""
 
     def obstacle(self, package: str) -> str:
         """Return why the package could not be removed alone, in the manager's words; empty if it could."""
-        done = self._start(self._manager.rehearse, package, locks=self._manager.locks)
-        return "" if done.rc == 0 else _complaint(done)
+        completed = self._start(self._manager.rehearse, package, locks=self._manager.locks)
+        return "" if completed.rc == 0 else _complaint(completed)
 
     def perform(self, operation: Operation) -> None:
         """Perform one operation. Raises Failure with the manager's answer."""
@@ -274,23 +275,23 @@ class Packages(UndoBackend):
 
     def _refresh(self, operation: Refresh) -> None:
         """Refresh the index. A source that does not answer matters only if no other source has the package."""
-        done = self._start(self._manager.refresh)
+        completed = self._start(self._manager.refresh)
         self._is_fresh = True
         available = self.candidate(operation.package)
         candidate = version.of_package(available)
         if candidate is None or candidate < operation.minimum:
-            trouble = "" if done.rc == 0 else f". The refresh itself failed: {_complaint(done)}"
+            trouble = "" if completed.rc == 0 else f". The refresh itself failed: {_complaint(completed)}"
             raise Failure(
                 f"minimum_version is {operation.minimum}, but {self._manager.name} on this node has"
                 f" {operation.package} {available or 'in no version'}{trouble}"
             )
 
     def _bring(self, command: tuple[str, ...], package: str) -> None:
-        done = self._start(command, package)
-        if done.rc != 0 and not self._is_fresh and OUTDATED.search(done.stdout + done.stderr):
+        completed = self._start(command, package)
+        if completed.rc != 0 and not self._is_fresh and OUTDATED.search(completed.stdout + completed.stderr):
             self._start(self._manager.refresh)  # the index names a file that its source has replaced
-            done = self._start(command, package)
-        _expect_success(command, done)
+            completed = self._start(command, package)
+        _expect_success(command, completed)
 
     def _remove(self, package: str) -> None:
         if not self.installed(package):
@@ -347,13 +348,13 @@ def _holder(path: str) -> str:
     return f"process {pid}" if pid > 0 else "a process outside this root"
 
 
-def _expect_success(command: tuple[str, ...], done: process.Completed) -> None:
-    if done.rc != 0:
-        raise Failure(f"{command[0]}: {_complaint(done)}")
+def _expect_success(command: tuple[str, ...], completed: process.Completed) -> None:
+    if completed.rc != 0:
+        raise Failure(f"{command[0]}: {_complaint(completed)}")
 
 
-def _complaint(done: process.Completed) -> str:
+def _complaint(completed: process.Completed) -> str:
     """Return the program's error message, on one line."""
-    lines = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
+    lines = [line.strip() for line in (completed.stderr.strip() or completed.stdout.strip()).splitlines()]
     telling = [line for line in lines if line and not re.match(r"W:|warning", line, re.IGNORECASE)]
-    return "; ".join(telling[:8]) or f"exit status {done.rc}"
+    return "; ".join(telling[:8]) or f"exit status {completed.rc}"

@@ -117,8 +117,8 @@ class LivePolicy:
     def plan(self, observed: ObservedPolicy) -> Plan:
         desired, (rules, routes) = self.changes(observed)
         if rules.added:
-            ours = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
-            new = [rule for rule in rules.added if rule not in ours]
+            own = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
+            new = [rule for rule in rules.added if rule not in own]
             _refuse_conflicts(desired, new, observed.rules)
             _check_targets(desired, new, observed.rules)
         if 0 < len(rules.satisfied) < len(desired.rules or ()):
@@ -137,43 +137,43 @@ class LivePolicy:
     def _route_changes(self, listed: t.Sequence[Route] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        ours = {route: None for route, protocol in current if protocol == self._policy.protocol and not route.unread}
+        own = {route: None for route, protocol in current if protocol == self._policy.protocol and not route.unread}
         if not self._desired:
-            removed = list(ours) if listed is None else policy.taken(ours, listed)
-            return Changes((), removed, len(ours) - len(removed))
+            removed = list(own) if listed is None else policy.taken(own, listed)
+            return Changes((), removed, len(own) - len(removed))
         desired = {route: None for route in listed or ()}
-        missing = [route for route in desired if route not in ours]
+        missing = [route for route in desired if route not in own]
         paths = {route.path: route for route in missing}
         foreign = [(route, owner) for route, owner in current if paths and owner != self._policy.protocol and route.path in paths]
         satisfied = {
             paths[path]: owners for path, owners in _owners(paths, ((route.path, owner) for route, owner in foreign)).items()
         }
-        named = {paths[route.path]: route for route, _owner in foreign if route.unread}
+        unread_at = {paths[route.path]: route for route, _owner in foreign if route.unread}
         kept = len(desired) - len(missing)
         return Changes(
             [route for route in missing if route not in satisfied],
-            [item for item in ours if item not in desired] if len(ours) > kept else [],
+            [item for item in own if item not in desired] if len(own) > kept else [],
             kept,
-            [(named.get(route, route), satisfied[route]) for route in missing if route in satisfied],
+            [(unread_at.get(route, route), satisfied[route]) for route in missing if route in satisfied],
         )
 
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        ours = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
+        own = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
         if not self._desired:
-            gone = set(ours) if listed is None else set(policy.taken(ours, listed))
-            last = dict.fromkeys(rule for rule in reversed(ours) if rule not in gone)
+            gone = set(own) if listed is None else set(policy.taken(own, listed))
+            last = dict.fromkeys(rule for rule in reversed(own) if rule not in gone)
             return _arranged(list(reversed(last)), {}, current, self._policy.protocol, is_free=True)
         in_order = sorted(listed or (), key=PLACE)
-        if ours == in_order:  # as in nearly every run
-            return Changes(kept=len(ours))
-        distinct, desired = set(ours), list(dict.fromkeys(listed or ()))
+        if own == in_order:  # as in nearly every run
+            return Changes(kept=len(own))
+        distinct, desired = set(own), list(dict.fromkeys(listed or ()))
         missing = [rule for rule in desired if rule not in distinct]
         satisfied = _owners(missing, current)
-        is_whole = len(satisfied) == len(missing) and len(ours) == len(distinct) == len(desired) - len(missing)
-        if is_whole and not _is_out_of_order(ours, in_order, satisfied):
-            return Changes(kept=len(ours), satisfied=[(rule, satisfied[rule]) for rule in missing])
+        is_whole = len(satisfied) == len(missing) and len(own) == len(distinct) == len(desired) - len(missing)
+        if is_whole and not _is_out_of_order(own, in_order, satisfied):
+            return Changes(kept=len(own), satisfied=[(rule, satisfied[rule]) for rule in missing])
         return _arranged(desired, satisfied, current, self._policy.protocol)
 
     def _steps(self, observed: ObservedPolicy, rules: Changes, routes: Changes) -> t.Iterator[Step]:
@@ -202,14 +202,14 @@ def _few(items: t.Sequence[t.Any], noun: str) -> str:
     return f"{len(items)} {noun}" if len(items) > 1 else str(items[0])
 
 
-def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
+def _is_out_of_order(own: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
     """Return whether a packet could tell the current order of the rules from ``in_order``, the desired one.
 
-    ours: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
+    own: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
     one priority, their order is not compared, and counts as wrong if order matters there at all.
     """
     unsatisfied = [rule for rule in in_order if rule not in satisfied] if satisfied else in_order
-    places = {PLACE(rule) for rule, other in zip(ours, unsatisfied) if rule != other}
+    places = {PLACE(rule) for rule, other in zip(own, unsatisfied) if rule != other}
     if satisfied:
         places |= set(map(PLACE, unsatisfied)).intersection(map(PLACE, satisfied))
     lists: dict[Place, list[Rule]] = {place: [] for place in places}
@@ -269,22 +269,22 @@ class _Arranged:
             self.added, self.removed, self.kept = [], [], len(former)
             return
         last = {rule: index for index, rule in standing}
-        ours = [rule for rule in desired if rule not in satisfied]
+        own = [rule for rule in desired if rule not in satisfied]
         if is_free or not rule_order.counts(desired):
-            standing_own = sorted((rule for rule in ours if rule in last), key=last.__getitem__)
-            ours = [*standing_own, *(rule for rule in ours if rule not in last)]
-            self.kept = sum(rule in last for rule in ours)
+            standing_own = sorted((rule for rule in own if rule in last), key=last.__getitem__)
+            own = [*standing_own, *(rule for rule in own if rule not in last)]
+            self.kept = sum(rule in last for rule in own)
         else:
             first = {rule: index for index, rule in reversed(foreign) if rule in satisfied}
             self.kept = rule_order.staying(desired, last, first)
-        staying = {last[rule] for rule in ours[: self.kept]}
+        staying = {last[rule] for rule in own[: self.kept]}
         going = [(index, rule) for index, rule in standing if index not in staying]
-        self.added = ours[self.kept :]
+        self.added = own[self.kept :]
         self.removed = [rule for _index, rule in going]
         if self.added or going:
-            same = 0 if rule_order.may_be_mistaken(former) else _same(former, ours[: self.kept])
+            same = 0 if rule_order.may_be_mistaken(former) else _same(former, own[: self.kept])
             overtaken = _overtaken(going, foreign)
-            self.order = Order(tuple(former[same:]), tuple(ours[same:]), self.kept - same, overtaken)
+            self.order = Order(tuple(former[same:]), tuple(own[same:]), self.kept - same, overtaken)
 
 
 def _same(former: t.Sequence[Rule], desired: t.Sequence[Rule]) -> int:
@@ -342,10 +342,10 @@ def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequ
         return
     for item, protocol in current:
         if item.key in keys and (protocol != desired.protocol or _is_unread(item)):
-            ours = keys[item.key]
-            choice = "priority" if isinstance(ours, Rule) else "metric or table"
+            own = keys[item.key]
+            choice = "priority" if isinstance(own, Rule) else "metric or table"
             raise Refusal(
-                f"{desired.option(ours)} cannot be added: it is {ours}, but {item} is there and belongs to"
+                f"{desired.option(own)} cannot be added: it is {own}, but {item} is there and belongs to"
                 f" {known_programs.owner(item, [protocol])}. Nothing was changed. Choose another {choice}, or have the owner"
                 " remove the existing one"
             )
@@ -408,15 +408,15 @@ def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection
             raise Invalid(f"{desired.option(route)}.src", fields.show(route.src), f"{allowed} (for {route})")
 
 
-def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
-    """Return the first route for each value of ``what``."""
+def _with_different(key: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
+    """Return the first route for each value of ``key``."""
     first_of: dict[t.Any, Route] = {}
     for route in routes:
-        first_of.setdefault(what(route), route)
+        first_of.setdefault(key(route), route)
     return first_of.values()
 
 
-def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:
+def _messages(changes: Changes, current: t.Sequence[Owned], own_protocol: int) -> tuple[list[Change], list[Change]]:
     """Return the messages that add or change routes, and those that delete routes.
 
     If an own route has the key of a new one, one message changes it, so that the key is never without a route. If the key has
@@ -426,7 +426,7 @@ def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[
         return [], [Change(DELETE, route) for route in reversed(changes.removed)]
     first: dict[t.Any, Route] = {}
     for item, protocol in current:
-        if protocol == ours and not item.unread:
+        if protocol == own_protocol and not item.unread:
             first.setdefault(item.key, item)
     removed = set(changes.removed)
     coming, taken = [], set()

@@ -174,9 +174,9 @@ class Netlink(UndoBackend):
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
         current = self.rules()
-        ours = [rule for rule, protocol in current if protocol == operation.protocol]
-        orders = _still_meant(operation, ours)
-        messages = rule_order.messages(ours, orders)
+        own = [rule for rule, protocol in current if protocol == operation.protocol]
+        orders = _still_meant(operation, own)
+        messages = rule_order.messages(own, orders)
         differences = [f"{rule} is not where it was" for rule in messages.added]
         differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
         return differences or self._overtaken(operation)
@@ -205,9 +205,9 @@ class Netlink(UndoBackend):
 
     def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
         """Return the messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
-        ours = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
-        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, ours)
-        messages = rule_order.messages(ours, orders)
+        own = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
+        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, own)
+        messages = rule_order.messages(own, orders)
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
@@ -215,15 +215,15 @@ class Netlink(UndoBackend):
         pairs = [pair for order in operation.orders for pair in order.overtaken]
         if not pairs:
             return []
-        ours: dict[Rule, tuple[int, int]] = {}
+        own: dict[Rule, tuple[int, int]] = {}
         foreign: dict[Rule, tuple[int, int]] = {}
         for index, (rule, protocol) in enumerate(self.rules()):
-            (ours if protocol == operation.protocol else foreign)[rule] = (index, protocol)
+            (own if protocol == operation.protocol else foreign)[rule] = (index, protocol)
         return [
             f"{rule} stands behind {other} ({known_programs.owner(other, [foreign[other][1]])}) now, but came before it earlier:"
             " the kernel adds a rule behind the others of its priority"
             for rule, other in pairs
-            if rule in ours and other in foreign and ours[rule] > foreign[other]
+            if rule in own and other in foreign and own[rule] > foreign[other]
         ]
 
     # Routes
@@ -240,12 +240,12 @@ class Netlink(UndoBackend):
                 )
 
     def _restore_own(self, send: Sender, operation: Restore) -> None:
-        changes, left = _without_foreign(operation, self._holders(operation.changes))
+        changes, omissions = _without_foreign(operation, self._holders(operation.changes))
         troubles = _insist(send, changes)
         if troubles:
-            raise Failure("; ".join([*troubles, *left]))
-        if left:
-            raise ForeignChange("; ".join(left))
+            raise Failure("; ".join([*troubles, *omissions]))
+        if omissions:
+            raise ForeignChange("; ".join(omissions))
 
     def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Owned]:
         """Return the first route at each key, which the kernel would replace.
@@ -259,13 +259,13 @@ class Netlink(UndoBackend):
     def _differences(self, operation: Apply | Restore) -> list[str]:
         """Describe what differs. A route whose key is foreign by now is no difference: the restoration has reported it."""
         routes_there = self.routes()
-        ours = {route for route, protocol in routes_there if protocol == operation.protocol}
+        own = {route for route, protocol in routes_there if protocol == operation.protocol}
         foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
         neighbours_there = set(self.neighbours())
         final = {_identity(change.item): change for change in operation.changes}  # the last change of an item decides
         differences = []
         for change in final.values():
-            is_there = change.item in (ours if isinstance(change.item, Route) else neighbours_there)
+            is_there = change.item in (own if isinstance(change.item, Route) else neighbours_there)
             if is_there == (change.verb == DELETE) and (change.verb == DELETE or _identity(change.item) not in foreign):
                 differences.append(f"{change.item} is {'still' if is_there else 'not'} there")
         return differences
@@ -277,11 +277,11 @@ def _identity(item: Route | Neighbour) -> t.Any:
 
 def _still_meant(operation: Arrange | Rearrange, current: t.Sequence[Rule]) -> list[Order]:
     """Return the orders without rules that are on both sides and do not exist: another program has removed them."""
-    there = set(current)
+    existing = set(current)
     orders = []
     for order in operation.orders:
         former = set(order.before)
-        after = tuple(rule for rule in order.after if rule in there or rule not in former)
+        after = tuple(rule for rule in order.after if rule in existing or rule not in former)
         orders.append(order._replace(after=after))
     return [order for order in orders if order.before or order.after]
 
@@ -295,17 +295,17 @@ def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tu
 
     A route to change that no longer exists is added.
     """
-    changes, left = [], []
+    changes, omissions = [], []
     for change in operation.changes:
         if change.verb == DELETE or not isinstance(change.item, Route):
             changes.append(change)
             continue
         route, owner = holders.get(change.item.key, (None, operation.protocol))
         if route is not None and (route.unread or owner != operation.protocol):
-            left.append(f"{_current(route, owner)} is there now, so {change.item} was not restored")
+            omissions.append(f"{_current(route, owner)} is there now, so {change.item} was not restored")
         else:
             changes.append(Change(ADD, change.item) if route is None else change)
-    return tuple(changes), left
+    return tuple(changes), omissions
 
 
 def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
@@ -506,8 +506,8 @@ def _name_metrics(message: t.Any) -> None:
     A deletion that names no metrics also deletes a route that has some (net/ipv4/fib_semantics.c, fib_metrics_match).
     """
     attributes_ = [pair for pair in message["attrs"] if pair[0] != "RTA_METRICS"]
-    named = dict(next((value["attrs"] for name, value in message["attrs"] if name == "RTA_METRICS"), ()))
-    metrics = [[name, named.get(name, 0)] for name in METRICS]
+    by_name = dict(next((value["attrs"] for name, value in message["attrs"] if name == "RTA_METRICS"), ()))
+    metrics = [[name, by_name.get(name, 0)] for name in METRICS]
     message["attrs"] = [*attributes_, ["RTA_METRICS", {"attrs": metrics}]]
 
 

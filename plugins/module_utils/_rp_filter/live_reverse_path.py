@@ -44,14 +44,14 @@ class Line(t.NamedTuple):
     winner: sysctl_files.Assignment
 
 
-def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]) -> tuple[Line, ...]:
-    """Return the deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
-    if not ours:
+def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], own_paths: t.Collection[str]) -> tuple[Line, ...]:
+    """Return the deciding lines that agree with our files. files: texts by path; own_paths: the paths of our files."""
+    if not own_paths:
         return ()
     everything = sysctl_files.by_systemd(files)
     winners = {name: everything.winner(key(name, setting)) for name in names}
     lines = []
-    for path in ours:
+    for path in own_paths:
         alone = sysctl_files.by_systemd({path: files[path]})
         for name, winner in winners.items():
             if winner and winner.number is not None and winner.number == alone.value(key(name, setting)):
@@ -59,16 +59,16 @@ def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], 
     return tuple(lines)
 
 
-def _without(files: t.Mapping[str, str], ours: t.Collection[str]) -> sysctl_files.Configuration:
-    return sysctl_files.by_systemd({path: text for path, text in files.items() if path not in ours})
+def _without(files: t.Mapping[str, str], own_paths: t.Collection[str]) -> sysctl_files.Configuration:
+    return sysctl_files.by_systemd({path: text for path, text in files.items() if path not in own_paths})
 
 
-def boot_record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collection[str], settings: Settings) -> Record:
+def boot_record(lines: t.Sequence[Line], files: t.Mapping[str, str], own_paths: t.Collection[str], settings: Settings) -> Record:
     """Return the record as if we had written ``lines`` ourselves; only of lines whose value is current.
 
     The former value in an entry is the one that a node without our files has.
     """
-    rest = _without(files, ours)
+    rest = _without(files, own_paths)
     desired_by_file = {path: desired_in(files[path]) for path in {line.path for line in lines}}
     is_default_ours = any(line.name == DEFAULT for line in lines)
     entries = []

@@ -171,11 +171,11 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
     return f"-{next(spelling for spelling in spellings if spelling not in taken)} = {value}"
 
 
-def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
+def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, own: t.Collection[str]) -> list[str]:
     """Return the lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other
     links.
 
-    ours: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
+    own: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
     repeated, so that they keep their order among the other globs.
     """
     all_value = rest.value(key(ALL)) or 0
@@ -183,7 +183,7 @@ def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Co
         return []
     lines = []
     for assignment in rest.assignments:
-        name, is_ours = _name(assignment), assignment.path in ours
+        name, is_ours = _name(assignment), assignment.path in own
         if assignment.number is None or name in ("", *RESERVED) or desired.contains(name):
             continue
         value = assignment.number if is_ours else max(all_value, assignment.number)
@@ -212,8 +212,8 @@ def overriding(
     setting: str = RP_FILTER,
 ) -> t.Iterator[Overriding]:
     """Yield the lines that win over the file at ``path``. read: how the tool in question reads files."""
-    ours, both = read({path: files[path]}), read(files)
-    for line in ours.assignments:
+    own, both = read({path: files[path]}), read(files)
+    for line in own.assignments:
         winner = None if line.is_glob or line.key == key(ALL, setting) else both.winner(line.key)
         if winner and winner.number != line.number:
             yield Overriding(line.key.split("/")[3], winner, line.number or 0)
@@ -222,7 +222,7 @@ def overriding(
     for pattern, parts in desired.globs().items():
         rivals = (line for line in later if line.number != desired.mode and _overlaps(_name(line), parts))
         yield from (Overriding(pattern, line, desired.mode) for line in rivals)
-    raised = {_name(line): line.number or 0 for line in ours.assignments if line.is_glob}
+    raised = {_name(line): line.number or 0 for line in own.assignments if line.is_glob}
     for line in later:
         if (line.number or 0) < raised.get(_name(line), 0) > desired.mode:
             yield Overriding(_name(line), line, raised[_name(line)])
@@ -326,8 +326,9 @@ class Settings(t.NamedTuple):
 
     def _there(self, entries: t.Iterable[RecordEntry]) -> dict[str, RecordEntry]:
         """Find a link's entry by its index, so that a renamed link keeps its pin."""
-        known = {entry.ifindex or entry.name: entry for entry in entries}
-        return {name: known[identity] for name in self.values for identity in (self.ifindex(name) or name,) if identity in known}
+        by_identity = {entry.ifindex or entry.name: entry for entry in entries}
+        identities = {name: self.ifindex(name) or name for name in self.values}
+        return {name: by_identity[identity] for name, identity in identities.items() if identity in by_identity}
 
     def effective(self, name: str) -> int:
         return max(self.values[ALL], self.values[name])
@@ -372,10 +373,10 @@ def difference(
     """
     entries = settings.entries(holder)
     current = settings.held(holder)
-    ours = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
-    if desired and _original(ours, settings) > desired.mode and not desired.raise_all:
-        raise _impossible(desired, _original(ours, settings), setters(desired.mode))
-    targets = _targets(desired, entries, ours, holder, settings) if desired else {}
+    own = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
+    if desired and _original(own, settings) > desired.mode and not desired.raise_all:
+        raise _impossible(desired, _original(own, settings), setters(desired.mode))
+    targets = _targets(desired, entries, own, holder, settings) if desired else {}
     others = settings.desired_by_others(holder)
     for name, target in targets.items():
         if target.named and name in others and target.value not in (others[name].value, others[name].next):
@@ -383,20 +384,20 @@ def difference(
     claims = (_claim(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
     changes = [change for change in claims if change]
     taken = {change.name: change.entry for change in changes if change.entry}
-    left = {name: entry for name, entry in ours.items() if name not in targets}
-    if desired and not changes and not left:
+    leaving = {name: entry for name, entry in own.items() if name not in targets}
+    if desired and not changes and not leaving:
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
 
-    there = {0, *settings.links.values()}
-    gone = [entry for entry in settings.record if entry.holder == holder and (desired is None or entry.ifindex not in there)]
-    moving = {*left.values(), *gone, *(current[change.name] for change in changes if change.name in current)}
-    kept = [entry for entry in settings.record if entry not in moving]
-    announced = [entry for entry in gone if entry not in left.values()]
-    announced += [entry._replace(next=entry.before) for entry in left.values()]
+    indexes = {0, *settings.links.values()}
+    gone = [entry for entry in settings.record if entry.holder == holder and (desired is None or entry.ifindex not in indexes)]
+    moving = {*leaving.values(), *gone, *(current[change.name] for change in changes if change.name in current)}
+    unmoved = [entry for entry in settings.record if entry not in moving]
+    announced = [entry for entry in gone if entry not in leaving.values()]
+    announced += [entry._replace(next=entry.before) for entry in leaving.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
-    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others]
+    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in leaving.items() if name not in others]
     changes += [change for change in restoring if change.current != change.desired]
-    return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
+    return Difference(tuple(sorted(changes, key=_order)), (*unmoved, *announced), (*unmoved, *taken.values()))
 
 
 class _Target(t.NamedTuple):
@@ -407,33 +408,33 @@ class _Target(t.NamedTuple):
 def _targets(
     desired: DesiredFilter,
     entries: t.Mapping[str, RecordEntry],
-    ours: t.Mapping[str, RecordEntry],
+    own: t.Mapping[str, RecordEntry],
     holder: str,
     settings: Settings,
 ) -> dict[str, _Target]:
     """Return the targets by name: for the desired links, and for the settings that must change so that the mode is possible
     there.
 
-    ours: the entries of ``holder`` whose value is current, so that no other program has changed it since.
+    own: the entries of ``holder`` whose value is current, so that no other program has changed it since.
     """
     named = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
-    all_value, original = settings.values[ALL], _original(ours, settings)
+    all_value, original = settings.values[ALL], _original(own, settings)
     if original <= desired.mode:
         # The program that changed conf/all after we lowered it found the other links as they are now.
-        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
-        kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
-        return {**kept, **named}
+        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in own
+        held = {name: _Target(settings.values[name]) for name in own} if is_overruled else {}
+        return {**held, **named}
     # Every other link gets the value that it had through conf/all as its own; future links get it from conf/default.
-    kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
+    held = {name: _Target(max(original, entry.before)) for name, entry in own.items()}
     if all_value > desired.mode:
         lower = (name for name, value in settings.values.items() if value < all_value)
-        kept.update({name: _Target(all_value) for name in lower if name not in entries or entries[name].holder == holder})
-    return {**kept, **named, ALL: _Target(desired.mode)}
+        held.update({name: _Target(all_value) for name in lower if name not in entries or entries[name].holder == holder})
+    return {**held, **named, ALL: _Target(desired.mode)}
 
 
-def _original(ours: t.Mapping[str, RecordEntry], settings: Settings) -> int:
+def _original(own: t.Mapping[str, RecordEntry], settings: Settings) -> int:
     """Return conf/all as it is without this collection."""
-    return ours[ALL].before if ALL in ours else settings.values[ALL]
+    return own[ALL].before if ALL in own else settings.values[ALL]
 
 
 def _impossible(desired: DesiredFilter, current: int, setters: str) -> Refusal:

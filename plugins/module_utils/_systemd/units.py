@@ -211,10 +211,10 @@ class Units(UndoBackend):
 
     def systemctl(self, *arguments: str, unless: str = "\0") -> str:
         """Return the output of systemctl. Raises Failure if it fails without ``unless`` in its error message."""
-        done = self.run([process.find("systemctl") or "systemctl", *arguments], None)
-        if done.rc != 0 and unless not in done.stderr:
-            raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")
-        return done.stdout
+        completed = self.run([process.find("systemctl") or "systemctl", *arguments], None)
+        if completed.rc != 0 and unless not in completed.stderr:
+            raise Failure(f"systemctl {' '.join(arguments)}: {completed.stderr.strip() or completed.rc}")
+        return completed.stdout
 
 
 def _start(systemd: Units, operation: Start | Restart) -> None:
@@ -246,8 +246,8 @@ def _last_lines(systemd: Units, unit: str) -> str:
     if journalctl is None:
         return "Its journal cannot be read, because the node has no journalctl"
     systemd.run([journalctl, "--sync"], None)  # the unit's last lines may not be in the journal yet
-    done = systemd.run([journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None)
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    completed = systemd.run([journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None)
+    lines = [line.strip() for line in completed.stdout.splitlines() if line.strip()]
     return f"Its journal ends with: {' | '.join(lines)}" if lines else "Its journal is empty"
 
 

@@ -130,10 +130,10 @@ LEAVES: dict[str, tuple[Dependencies, bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("interest", "data", "what"), MATTERS.values(), ids=MATTERS.keys())
-def test_what_matters_is_told_and_by_whom(interest: Dependencies, data: bytes, what: str) -> None:
+@pytest.mark.parametrize(("interest", "data", "clause"), MATTERS.values(), ids=MATTERS.keys())
+def test_what_matters_is_told_and_by_whom(interest: Dependencies, data: bytes, clause: str) -> None:
     concern = EventFilter(75, interest).concern(data)
-    assert concern and concern.what == what
+    assert concern and concern.clause == clause
     assert concern.port == (0 if data[4] in (NEWLINK, NEWADDR) else 812)
 
 

@@ -320,7 +320,7 @@ def test_without_a_primary_interface_all_are_alike() -> None:
     assert [line.split()[1] for line in text.splitlines() if line.startswith("\tchain")] == [
         *("prerouting", "output", "entering_0x100", "entering_0x300", "replies_0x100", "replies_0x300"),
     ]
-    assert (alike.mask, [way.name for way in alike.ways]) == (0x300, ["eth1", "eth2"])
+    assert (alike.mask, [way.name for way in alike.marked_links]) == (0x300, ["eth1", "eth2"])
     assert {*alike.bits()} == {(0x100, 0x100), (0x300, 0x300)}
 
 
