@@ -8,13 +8,12 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from lab import Lab, agentbaker, bpf, playbook, steps
+from lab import Lab, agentbaker, bpf, steps
 from lab.load_balancer import RouterAdvertisements
 from lab.node import LOCK, NamespaceNode
 from lab.node_conditions import ANOTHER_ROOT
@@ -286,23 +285,19 @@ def test_a_node_that_is_ready_is_not_warned_of(node: NamespaceNode) -> None:
     assert not run(node).get("warnings")
 
 
-def test_warns_where_there_is_no_default_route(node: NamespaceNode) -> None:
-    node.run(["ip", "-6", "route", "del", "default"])
-    assert "no IPv6 default route by eth0" in warnings(run(node))
+OBSTACLES: dict[str, tuple[list[str], dict[str, Any], str]] = {
+    "no default route": (["ip", "-6", "route", "del", "default"], {}, "no IPv6 default route by eth0"),
+    "a default route by another link": (["true"], {"interface": "eth1"}, "no IPv6 default route by eth1"),
+    "no forwarding": (["sysctl", "net.ipv6.conf.all.forwarding=0"], {}, "net.ipv6.conf.all.forwarding is 0"),
+    "advertisements ignored": (["sysctl", "net.ipv6.conf.eth0.accept_ra=1"], {}, "net.ipv6.conf.eth0.accept_ra is 1"),
+    "a priority behind connection tracking": (["true"], {"priority": -150}, "not before connection tracking"),
+}
 
 
-def test_warns_where_the_default_route_leaves_by_another_link(node: NamespaceNode) -> None:
-    assert "no IPv6 default route by eth1" in warnings(run(node, interface="eth1"))
-
-
-def test_warns_where_the_node_does_not_forward(node: NamespaceNode) -> None:
-    node.set_sysctls({"net.ipv6.conf.all.forwarding": 0})
-    assert "net.ipv6.conf.all.forwarding is 0" in warnings(run(node))
-
-
-def test_warns_where_advertisements_are_ignored(node: NamespaceNode) -> None:
-    node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 1})
-    assert "net.ipv6.conf.eth0.accept_ra is 1" in warnings(run(node))
+@pytest.mark.parametrize(("command", "options", "told"), OBSTACLES.values(), ids=OBSTACLES.keys())
+def test_an_obstacle_to_probes_is_warned_of(node: NamespaceNode, command: list[str], options: dict[str, Any], told: str) -> None:
+    node.run(command)
+    assert told in warnings(run(node, **options))
 
 
 @pytest.fixture
@@ -332,31 +327,3 @@ def test_warns_of_a_file_that_costs_the_default_route_at_the_next_boot(advertise
     assert f"line 2 of {hardening} sets accept_ra of eth0 to {line[-1]}" in said
     advertised.write("/etc/sysctl.d/90-ra.conf", "net.ipv6.conf.eth0.accept_ra = 2\n")
     assert warnings(run(advertised)) == "[]"
-
-
-def test_warns_of_a_priority_behind_connection_tracking(node: NamespaceNode) -> None:
-    assert "not before connection tracking" in warnings(run(node, priority=-150))
-
-
-# Through ansible-playbook, as a user runs it
-
-
-@pytest.fixture
-def play(lab: Lab, tmp_path: Path) -> Callable[..., int]:
-    """Runs one task, and returns the number of changes."""
-    inventory = lab.write_inventory(tmp_path / "inventory.json")
-
-    def run_play(*arguments: str, **options: Any) -> int:
-        tasks = playbook.write(tmp_path / "play.json", [{"kubenode.datapath.nftables_probe_snat": options}])
-        return playbook.play(inventory, tasks, *arguments).well().changed
-
-    return run_play
-
-
-def test_a_playbook_converges_in_one_run_and_undoes_in_one(lab: Lab, play: Callable[..., int]) -> None:
-    clean = lab.node("node1").snapshot()
-    assert play("--check", "--diff") == 1 and lab.node("node1").snapshot() == clean
-    assert play() == 1 and play() == 0
-    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
-    assert play(state="absent") == 1 and play(state="absent") == 0
-    assert lab.node("node1").snapshot() == clean

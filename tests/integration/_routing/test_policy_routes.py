@@ -232,13 +232,6 @@ def test_a_list_that_is_left_out_is_not_managed(node: NamespaceNode) -> None:
     assert not run(node, rules=[], routes=ROUTES[:2])["changed"]
 
 
-def test_absent_with_lists_takes_those_alone(node: NamespaceNode) -> None:
-    run(node, rules=RULES, routes=ROUTES)
-    result = four_steps(node, state="absent", rules=RULES[:1])
-    assert result["rules"]["removed"] == ["ip rule 700: from all to 10.0.1.5 lookup main"]
-    assert not run(node, rules=RULES[1:], routes=ROUTES)["changed"]
-
-
 def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: NamespaceNode) -> None:
     desired = [{"table": 1003, "to": "10.11.0.0/16", "via": "10.0.1.1"}]
     result = four_steps(node, routes=desired)
@@ -464,16 +457,6 @@ def test_another_meaning_under_our_key_is_refused_and_absent_works(node: Namespa
     node.ip(["rule del priority 701", "route add default via 10.0.1.9 dev eth1 table 1003 protocol bird"])
     assert "belongs to protocol bird. Nothing was changed. Choose another metric or table" in refused(node, routes=ROUTES)
     assert run(node, state="absent")["changed"]
-
-
-def test_a_rule_of_a_known_cni_is_named_by_the_cni(node: NamespaceNode) -> None:
-    """amazon-vpc-cni adds its rules without a protocol."""
-    node.ip(["rule add priority 1536 from 10.0.1.5 lookup 2 protocol 0"])
-    message = refused(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 1003}])
-    owner = "amazon-vpc-cni or hostnic, protocol unspec"
-    assert f"ip rule 1536: from 10.0.1.5 lookup 2 is there and belongs to {owner}. Nothing was changed" in message
-    result = run(node, rules=[{"priority": 1536, "from": "10.0.1.5", "table": 2}], permanent=False)
-    assert [item["owner"] for item in result["rules"]["satisfied_by"]] == [owner] and not result["changed"]
 
 
 @pytest.mark.parametrize("options", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import socket
 import time
 from typing import Any
@@ -100,14 +99,6 @@ def test_a_value_that_merely_reads_right_is_written_once(node: NamespaceNode) ->
     assert node.read("/run/values").split() == ["2", "1"]
 
 
-def test_a_link_that_was_made_anew_is_written_again(node: NamespaceNode) -> None:
-    loose(node, "eth1")
-    node.ip(["link del eth1", "link add eth1 type veth peer name eth2"])
-    assert value(node, "eth1") == 0
-    result = four_steps(node, interfaces=["eth1"], mode="loose")
-    assert [entry["before_header"].partition(":")[0] for entry in result["diff"]] == ["immediate"]
-
-
 def test_each_setting_is_written_once(node: NamespaceNode) -> None:
     files = [f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in ("all", "default", "eth0", "eth1", "lo")]
     trace = ["strace", "-qq", "-f", "-y", "-o", "/run/lab/trace", "-e", "trace=write"]
@@ -152,14 +143,6 @@ def test_loose_is_possible_whatever_all_is(node: NamespaceNode) -> None:
 
 
 # Foreign changes
-
-
-def test_a_foreign_change_stays(node: NamespaceNode) -> None:
-    loose(node, "eth0", "eth1")
-    write(node, eth0=1)
-    run(node, state="absent")
-    assert (value(node, "eth0"), value(node, "eth1")) == (1, 0)
-    assert not node.exists(RECORD) and not node.exists("/run/kubenode")
 
 
 def test_runs_at_once_end_right(node: NamespaceNode) -> None:
@@ -313,11 +296,6 @@ def test_what_is_not_there_is_warned_of_and_written_for_the_boot(node: Namespace
     assert "net/ipv4/conf/eth9/rp_filter = 2" in node.read(PATH)
 
 
-def test_a_name_that_is_no_link_is_warned_of_without_the_immediate_plane_too(node: NamespaceNode) -> None:
-    (warning,) = warnings(loose(node, "eht0", "eth0", "eni*", immediate=False))
-    assert warning == f"There is no link eht0; {PATH} sets it when it appears. If eth0 is meant, correct interfaces."
-
-
 def test_a_line_that_wins_at_the_next_boot_is_warned_of(node: NamespaceNode) -> None:
     node.write("/etc/sysctl.d/99-hard.conf", "# hard\nnet.ipv4.conf.eth0.rp_filter = 1\n")
     node.write("/etc/sysctl.conf", "net.ipv4.conf.eth1.rp_filter = 0\n")
@@ -360,16 +338,6 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
 
 
 # Kills, and failures of the node
-
-
-def test_an_odd_record_is_warned_of_and_stops_no_run(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    loose(node, "eth0")
-    node.write(RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n")
-    (warning,) = warnings(run(node, check=True, state="absent"))
-    assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
-    assert run(node, state="absent")["changed"] and node.snapshot() == clean
-    assert not warnings(run(node, state="absent"))
 
 
 # Packets

@@ -212,12 +212,3 @@ def test_files_of_agentbaker_without_its_unit_are_reported(site: Site) -> None:
     run = site.play()
     assert run.changed == 1
     assert "The node's image has AgentBaker's files, but ipv6_nftables.service is not enabled." in run.output
-
-
-def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:
-    before = site.node.snapshot()
-    image = site.play(aks_dual_stack_mode="auto")
-    assert "An image: systemd does not run on it" in image.output and image.changed == 1
-    after = site.node.snapshot()
-    assert after["nft"] == before["nft"] and after["files"] != before["files"]
-    assert "ExecCondition=" in site.node.read("/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service")

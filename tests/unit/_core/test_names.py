@@ -38,6 +38,7 @@ A_PATH = (
 )
 REFUSED: list[tuple[Check, str, str]] = [
     *((names.interface, name, A_LINK) for name in ("", ".", "..", "a" * 16, "a/b", "a b", "a:b", "ä", "eni*", "a\n")),
+    *((names.interface, name, A_LINK) for name in ('a"b', "a;b", "{a}", "a, b")),
     *((names.network_interface, name, A_NETWORK_INTERFACE) for name in ("all", "default", "lo")),
     *((names.network_interface, name, A_LINK) for name in ("", "eni*")),
     *((names.pattern, name, A_LINK) for name in ("", "*", "a" * 15 + "*", "e*i", "*a", "a b", "..")),

@@ -150,7 +150,7 @@ def test_a_word_of_nfts_language_is_no_name_for_a_table(name: str) -> None:
     assert table_names.table("table", name, is_new=False) == name
 
 
-@pytest.mark.parametrize("name", ["", "1a", "a b", 'a"', "a\n", "a{", "\u00e4", "a" * 129, ".a", "-a"])
+@pytest.mark.parametrize("name", ["", "1a", "a b", 'a"', "a\n", "a;b", "a{", "a}", "a/b", "\u00e4", "a" * 129, ".a", "-a"])
 def test_a_table_is_named_by_a_word(name: str) -> None:
     with pytest.raises(
         Invalid, match="^table must be a word of 1 to 128 letters, digits and _.- that starts with a letter or _; .* was given"
