@@ -81,7 +81,7 @@ def up(name: str) -> list[dict[str, str]]:
         ({"taints": [{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]}, ["cni_cilium"]),
     ],
 )
-def test_groups(parts: dict[str, t.Any], groups: list[str]) -> None:
+def test_nodes_are_in_the_groups_of_their_labels(parts: dict[str, t.Any], groups: list[str]) -> None:
     assert _cluster_nodes.groups(reduced(**parts)) == groups
 
 
@@ -257,7 +257,7 @@ def test_a_text_that_is_no_machine_id_is_none(text: t.Any) -> None:
     assert (node["machine_id"], node["system_uuid"]) == ("", "")
 
 
-def test_variables() -> None:
+def test_nodes_have_the_variables_of_their_objects() -> None:
     taint = {"key": "a", "effect": "NoSchedule"}
     parts = {"labels": {"a": "b"}, "taints": [taint], "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "2001:db8:1::/64"]}
     info = {"machineID": "0A" * 16, "systemUUID": "4C4C4544-0042"}

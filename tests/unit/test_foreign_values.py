@@ -173,7 +173,7 @@ def test_each_foreign_value_is_in_the_table_with_where_it_ends(section: str) -> 
     assert table(section) == SECTIONS[section]()
 
 
-def test_the_sections_are_all() -> None:
+def test_every_section_is_listed() -> None:
     assert re.findall(r"^## (.+)$", PAGE.read_text(), re.MULTILINE) == [*SECTIONS]
 
 

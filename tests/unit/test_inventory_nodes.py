@@ -251,7 +251,9 @@ def test_a_label_moves_its_own_node_only_and_into_a_group_with_a_prefix(api: Api
         ({"kubeconfig": "/none"}, "secret", "could not be read from the kubeconfig /none"),
     ],
 )
-def test_errors(api: Api, tmp_path: Path, options: dict[str, t.Any], token: str, said: str) -> None:
+def test_an_inventory_that_cannot_be_read_says_why(
+    api: Api, tmp_path: Path, options: dict[str, t.Any], token: str, said: str
+) -> None:
     kubeconfig(tmp_path, api.server_port, token)
     with pytest.raises(AnsibleError, match=said):
         listed(tmp_path, **options)

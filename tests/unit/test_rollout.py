@@ -133,7 +133,7 @@ def test_batches_are_read(given: t.Any, read: list[str]) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "many", "0", -1, [], [1, "half"], "1,2", None, {"a": 1}, True])
-def test_what_is_none_is_refused(given: t.Any) -> None:
+def test_a_value_that_is_no_batch_is_refused(given: t.Any) -> None:
     pytest.importorskip("ansible")
     from ansible.errors import AnsibleFilterError
 

@@ -271,7 +271,7 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
         b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe",
     ],
 )
-def test_what_is_not_http_or_cut_off_is_garbled(answer: bytes) -> None:
+def test_an_answer_that_is_not_http_or_is_cut_off_is_an_error(answer: bytes) -> None:
     with answering(lambda connection: connection.sendall(answer)) as endpoint, pytest.raises(Garbled):
         imds_backend.interfaces("azure", endpoint, 2)
 

@@ -50,7 +50,7 @@ def test_with_the_file_networkd_is_kept_off_and_without_it_hostile(steps: Steps)
     assert networkd(steps.run(state="absent"))["verdict"] == "hostile"
 
 
-def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
+def test_a_file_of_the_image_with_both_settings_is_enough(steps: Steps) -> None:
     """As on nodes of EKS. If the module's file was there first, it stays."""
     node = steps.node
     node.write(EKS, NO)
@@ -65,12 +65,12 @@ def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
     assert not steps.run()["changed"]
 
 
-def test_what_a_boot_forgets_does_not_count(steps: Steps) -> None:
+def test_settings_in_run_do_not_count(steps: Steps) -> None:
     steps.node.write("/run/systemd/networkd.conf.d/80-release.conf", NO)
     assert steps.run()["changed"]
 
 
-def test_half_of_it_is_not_enough(steps: Steps) -> None:
+def test_one_of_the_two_settings_is_not_enough(steps: Steps) -> None:
     steps.node.write(EKS, "[Network]\nManageForeignRoutes=no\n")
     assert steps.run()["changed"]
 

@@ -447,7 +447,7 @@ if tonumber(arg[2]) >= 1 then os.execute("systemctl try-restart nftables.service
 """
 
 
-def test_dnf(rpm_node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dnf_installs_upgrades_and_removes_nftables(rpm_node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> None:
     node = rpm_node
     spec = rpm._SPEC.replace("%files\n", SCRIPTLETS.lstrip(), 1)
     spec = spec.replace("ExecStart=/bin/true\\n", "ExecStart=/bin/true\\nExecStop=/usr/bin/touch /run/flushed\\n")

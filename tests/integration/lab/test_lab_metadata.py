@@ -103,7 +103,7 @@ def test_each_fault_is_told_from_the_others(machine: Machine) -> None:
         assert ask_azure(machine)[0] == 0
 
 
-def test_it_comes_up_later(machine: Machine) -> None:
+def test_a_service_can_come_up_later(machine: Machine) -> None:
     started = time.monotonic()
     with MetadataServer(machine) as service:
         service.change(Behaviour(up_after=0.4))

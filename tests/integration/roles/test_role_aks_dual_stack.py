@@ -153,7 +153,7 @@ def test_nothing_is_written_on_a_node_without_ipv6_and_what_was_is_removed(site:
     assert site.node.snapshot() == clean
 
 
-def test_an_address_decides(site: Site) -> None:
+def test_an_ipv6_address_of_the_interface_decides(site: Site) -> None:
     site.metadata.stop()
     site.node.ip([f"address del {site.node.address}/64 dev eth0"])
     assert not site.module(ipv6="address").run()["changed"]

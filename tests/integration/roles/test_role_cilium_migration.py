@@ -336,7 +336,7 @@ def test_an_agent_that_is_not_healthy_or_not_ready_in_kubernetes_stops_the_run_b
 
 
 @pytest.mark.thorough
-def test_what_was_not_asked_is_not_said(pool: Pool) -> None:
+def test_options_that_were_not_asked_for_are_not_mentioned(pool: Pool) -> None:
     pool.play().well()
     pool.attach(LIVING)
     played = pool.play(state="restored", cordon=True, kubectl=[str(pool.kubectl)]).well()

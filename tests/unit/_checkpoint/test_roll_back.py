@@ -32,7 +32,7 @@ def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
     return rollback_program.replay(ARMED, "it was not confirmed")
 
 
-def test_what_is_back_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_objects_that_are_restored_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("ours")
     put, remove = files.Put(f"{tmp_path}/one", files.Target("x")), files.Remove(f"{tmp_path}/other")
     told = replay(monkeypatch, put, remove)

@@ -118,7 +118,7 @@ WHOLE = json.dumps([azure_nic("000D3AF806EC", "10.224.0.4", "10.224.0.0", ipv6=i
         ),
     ],
 )
-def test_what_azure_does_not_document_is_garbled(answer: str, named: str) -> None:
+def test_an_answer_in_a_form_that_azure_does_not_document_is_an_error(answer: str, named: str) -> None:
     with pytest.raises(Garbled) as error:
         metadata.azure(answer)
     assert named in str(error.value)
@@ -166,7 +166,7 @@ def test_whether_a_node_has_ipv6_is_told_by_its_first_interfaces_ipv6_alone(
         ('[{"ipv6": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}}]', "must be an IPv6 address; found '10.0.0.4'"),
     ],
 )
-def test_an_answer_that_does_not_tell_the_first_interfaces_ipv6_is_garbled(answer: str, named: str) -> None:
+def test_an_answer_without_the_first_interfaces_ipv6_is_an_error(answer: str, named: str) -> None:
     with pytest.raises(Garbled) as error:
         metadata.azure_ipv6(answer)
     assert named in str(error.value)
@@ -300,7 +300,7 @@ EXPECTED = {
         *(("alibaba", ALIBABA_FILES, file) for file in list(EXPECTED)[-2:]),
     ],
 )
-def test_a_file_of_a_tree_that_is_an_error_page_is_garbled(cloud: str, files: dict[str, str], file: str) -> None:
+def test_an_error_page_in_place_of_a_file_of_a_tree_is_an_error(cloud: str, files: dict[str, str], file: str) -> None:
     mac = "0e:49:61:0f:c3:11"
     with pytest.raises(Garbled) as error:
         metadata.tree(cloud, {mac: {**files, file: "<html>502</html>"}}, mac)
@@ -312,7 +312,7 @@ def test_what_a_cloud_answers_is_quoted_up_to_80_characters() -> None:
         assert f"found '{shown}'. A server other than" in str(Garbled("it", "JSON", "x" * length))
 
 
-def test_a_node_without_a_mac_is_garbled() -> None:
+def test_a_node_without_a_mac_is_an_error() -> None:
     with pytest.raises(Garbled, match="^the node's mac must be a MAC address; found '<html>'"):
         metadata.tree("aws", {"0e:49:61:0f:c3:11": AWS_FILES}, "<html>")
 
@@ -336,7 +336,7 @@ def test_an_interface_is_returned_with_its_link_or_without_one() -> None:
     assert metadata.interface(nic, []) == {**known, "name": None, "master": None, "index": None}
 
 
-def test_an_interface_of_which_a_tree_says_nothing_yet_is_garbled() -> None:
+def test_an_interface_that_a_tree_lists_without_its_files_is_an_error() -> None:
     told = "^the folder of interface 0e:49:61:0f:c3:11 must be a folder with local-ipv4s, ipv6s, .*; found ''"
     with pytest.raises(Garbled, match=told) as error:
         metadata.tree("aws", {"0e:49:61:0f:c3:11": {}}, "0e:49:61:0f:c3:11")
@@ -344,7 +344,7 @@ def test_an_interface_of_which_a_tree_says_nothing_yet_is_garbled() -> None:
 
 
 @pytest.mark.parametrize("listing", ["", "\n", "<html>", "ami-id\nmac"])
-def test_a_list_of_interfaces_without_macs_is_garbled(listing: str) -> None:
+def test_a_list_of_interfaces_without_macs_is_an_error(listing: str) -> None:
     with pytest.raises(Garbled, match="^the list of interfaces must be a (list of at least one )?MAC address; found"):
         metadata.macs(listing)
     with pytest.raises(Garbled, match="^the list of interfaces must be a MAC address; found 'mac'"):

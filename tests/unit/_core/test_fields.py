@@ -70,7 +70,7 @@ TAKEN: list[tuple[Parser, t.Any, t.Any]] = [
 
 
 @pytest.mark.parametrize(("parse", "given", "value"), TAKEN)
-def test_what_is_taken(parse: Parser, given: t.Any, value: t.Any) -> None:
+def test_accepted_spellings_have_their_values(parse: Parser, given: t.Any, value: t.Any) -> None:
     found = parse(given)
     assert (found, type(found)) == (value, type(value))
 
@@ -104,7 +104,7 @@ REFUSED: list[tuple[Parser, t.Any, str]] = [
 
 
 @pytest.mark.parametrize(("parse", "given", "sentence"), REFUSED)
-def test_what_is_refused_is_told_what_would_have_been_right(parse: Parser, given: t.Any, sentence: str) -> None:
+def test_an_error_says_what_would_be_accepted(parse: Parser, given: t.Any, sentence: str) -> None:
     with pytest.raises(Unfit) as caught:
         parse(given)
     assert str(caught.value) == sentence

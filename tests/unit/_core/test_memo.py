@@ -36,7 +36,7 @@ def test_a_part_is_read_once_for_each_of_the_other_arguments(total: Total, read:
     assert len(read) == 2
 
 
-def test_an_equal_part_is_another_one(total: Total, read: list[object]) -> None:
+def test_the_total_of_an_equal_object_is_computed_again(total: Total, read: list[object]) -> None:
     parts = [[*LISTING], [*LISTING]]
     assert total(parts[0]) == total(parts[1]) and len(read) == 2
 

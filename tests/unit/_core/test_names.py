@@ -26,7 +26,7 @@ TAKEN: list[tuple[Check, str]] = [
 
 
 @pytest.mark.parametrize(("check", "given"), TAKEN)
-def test_what_is_taken_stays_as_it_was_given(check: Check, given: str) -> None:
+def test_accepted_names_stay_as_they_were_given(check: Check, given: str) -> None:
     assert check("option", given) == given
 
 
@@ -51,7 +51,7 @@ REFUSED: list[tuple[Check, str, str]] = [
 
 
 @pytest.mark.parametrize(("check", "given", "allowed"), REFUSED)
-def test_what_is_refused_is_told_what_would_have_been_right(check: Check, given: str, allowed: str) -> None:
+def test_an_error_says_what_would_be_accepted(check: Check, given: str, allowed: str) -> None:
     with pytest.raises(Invalid) as caught:
         check("option", given)
     assert str(caught.value) == f"option must be {allowed}; {given!r} was given" and caught.value.option == "option"

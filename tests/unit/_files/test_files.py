@@ -163,7 +163,7 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
 
 @odd
 @pytest.mark.parametrize(("read", "where", "beside", "text", "expected"), READERS.values(), ids=READERS.keys())
-def test_a_reader_goes_on_without_it(
+def test_a_reader_goes_on_without_a_file_that_cannot_be_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     place: Place,

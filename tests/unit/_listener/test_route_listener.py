@@ -198,7 +198,7 @@ def test_what_goes_with_a_link_never_waits_long_for_it() -> None:
     assert (backoff.pause, backoff.until) == (1, 148)
 
 
-def test_quiet_ends_the_row() -> None:
+def test_a_quiet_time_ends_the_row_of_contests() -> None:
     start = float(FREE + 3)
     assert after([*range(FREE + 4), start + QUIET + 1]).pause == 0
     assert after([*range(FREE + 4), start + QUIET - 1]).pause > 0

@@ -54,7 +54,7 @@ DECIDING: dict[str, tuple[dict[str, str], Setting]] = {
 
 
 @pytest.mark.parametrize(("files", "setting"), DECIDING.values(), ids=DECIDING.keys())
-def test_what_decides_is(files: dict[str, str], setting: Setting) -> None:
+def test_the_file_that_decides_a_setting_is_found(files: dict[str, str], setting: Setting) -> None:
     assert networkd.setting(files, RULES) == setting
 
 
@@ -62,7 +62,7 @@ def test_what_decides_is(files: dict[str, str], setting: Setting) -> None:
     ("version", "keys"),
     [(None, (RULES, ROUTES)), (257, (RULES, ROUTES)), (249, (RULES, ROUTES)), (248, (ROUTES,)), (246, (ROUTES,)), (245, ())],
 )  # fmt: skip
-def test_a_version_is_told_what_it_knows(version: int | None, keys: tuple[str, ...]) -> None:
+def test_the_file_has_the_settings_that_the_version_knows(version: int | None, keys: tuple[str, ...]) -> None:
     assert networkd.known(version) == keys
     text = networkd.drop_in(version)
     assert bool(text) == bool(keys)

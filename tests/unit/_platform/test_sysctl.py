@@ -168,7 +168,7 @@ def test_a_link_called_like_a_pattern_has_no_line_of_its_own(read: t.Callable[..
 
 
 @pytest.mark.parametrize("case", PRECEDENCE)
-def test_precedence(case: str) -> None:
+def test_the_line_that_decides_a_setting_is_found(case: str) -> None:
     short, systemd, procps = PRECEDENCE[case]
     texts = {path: re.sub(r"^(-?)([^=\n]+)", r"\1net/ipv4/conf/\2/rp_filter", text, flags=re.M) for path, text in short.items()}
     assert (sysctl_files.by_systemd(texts).value(ETH0), sysctl_files.by_procps(texts).value(ETH0)) == (systemd, procps)

@@ -237,7 +237,7 @@ def texts(value: Any) -> Iterator[str]:
         yield from texts(one)
 
 
-def unlawful(role: str, values: dict[str, Any]) -> list[str]:
+def forbidden_values(role: str, values: dict[str, Any]) -> list[str]:
     """What a ConfigMap may not hand to a role. It is found by what it is, and not by the marks of the variables."""
     found = [name for name in values if not name.startswith(f"{role}_") or any(word in name for word in POWERFUL)]
     return found + [
@@ -254,15 +254,17 @@ def test_what_passes_of_a_configmap_is_no_command_no_path_and_no_template(config
     except Refused as refused:
         assert str(refused)
         return
-    assert not unlawful(role, values)
+    assert not forbidden_values(role, values)
     assert json.loads(json.dumps(values)) == values
 
 
 @pytest.mark.parametrize(("role", "given", "_said"), ROOT)
-def test_what_ran_as_root_is_not_lawful(role: str, given: dict[str, Any], _said: str) -> None:
+def test_a_command_a_path_and_a_template_are_found_in_values(role: str, given: dict[str, Any], _said: str) -> None:
     """The law of the test above can fail."""
-    assert unlawful(role, {f"{role}_{name}": value for name, value in given.items()})
-    assert unlawful(role, {f"{role}_table": {"a": ["{{ 1 }}"]}}) and not unlawful(role, {f"{role}_table": "10.0.0.0/8"})
+    assert forbidden_values(role, {f"{role}_{name}": value for name, value in given.items()})
+    assert forbidden_values(role, {f"{role}_table": {"a": ["{{ 1 }}"]}}) and not forbidden_values(
+        role, {f"{role}_table": "10.0.0.0/8"}
+    )
 
 
 JSON = strategies.recursive(
@@ -279,7 +281,7 @@ def test_whatever_a_variable_is_set_to_the_agent_accepts_or_refuses_it(
     role, name = variable
     with contextlib.suppress(Refused):
         values = variables.accepted({f"{role}_{name}": json.dumps(value) if is_text else value}, role)
-        assert not unlawful(role, values)
+        assert not forbidden_values(role, values)
 
 
 def test_a_configmap_without_its_key_is_not_the_defaults_and_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
