@@ -17,7 +17,7 @@ import pytest
 from sampling import sampled
 
 from lab import Eni, EniLab, collection, playbook
-from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNamespaceNode, EniNode, EniSystemdNode
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNamespaceNode, EniNode
 from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.node import POD_PORT
@@ -49,10 +49,10 @@ class Site:
         self.node: EniNode = lab.node("node1")
         self._inventory = inventory
 
-    def play(self, *arguments: str, environment: dict[str, str] | None = None, **variables: Any) -> Played:
+    def play(self, *arguments: str, **variables: Any) -> Played:
         """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         given = {f"eni_policy_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
-        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given, environment=environment)
+        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given)
 
     def module(self, **options: Any) -> Steps:
         """The role's module on the node, without Ansible's controller. A later run of the playbook has the same Python,
@@ -66,9 +66,9 @@ class Site:
 
 
 @contextmanager
-def site_of(tmp_path: Path, cni: bool, system: str | None = None) -> Iterator[Site]:
+def site_of(tmp_path: Path, cni: bool) -> Iterator[Site]:
     """All links filter strictly, as in many distributions."""
-    with EniLab("role", [ENI], cni=cni, system=system) as lab:
+    with EniLab("role", [ENI], cni=cni) as lab:
         node: EniNode = lab.node("node1")
         mac = node.place.mac
         nics = tuple(
@@ -343,17 +343,6 @@ def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
     assert bare.node.snapshot() == clean
 
 
-def test_a_run_finds_all_in_place_on_a_node_that_an_image_has_booted(tmp_path: Path) -> None:
-    with site_of(tmp_path, cni=True, system="bookworm") as site:
-        image = site.play(mode="image", primary_interface="eth0", **AWS)
-        assert not image.failed and not site.metadata.requests, image.output
-        node: EniSystemdNode = site.lab.node("node1")
-        node.reboot()
-        assert f"from {ENI.address} lookup 2 proto 75" in site.node.run(["ip", "rule"]).stdout
-        run = site.play(**AWS)
-        assert run.modules == ["profile"] and run.changed == 0, run.output
-
-
 def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_asked(aws: Site) -> None:
     before = aws.node.snapshot()
     image = aws.play(mode="auto", primary_interface="eth0", **AWS)
@@ -370,15 +359,3 @@ def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_a
 def test_a_layout_that_would_drop_replies_is_refused_and_changes_nothing(aws: Site) -> None:
     refused = aws.module(layout="cilium", remedy="strict", connmark="never").refused()
     assert "every reply to a pod that comes in by the primary ENI would be dropped" in refused
-
-
-@pytest.mark.parametrize("arguments", sampled([["--check"], []], lambda arguments: not arguments), ids=["check", "run"])
-def test_without_pyroute2_on_either_side_check_and_run_fail_before_the_first_change(
-    aws: Site, tmp_path: Path, arguments: list[str]
-) -> None:
-    if aws.node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
-        pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
-    before = aws.node.snapshot()
-    failed = aws.play(*arguments, environment=playbook.without_library(tmp_path, "pyroute2"), **AWS)
-    assert failed.failed and "pyroute2 is needed on the node for this change" in failed.output
-    assert (failed.changed, aws.node.snapshot()) == (0, before)
