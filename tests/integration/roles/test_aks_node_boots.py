@@ -107,15 +107,6 @@ def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
     assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"
 
 
-def test_stopping_the_unit_removes_our_table_alone(node: SystemdNode) -> None:
-    node.run(["nft", "add table inet mine"])
-    node.run(["systemctl", "stop", UNIT])
-    assert node.run(["nft", "list", "tables"]).stdout == "table inet mine\n"
-    node.run(["systemctl", "start", UNIT])
-    assert has_table(node)
-    node.run(["nft", "delete table inet mine"])
-
-
 def test_whatever_happens_to_nftables_service_our_table_comes_back(node: SystemdNode) -> None:
     for is_booted in (False, True):
         if is_booted:
