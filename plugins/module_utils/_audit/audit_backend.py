@@ -283,12 +283,13 @@ def _of_paths(look: _Look, prover: _Prover | None, others: t.Sequence[Finding]) 
     """
     if prover is None:
         yield from (_untried(look.check, suspicion) for suspicion in look.suspicions[:1])
-    lack = look.lack
+    lack, lost = look.lack, list[Finding]()
     try:
-        yield from prover.lost_paths(look.check, look.suspicions, others) if prover else ()
+        lost.extend(prover.lost_paths(look.check, look.suspicions, others) if prover else ())
     except (Unobserved, Invalid) as error:
         lack = lack or _lack(look.check, error)
-    if lack:
+    yield from lost
+    if lack and not (lost and lack.state == PASSED_UNLESS):
         yield lack
 
 

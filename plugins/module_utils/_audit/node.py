@@ -204,6 +204,11 @@ class Node:
         """Return what the pod at a link has itself; empty if that is not known."""
         return self._pod_sides.get(self.link(link).peer.namespace, [])
 
+    def demand_pod_sides(self) -> None:
+        """Raise Unobserved if outputs do not show what each pod has itself: few pods lack what they need."""
+        if "open" in self.snapshot and not all(map(self.pod_sides, self.pods.values())):
+            raise Unobserved("What pods have of their own, such as routes, is open.", ASK["pods"], is_unlikely=True)
+
     @functools.cached_property
     def _pod_sides(self) -> dict[str, list[Entry]]:
         named = ((str(entry.get("namespace") or ""), entry) for entry in entries(self.snapshot, "pods"))

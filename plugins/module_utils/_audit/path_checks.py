@@ -74,6 +74,7 @@ def paths(node: Node) -> t.Iterator[Suspicion]:
     if switched:
         what = f"What Open vSwitch does with the packets of {min(switched)} is in no snapshot."
         raise Unobserved(what, "ovs-appctl ofproto/trace BRIDGE FLOW")
+    node.demand_pod_sides()
 
 
 def of_operators(node: Node) -> t.Iterator[Trial]:
