@@ -21,7 +21,7 @@ from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
 from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host
-from .._trace import carriers, uplinks
+from .._trace import entrance, uplinks
 from .._trace.packet import Packet
 from .._trace.uplinks import Uplinks
 from .._twin import pod_links
@@ -490,7 +490,7 @@ class Node:
 
     def carriers(self, link: Link) -> list[Packet]:
         """Return a packet in which a tunnel carries others, to its other end and from there; none where an end is not known."""
-        return carriers.between(self.snapshot, link) if link.kind in carriers.KINDS else []
+        return entrance.between_ends(self.snapshot, link) if link.kind in entrance.TUNNELS else []
 
     def entrance(self, link: str) -> str:
         """Return the link by whose settings packets of a link come in: the bridge of a port."""

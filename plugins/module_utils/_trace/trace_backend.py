@@ -21,9 +21,9 @@ from .._snapshot.values import Entry, Snapshot
 from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
-from . import carriers, certainty, changes_backend, exchange_backend, likelihood, likely_world
+from . import certainty, changes_backend, entrance, exchange_backend, likelihood, likely_world
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
-from .carriers import Carrier
+from .entrance import Carrier
 from .packet import Packet
 from .removals import Loss
 
@@ -98,7 +98,7 @@ def judge(question: Question, run: process.Runner) -> Judgement:
     judgement = _judged(question, run)
     if not judgement.answer.way.is_well(question.wants_reply):
         return judgement
-    for carrier in carriers.of_way(question.snapshot, judgement.answer.way):
+    for carrier in entrance.carriers(question.snapshot, judgement.answer.way):
         of_carrier = question._replace(packet=carrier.packet, wants_reply=carrier.wants_reply, is_compared=False)
         judgement = _carried(judgement, carrier, _judged(of_carrier, run))
         if not judgement.answer.way.has_arrived or carrier.wants_reply:
