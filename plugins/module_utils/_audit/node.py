@@ -567,10 +567,10 @@ class Node:
         of_pods: dict[str, Entrance] = {}
         of_iptables = (each for each in self._tables_of_iptables if (each.family, each.name) == (TABLES_OF[family], "nat"))
         for table in (*of_iptables, *(each for each in self._tables_of_nft if family in each.families)):
-            for entrance in service_rules.entrances(table):
-                if entrance.protocol == TCP and entrance.port.isdecimal():
-                    for pod in service_rules.endpoints(table, entrance.chain):
-                        of_pods.setdefault(pod, entrance)
+            for port in service_rules.entrances(table):
+                if port.protocol == TCP and port.port.isdecimal():
+                    for pod in service_rules.endpoints(table, port.chain):
+                        of_pods.setdefault(pod, port)
         for server in self._node_ports_of_ipvs():
             for destination in server.get("destinations") or () if server.get("protocol") == TCP else ():
                 of_pods.setdefault(str(destination.get("address")), Entrance("", TCP, str(server.get("port"))))
