@@ -49,12 +49,14 @@ def is_tunnel(node: Node, name: str) -> bool:
 
 
 def _is_of_pods(node: Node, name: str) -> bool:
-    """Return whether a link is a tunnel, and not one of a CNI that no configuration names any more."""
-    owners, plugins = [owner for owner in cni.OTHERS if owner.has_link(name)], set[str]()
+    """Return whether a link is a tunnel, and not one of a CNI in whose place the configuration has another one."""
+    plugins, own, further = set[str](), set[str](), {cni.CILIUM_PLUGIN}
     with contextlib.suppress(Unobserved):
         plugins = node.plugins()
-    is_gone = owners and plugins and all(plugins.isdisjoint(owner.plugins) for owner in owners)
-    return is_tunnel(node, name) and not is_gone
+    for owner in cni.OTHERS:
+        (own if owner.has_link(name) else further).update(owner.plugins)
+    is_replaced = bool(own) and plugins.isdisjoint(own) and not plugins.isdisjoint(further)
+    return is_tunnel(node, name) and not is_replaced
 
 
 def with_heads(node: Node) -> list[Link]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import path_checks, purpose
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import Suspicion, Trial, Unobserved
@@ -330,3 +330,17 @@ def test_what_no_link_forwards_is_by_the_setting_of_the_node(eth0: int, whole: s
 
 def test_a_virtual_server_stops_packets_only_without_an_endpoint_which_is_meant() -> None:
     assert path_checks.is_meant(Node(SNAPSHOT, Context()), VirtualServer("TCP  10.96.0.10:80 rr"), Met())
+
+
+@pytest.mark.parametrize(
+    ("plugins", "is_of_pods"), [([], True), (["flannel"], True), (["bridge", "portmap"], True), (["calico", "bandwidth"], False)]
+)
+def test_a_tunnel_leads_to_pods_unless_another_cni_is_configured_in_place_of_its_own(
+    plugins: list[str], is_of_pods: bool
+) -> None:
+    """The configuration of Podman, for example, is beside that of a node's CNI, or on a machine without any."""
+    tunnel = {"name": "flannel.1", "kind": "vxlan", "flags": UP, "addresses": [{"address": "10.60.1.0/32"}]}
+    end = {"address": "10.60.7.0", "dev": "flannel.1", "mac": "02:00:00:00:07:00", "state": "PERMANENT"}
+    configured = [{"path": "/etc/cni/net.d/10.conflist", "plugins": plugins}] if plugins else []
+    node = Node({**SNAPSHOT, "links": [*SNAPSHOT["links"], tunnel], "neighbors": [end], "cni": configured}, Context())
+    assert ("10.60.7.1" in purpose.remote_pods(node, "ipv4")) is is_of_pods
