@@ -335,9 +335,7 @@ def test_a_virtual_server_stops_packets_only_without_an_endpoint_which_is_meant(
 @pytest.mark.parametrize(
     ("plugins", "is_of_pods"), [([], True), (["flannel"], True), (["bridge", "portmap"], True), (["calico", "bandwidth"], False)]
 )
-def test_a_tunnel_leads_to_pods_unless_another_cni_is_configured_in_place_of_its_own(
-    plugins: list[str], is_of_pods: bool
-) -> None:
+def test_a_tunnel_leads_to_pods_unless_another_cni_is_configured_alone(plugins: list[str], is_of_pods: bool) -> None:
     """The configuration of Podman, for example, is beside that of a node's CNI, or on a machine without any."""
     tunnel = {"name": "flannel.1", "kind": "vxlan", "flags": UP, "addresses": [{"address": "10.60.1.0/32"}]}
     end = {"address": "10.60.7.0", "dev": "flannel.1", "mac": "02:00:00:00:07:00", "state": "PERMANENT"}
