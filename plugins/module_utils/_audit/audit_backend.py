@@ -311,7 +311,9 @@ def _lack(check: Check, error: Unobserved | Invalid) -> Finding:
     """Return the finding about what a check lacks. Raises the error if it is not about the snapshot."""
     if isinstance(error, Unobserved) and error.is_unlikely:
         return _passing(check, (error.what,), error.ask)
-    return check.finding(CANNOT_TELL, "", error.what, ask=error.ask) if isinstance(error, Unobserved) else _unknown(check, error)
+    if isinstance(error, Unobserved):
+        return check.finding(CANNOT_TELL, "", error.what, ask=error.ask, evidence=error.evidence)
+    return _unknown(check, error)
 
 
 def _unknown(check: Check, error: Invalid) -> Finding:

@@ -14,7 +14,7 @@ import typing as t
 
 from .._cni import marks
 from .._core.names import DOTTED
-from .._snapshot.values import MAIN, BootSetting, PolicyRule
+from .._snapshot.values import MAIN, BootSetting, PolicyRule, is_host
 from .._trace.culprit import is_filter
 from . import clients, service
 from .finding import check
@@ -23,6 +23,7 @@ from .service import POD_PORT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
 STRICT = 1
+KERNELS_TABLES = ("", "253", "254", "255")  # default, main and local
 SHOWN = 3  # links in a sentence
 AMAZON = marks.CNIS["aws_vpc_cni"].name
 
@@ -64,7 +65,10 @@ def requests(node: Node, family: str = IPV4) -> t.Iterator[tuple[str, PolicyRule
     'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
 )
 def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
-    enis = node.enis
+    try:
+        enis = node.enis
+    except Unobserved as error:
+        raise _suspected(node, error) from error
     if enis is None or node.filter_mode(enis.primary) != STRICT:
         return
     primary = enis.primary
@@ -76,6 +80,19 @@ def _rp_strict(node: Node) -> t.Iterator[Suspicion]:
         evidence = (_filter_line(node, primary), str(rule))
         remedy = Remedy("rp_filter", {"interfaces": [primary], "mode": "loose"})
         yield Suspicion(primary, what, evidence, remedy, trial._replace(culprit=is_filter), severity_of_services(node, trial))
+
+
+def _suspected(node: Node, error: Unobserved) -> Unobserved:
+    """Return what was not observed, with what tells that pods share interfaces: a table of its own for what one of them sends."""
+    with contextlib.suppress(Unobserved):
+        strict, addresses = [link for link in node.uplinks(IPV4) if node.filter_mode(link) == STRICT], node.links_by_address(IPV4)
+        rules = (rule for rule in node.rules(IPV4) if rule.table not in KERNELS_TABLES and is_host(rule.source))
+        own = [rule for rule in rules if rule.pod not in addresses]
+        if strict and own:
+            lost = f"requests that come in by {strict[0]}, whose reverse-path filter is strict, are dropped"
+            what = f"{error.what} If pods reply by another interface by them, {lost}."
+            return Unobserved(what, error.ask, evidence=(_filter_line(node, strict[0]), str(own[0])))
+    return error
 
 
 def _mode_name(value: int) -> str:

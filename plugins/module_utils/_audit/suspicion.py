@@ -24,12 +24,12 @@ TWIN, COUNTER, CONFIGURATION = "twin", "counter", "configuration"
 
 class Unobserved(Exception):
     """What a check needs was not observed. what: a sentence. ask: the commands whose output would tell. is_unlikely: whether few
-    nodes have something there that would change the conclusion.
+    nodes have something there that would change the conclusion. evidence: lines for which something is likely to be wrong.
     """
 
-    def __init__(self, what: str, ask: str, is_unlikely: bool = False) -> None:
+    def __init__(self, what: str, ask: str, is_unlikely: bool = False, evidence: tuple[str, ...] = ()) -> None:
         super().__init__(what)
-        self.what, self.ask, self.is_unlikely = what, ask, is_unlikely
+        self.what, self.ask, self.is_unlikely, self.evidence = what, ask, is_unlikely, evidence
 
 
 class Remedy(t.NamedTuple):

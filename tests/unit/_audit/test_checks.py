@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import au
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.context import Context
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check, check
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS, Node
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import NOTE, Remedy, Suspicion
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import NOTE, Remedy, Suspicion, Unobserved
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import settings, snapshot_backend
 
@@ -110,3 +110,19 @@ def test_the_tap_of_a_virtual_machine_hides_no_pod() -> None:
     routes = [{"family": "ipv4", "to": "10.9.0.0/24", "dev": "b0", "table": "254"}]
     whole: dict[str, Any] = {name: [] for name in (*SUBSETS, "nftables_text")}
     assert Node({**whole, "links": links, "routes": routes}, Context()).pods == {"10.244.1.5": "veth1"}
+
+
+@pytest.mark.parametrize(("source", "is_suspected"), [("10.0.1.21", True), ("10.0.0.10", False)])
+def test_a_strict_filter_beside_tables_that_no_output_has_is_suspected(source: str, is_suspected: bool) -> None:
+    """A pod has a table of its own, as has the node's address with cloud-init."""
+    dump = {
+        "ip -d addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n link/ether 02:00:00:00:00:04\n inet 10.0.0.10/24 scope global eth0\n",
+        "ip rule": f"0: from all lookup local\n1536: from {source} lookup 2\n32766: from all lookup main\n",
+        "ip route": "default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.10\n",
+        "sysctl -a": "net.ipv4.conf.all.rp_filter = 0\nnet.ipv4.conf.eth0.rp_filter = 1\n",
+    }
+    with pytest.raises(Unobserved) as error:
+        list(CHECKS["rp-strict-asymmetric"].look(Node(pastes.read(dump).snapshot, Context())))
+    assert error.value.ask == "ip route show table 2"
+    evidence = ("net.ipv4.conf.eth0.rp_filter = 1", f"1536: from {source} lookup 2")
+    assert error.value.evidence == (evidence if is_suspected else ())
