@@ -30,7 +30,7 @@ UNRELATED = {  # outputs that a packet of IPv4, and one of IPv6, does not meet
     False: ("ip -6 rule", "ip -6 route show table all", "ip6tables-nft-save"),
     True: ("ip rule", "iptables-nft-save"),
 }
-BEYOND = {"pod": "shown", "answer": "shown"}  # no output of a node shows these
+BEYOND = dict.fromkeys(("pod", "answer", "source-check"), "shown")  # no output of a node shows these
 # The outputs of a node that a command in ``ask`` begins with.
 ASKED = {
     "iptables-save": "iptables-nft-save",
