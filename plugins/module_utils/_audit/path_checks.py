@@ -330,7 +330,8 @@ def _missed_request(mute: str, way: Way) -> Miss | None:
 
 def _between_tunnels(node: Node, family: str, pods: t.Container[str]) -> t.Iterator[Suspicion]:
     """Yield the paths of the packets in which tunnels carry those of pods. No firewall is to stop these."""
-    used = {route.dev for route in purpose.remote_pods(node, family).values() if route in node.every_route()} if pods else ()
+    remote = purpose.remote_pods(node, family).values() if pods else ()
+    used = {route.dev for route in remote if not is_host(route.to)}  # without those of neighbours to which no route leads
     for link in (link for link in node.all_links() if link.name in used):
         for packet in node.carriers(link):
             missed = functools.partial(_missed_carrier, link.name)

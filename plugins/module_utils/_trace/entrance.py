@@ -113,9 +113,11 @@ def carriers(snapshot: Entry, way: Way) -> t.Iterator[Carrier]:
     """Yield what carries a packet and its reply through the tunnels by which they leave and come in, as far as that is known."""
     links = {link.name: link for link in values.links(snapshot) if link.kind in TUNNELS}
     ends = {each.interface: _remote(links[each.interface], each) for each in way.both if each.interface in links}
+    used = {name for each in way.both for name in (each.came_in_by, each.interface)}.intersection(links)
+    packets = {name: between_ends(snapshot, links[name], ends.get(name, "")) for name in used}
     for each in way.both:
         for name, is_sent in ((each.came_in_by, False), (each.interface, True)):
-            for packet in between_ends(snapshot, links[name], ends.get(name, "")) if name in links else ():
+            for packet in packets.get(name, ()):
                 if is_sent is not bool(packet.interface):
                     yield Carrier(name, packet, each is not way)
 
@@ -141,8 +143,8 @@ def between_ends(snapshot: Entry, link: Link, remote: str = "") -> list[Packet]:
     tables = Tables(blueprint.parsed_rules(values.rules(snapshot)), (route for route, _protocol in parsed))
     route = tables.decide(Query(b"", far)).route
     below = next((each for each in values.links(snapshot) if route and each.name in route.links), Link())
-    local, own = _machine(link.local), below.of_family("ipv6" if len(far) == 16 else "ipv4")
-    near = local or (_machine(own[0]) if own else b"")
+    local, addresses = _machine(link.local), below.of_family("ipv6" if len(far) == 16 else "ipv4")
+    near = local or (_machine(addresses[0]) if addresses else b"")
     if len(near) != len(far):
         return []
     port = int(link.port) if link.port.isdigit() else PORTS.get(link.kind, 0)

@@ -109,10 +109,11 @@ def judge(question: Question, run: process.Runner) -> Judgement:
 def _carried(judgement: Judgement, carrier: Carrier, below: Judgement) -> Judgement:
     """Return the answer for a packet with that for what carries it, and with the remedies for the latter if that is lost."""
     answer, outer = judgement.answer, below.answer
+    depends_on = (*answer.depends_on, *(each for each in outer.depends_on if each not in answer.depends_on))
+    answer = answer._replace(certain=answer.certain and outer.certain, depends_on=depends_on)
     lost = next((way for way in outer.way.both if way.verdict in LOST), None)
     if lost is None:
-        depends_on = (*answer.depends_on, *(each for each in outer.depends_on if each not in answer.depends_on))
-        return judgement._replace(answer=answer._replace(certain=answer.certain and outer.certain, depends_on=depends_on))
+        return judgement._replace(answer=answer)
     is_reply = answer.way.reply is not None and (carrier.is_reply or lost is not outer.way)
     reason = f"{carrier.link} carries {'its reply' if is_reply else 'the packet'} as {carrier.packet}. {lost.reason}"
     comes_in = bool(lost.came_in_by)
@@ -121,8 +122,7 @@ def _carried(judgement: Judgement, carrier: Carrier, below: Judgement) -> Judgem
     if reply or not comes_in:
         reason = f"{answer.way.reason} {reason}"
     way = way._replace(reply=reply, culprit=(reply or way).culprit, reason=reason, tells_reply=True)
-    answer = answer._replace(way=way, certain=answer.certain and outer.certain)
-    return judgement._replace(answer=answer, tracer=below.tracer, last=below.last)
+    return judgement._replace(answer=answer._replace(way=way), tracer=below.tracer, last=below.last)
 
 
 def _lost_as(way: Way, carrier: Way, reason: str, comes_in: bool) -> Way:
