@@ -53,6 +53,7 @@ ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 ROOMS["_audit"] = tuple(ROOMS)
+ROOMS["_explain"] = tuple(ROOMS)
 ROOMS["_queries"] = tuple(ROOMS)
 ENTRANCES = {"_queries": "_module"}  # files above the rooms, by the room that may import them
 ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")

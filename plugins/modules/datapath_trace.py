@@ -136,6 +136,14 @@ options:
         an outcome of an open fact likelier. C(ip route get) is used only if no other output has the routes. RV(ignored) lists
         the lines that the module did not understand.
     type: raw
+  earlier:
+    description:
+      - An earlier state of the same node, in which the packet arrived. RV(explanation) then says which of the changes since are
+        guilty of what becomes of it now.
+      - The snapshot as RV(kubenode.datapath.datapath_info#module:snapshot) returns it, or what O(dump) may be, which the
+        controller reads. Mutually exclusive with O(finding), O(changes) and O(commands).
+    version_added: 1.0.0
+    type: raw
   node:
     description:
       - Which node of a bundle of many is meant, by its name, or by that of its folder or archive.
@@ -232,6 +240,12 @@ EXAMPLES = r"""
 - name: Show what becomes of the packet of a finding of datapath_audit
   kubenode.datapath.datapath_trace:
     finding: rp-strict-asymmetric
+
+- name: Show which change since yesterday is guilty
+  kubenode.datapath.datapath_trace:
+    packet: default/web-0 -> default/api:http
+    earlier: "{{ playbook_dir }}/snapshots/{{ inventory_hostname }}.json"
+    print: true
 
 - name: Show whether loose filtering would help
   kubenode.datapath.datapath_trace:
@@ -348,6 +362,51 @@ reply:
       reply; null if no reply was sent.
   returned: success
   type: dict
+explanation:
+  description:
+    - With O(earlier), which changes since are guilty.
+    - The earlier state is tried with some of the changes, until none can be left out. What stops a packet alone, beside another
+      one, is found as well. A change is a rule, a route, an address, a neighbor, a setting, a link, a pod, or a rule or an
+      element of nft, iptables, ipset or ebtables. Counters and ages are none. What the kernel does by itself, such as to remove
+      the routes of a link that goes down, belongs to the change from which it follows.
+  returned: if O(earlier) was given
+  type: dict
+  contains:
+    packet:
+      description: The packet.
+      type: str
+    guilty:
+      description:
+        - The changes. Each has C(kind), C(text), and C(undo), the commands that make it undone; V("") if there are none that are
+          known and permitted.
+      type: list
+      elements: dict
+    changes:
+      description: How many changes there are.
+      type: int
+    verdict:
+      description: C(before) and C(after), the verdicts on the packet and on its reply in both states.
+      type: dict
+    certain:
+      description: Whether both verdicts are certain, as RV(certain) says of one.
+      type: bool
+    reason:
+      description: A sentence that names the guilty changes, or says why none is.
+      type: str
+    is_undone:
+      description:
+        - Whether the packet arrives after all commands of C(undo), which were tried in the twin; null if they cannot be tried
+          there, as those for a pod, or for a rule of nft by its handle.
+      type: bool
+  sample:
+    packet: tcp 10.12.192.44:40000 > 10.12.115.101:80
+    guilty:
+      - {kind: rule, text: "ip rule 32766: from all lookup main is gone", undo: ip rule add from all lookup main priority 32766}
+    changes: 49
+    verdict: {before: "forwarded, reply delivered", after: rejected}
+    certain: true
+    reason: "lost since ip rule 32766: from all lookup main is gone; 48 other changes are without effect."
+    is_undone: true
 before:
   description: RV(verdict), RV(interface), RV(reason), RV(culprit) and RV(reply) without the changes; null if none were given.
   returned: success

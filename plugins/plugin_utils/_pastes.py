@@ -16,6 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import names, packet, packet_text
 
 _ASSIGNMENT = re.compile(r"\s*(?:\{|[a-z_]+=)")  # at the beginning of a dictionary as Ansible itself reads it from text
@@ -36,24 +37,30 @@ def trace(arguments: dict[str, t.Any], run: Run) -> dict[str, t.Any]:
 
 
 def execute(module: str, arguments: dict[str, t.Any], run: Run, interface: str = "") -> dict[str, t.Any]:
-    """The result of a module with these arguments. run: runs the module, which gets a snapshot in place of ``dump``.
+    """The result of a module with these arguments.
 
-    interface: by which a packet comes in.
+    run: runs the module, which gets snapshots in place of ``dump`` and ``earlier``. interface: by which a packet comes in.
     """
-    if arguments.get("dump") is None:
-        return run(arguments)
-    options = {**arguments}
-    dump, node = options.pop("dump"), options.pop("node", None)
+    options, ignored = {**arguments}, list[str]()
+    node = str(options.get("node") or "")
     try:
-        if options.get("snapshot") is not None:
-            raise Invalid("dump", dump, "left out if snapshot is given")
-        pasted = pastes_backend.read(dump, str(node or ""), interface)
+        if _is_dump(options.get("earlier")):
+            earlier = pastes_backend.read(options["earlier"], node, interface)
+            options["earlier"], ignored = earlier.snapshot, [f"earlier: {line}" for line in earlier.ignored]
+        if options.get("dump") is not None:
+            if options.get("snapshot") is not None:
+                raise Invalid("dump", options["dump"], "left out if snapshot is given")
+            pasted = pastes_backend.read(options.pop("dump"), node, interface)
+            options["snapshot"], ignored = pasted.snapshot, [*pasted.ignored, *ignored]
+            options.pop("node", None)
     except DatapathError as error:
         return _failed(module, error)
-    result = run({**options, "snapshot": pasted.snapshot})
-    if result.get("failed"):
-        return result
-    return {**result, **all_printable({"ignored": pasted.ignored})}
+    result = run(options)
+    return {**result, **all_printable({"ignored": ignored})} if ignored and not result.get("failed") else result
+
+
+def _is_dump(earlier: t.Any) -> bool:
+    return earlier is not None and not snapshot.is_snapshot(earlier)
 
 
 def _failed(module: str, error: DatapathError) -> dict[str, t.Any]:

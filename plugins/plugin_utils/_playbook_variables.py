@@ -58,7 +58,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "trace": (
         *(*COMMON, "trace_packet", "trace_dump", "trace_node", "trace_on_controller", "trace_text", "trace_html"),
         *("trace_mermaid", "trace_print", "trace_assume", "trace_changes", "trace_commands", "trace_reply"),
-        *("trace_finding", "trace_context"),
+        *("trace_finding", "trace_context", "trace_earlier"),
     ),
 }
 

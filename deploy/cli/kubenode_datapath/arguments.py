@@ -9,7 +9,8 @@ import argparse
 import ipaddress
 import typing as t
 
-TRACE, AUDIT, SNAPSHOT, SCRIPT, COMPLETION = COMMANDS = ("trace", "audit", "snapshot", "commands", "completion")
+COMMANDS = ("trace", "audit", "explain", "snapshot", "commands", "completion")
+TRACE, AUDIT, EXPLAIN, SNAPSHOT, SCRIPT, COMPLETION = COMMANDS
 LIVE, STDIN = "live", "-"
 SHELLS = ("bash", "zsh", "fish")
 COMMAND, PLUGIN = "kubenode-datapath", "kubectl-datapath"  # the names under which the program is started
@@ -25,16 +26,27 @@ ABOUT = "Show why a packet does not arrive: rebuild a node in network namespaces
 ABOUT_AUDIT = (
     "Say what is wrong with a node's packet path, try it and its remedy in network namespaces, and name the profile that helps."
 )
+ABOUT_EXPLAIN = (
+    "Say which change of a node is guilty: compare two states of it, try the earlier one with some of the changes in network"
+    " namespaces, and name the fewest with which the packet is lost."
+)
 STATUSES = "Exit status: 0 if packet and reply arrive, 1 if one is lost, 2 if the evidence does not tell, 3 for an error."
 STATUSES_OF_AUDIT = (
     "Exit status: 0 if no check finds an error or a risk, 1 if one does, 2 if none does and the evidence leaves a check open,"
     " 3 for an error."
+)
+STATUSES_OF_EXPLAIN = (
+    "Exit status: 0 if packets arrive as before, 1 if changes are guilty of a loss, 2 if that cannot be told, 3 for an error."
 )
 PACKET = "such as 'tcp 10.0.0.1:40000 > 10.96.0.1:443 in eth0', or a line of tcpdump, conntrack -L or iptables' LOG"
 EVIDENCE = (
     "a support bundle, a folder or a file with outputs of commands, or a snapshot; - reads one from standard input, live reads"
     " this node. Several make one node: outputs that an answer asks for stand behind the bundle that lacks them"
 )
+
+EVIDENCE_OF_ONE = "a support bundle, a folder or a file with outputs of commands, or a snapshot"
+OF_MANY = "which node of a bundle of many"
+ASSUME = "a setting or an open fact, by the id that a trace gives, such as nft=shown; may be repeated"
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,7 +84,8 @@ def parser(is_plugin: bool, version: str) -> Parser:
     else:
         for each in (trace, audit):
             each.add_argument("evidence", metavar="EVIDENCE", nargs=1 if each is trace else "+", help=EVIDENCE)
-            each.add_argument("--node", default="", metavar="NODE", help="which node of a bundle of many")
+            each.add_argument("--node", default="", metavar="NODE", help=OF_MANY)
+        _add_explain(commands)
         prints = (
             "Print a script of the shell that prints what trace and audit read of a node, for one without Python, such as of"
             " Bottlerocket, Flatcar or Talos. Its output is evidence: sh commands.sh > node.txt"
@@ -85,6 +98,16 @@ def parser(is_plugin: bool, version: str) -> Parser:
     _add_audit(audit)
     snapshot.add_argument("--output", metavar="FILE", help="write to FILE instead of standard output")
     return whole
+
+
+def parsed(parser: Parser, words: t.Sequence[str]) -> argparse.Namespace:
+    """Parse a command line. A packet of explain may stand behind an option, where argparse has given it up."""
+    options, further = parser.parse_known_args(words)
+    if further and (options.command != EXPLAIN or any(word.startswith("-") for word in further)):
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
+    if further:
+        options.packet = [*options.packet, *further]
+    return options
 
 
 def _command(
@@ -106,6 +129,18 @@ def _add_trace(trace: argparse.ArgumentParser) -> None:
     trace.add_argument("--html", metavar="FILE", help="write a page with the path, too")
 
 
+def _add_explain(commands: argparse._SubParsersAction[Parser]) -> None:
+    explain = _command(commands, EXPLAIN, "say which change since is guilty", ABOUT_EXPLAIN, STATUSES_OF_EXPLAIN)
+    before = f"the earlier state: {EVIDENCE_OF_ONE}. Or one folder whose outputs have before and after in their names"
+    explain.add_argument("before", metavar="BEFORE", help=before)
+    after = f"the later state, or {LIVE} for this node"
+    explain.add_argument("after", metavar="AFTER", nargs="?", default="", help=after)
+    explain.add_argument("packet", metavar="PACKET", nargs="*", help=f"{PACKET} (default: each path that pods and Services need)")
+    explain.add_argument("--node", default="", metavar="NODE", help=OF_MANY)
+    explain.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=ASSUME)
+    explain.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
 def _add_audit(audit: argparse.ArgumentParser) -> None:
     check = "a check to make, by its id, or error, risk or note for all of that severity; may be repeated (default: all)"
     audit.add_argument("--check", action="append", default=[], dest="checks", metavar="ID_OR_SEVERITY", help=check)
@@ -122,8 +157,7 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
 
 def _add_context(audit: argparse.ArgumentParser) -> None:
     """Add what no node shows, and what the evidence does not show."""
-    assume = "a setting or an open fact, by the id that a trace gives, such as nft=shown; may be repeated"
-    audit.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=assume)
+    audit.add_argument("--assume", action="append", default=[], metavar="FACT=VALUE", help=ASSUME)
     audit.add_argument("--cloud", choices=CLOUDS, help="the cloud of the node (default: marks of Azure's network on it decide)")
     mode = "what the load balancer probes: the health port 10256 (shared), or the ports of each Service, as is Azure's default"
     audit.add_argument("--probe-mode", choices=PROBE_MODES, help=mode)

@@ -22,7 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands_script
 
 from . import arguments, cluster, completion, output
-from .arguments import AUDIT, COMPLETION, ERROR, PLUGIN, SCRIPT, SNAPSHOT
+from .arguments import AUDIT, COMPLETION, ERROR, EXPLAIN, PLUGIN, SCRIPT, SNAPSHOT
 
 # What the command line calls options of the modules datapath_trace and datapath_audit, in errors.
 NAMES = {
@@ -72,7 +72,7 @@ def _failed(sentence: str) -> int:
 
 def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     parser = arguments.parser(is_plugin, version.COLLECTION)
-    options = parser.parse_args(arguments.completed(words) if is_plugin else words)
+    options = arguments.parsed(parser, arguments.completed(words) if is_plugin else words)
     if options.command == COMPLETION:
         output.show(completion.script(options.shell, parser, arguments.COMMAND))
         return 0
@@ -87,6 +87,10 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
         from . import audit
 
         return audit.run(options, assume, is_plugin)
+    if options.command == EXPLAIN:
+        from . import explain
+
+        return explain.run(options, assume)
     from . import trace
 
     return trace.run(options, assume, is_plugin)

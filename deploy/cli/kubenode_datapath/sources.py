@@ -57,14 +57,21 @@ def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[s
     return _read(options.evidence, options.node, interface)
 
 
+def of_dump(dump: t.Any, node: str, interface: str) -> Evidence:
+    """Read one place, or outputs by their names. dump: a path, STDIN, LIVE, or a dictionary. Raises DatapathError."""
+    if dump == LIVE:
+        return Evidence(this_node(), [], "this node", is_own=True)
+    return _read([dump], node, interface)
+
+
 def context_of(options: argparse.Namespace) -> dict[str, t.Any]:
     """Return what no node shows, as the options of a command have it."""
     return {name: getattr(options, name) for name in Context._fields}
 
 
-def _read(evidence: t.Sequence[str], node: str, interface: str) -> Evidence:
+def _read(evidence: t.Sequence[t.Any], node: str, interface: str) -> Evidence:
     """Read files, folders and standard input. node, interface: as for pastes_backend.read(). Raises Invalid."""
-    source = ", ".join("standard input" if each == STDIN else each for each in evidence)
+    source = ", ".join("standard input" if each == STDIN else str(each) for each in evidence)
     with tempfile.TemporaryFile() as file:  # an archive is read from a file; this one has no name, and ends with the program
         if STDIN in evidence:
             _copy(sys.stdin.buffer, file)

@@ -102,6 +102,27 @@ def output_name(name: str) -> OutputName:
     return OutputName(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
 
 
+# Of the earlier state and of the later one. Times and numbers are compared.
+_ORDERED = (
+    *(("before", "after"), ("old", "new"), ("good", "bad"), ("working", "broken"), ("working", "failing")),
+    ("fixed", "broken"),  # of which the latter is to be explained
+)
+
+
+def two_states(texts: t.Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Divide outputs by name into those of an earlier and of a later state; None if their names are not of two states.
+
+    An output without a state in its name is of both.
+    """
+    names = {name: output_name(name) for name in texts}
+    states = sorted({each.state for each in names.values()} - {""})
+    order = next((pair for pair in _ORDERED if [*pair] == states or sorted(pair) == states), states)
+    if len(states) != 2:
+        return None
+    of = [{each.command: texts[name] for name, each in names.items() if each.state in ("", state)} for state in order]
+    return of[0], of[1]
+
+
 def check_states(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     """Raise Invalid if the parts, by the name of their output, are of more than one state of the node."""
     outputs: dict[str, dict[Key, dict[str, list[str]]]] = {}
@@ -164,5 +185,5 @@ def _two_states(states: t.Sequence[str], names: t.Iterable[str]) -> Invalid:
         "dump",
         f"outputs of {len(states)} states of the node ({listed})",
         "outputs of one state. Put the files of each state into a folder of their own, or give a dictionary of the outputs of one"
-        " state, and trace the states one by one",
+        " state, and trace the states one by one, or let kubenode-datapath explain say what changed between two",
     )

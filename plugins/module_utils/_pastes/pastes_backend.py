@@ -20,7 +20,7 @@ from .._core import json_object
 from .._core.errors import Invalid
 from .._files import files
 from .._snapshot import snapshot
-from . import archive_backend, bundles, commands, pastes
+from . import archive_backend, bundles, commands, output_names, pastes
 from .commands import Part
 from .pastes import LARGEST, Pasted
 
@@ -110,6 +110,14 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
         return Pasted(*within_bounds(lambda: _pasted(dump, node, interface), SECONDS, BYTES))
     except Exceeded as bound:
         raise Invalid("dump", dump, f"outputs that are read with at most {bound}") from None
+
+
+def states(dump: t.Any, node: str = "") -> tuple[t.Any, t.Any]:
+    """Divide a folder with outputs of two states of a node, by their names, into what read() takes of each. Raises Invalid."""
+    divided = output_names.two_states(report(dump, node).texts)
+    if divided is None:
+        raise Invalid("dump", dump, "a folder of outputs with before and after in their names, if there is no second state")
+    return divided
 
 
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:

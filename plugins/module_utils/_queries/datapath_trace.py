@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._audit import audit_backend, context
+from .._core.errors import Invalid
 from .._core.option import Option, Options
 from .._module import Module, require_root
 from .._snapshot import snapshot
@@ -22,6 +23,7 @@ OPTIONS: Options = {
     "context": Option("dict", entries=context.OPTIONS),
     "snapshot": Option("dict"),
     "dump": Option("raw"),
+    "earlier": Option("raw"),
     "node": Option("str"),
     "assume": Option("dict", {}),
     "changes": Option("list", [], elements="dict"),
@@ -40,6 +42,7 @@ def main() -> None:
             names.check(options["packet"])
         changes = changes_backend.read(options["changes"], options["commands"])
         snapshot.refuse_dump(options)
+        earlier = _earlier(options)
         is_own = options["snapshot"] is None
         if is_own:
             require_root()
@@ -57,6 +60,23 @@ def main() -> None:
             question = trace_backend.Question(observed, sent, options["assume"], *asked, is_own=is_own)
             answer = trace_backend.answer(question, module.run)
         result.update(changed=False, **answer.plain(), node=snapshot.Origin.of(observed)._asdict(), ignored=[])
+        if earlier is not None:
+            from .._explain import explain_backend  # only two states need the differences
+
+            explained = explain_backend.explain(earlier, observed, sent, options["assume"], module.run)
+            result["explanation"] = explained.plain()
+
+
+def _earlier(options: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
+    """Return the earlier snapshot; None without one. Raises Invalid."""
+    earlier = options["earlier"]
+    if earlier is None:
+        return None
+    if not snapshot.is_snapshot(earlier):
+        raise Invalid("earlier", earlier, "a snapshot as datapath_info returns it; the action plugin reads others")
+    if options["finding"] or options["changes"] or options["commands"]:
+        raise Invalid("earlier", "a snapshot", "left out with a finding, and with changes in the twin")
+    return t.cast("dict[str, t.Any]", earlier)
 
 
 def _of_this_node(module: Module) -> dict[str, t.Any]:

@@ -25,6 +25,7 @@ SEVERITIES = {ERROR: RED, RISK: YELLOW, NOTE: FAINT}
 MOST_LINES = 25  # before the steps, which a terminal shows at once
 FRAME = 2  # lines of a section besides its entries: an empty one and the title
 BELOW = ("", "Below the steps: {}")
+UNDONE = ("With these alone it does not arrive.", "With these the packet arrives: they were tried in a copy of the node.")
 Paint = t.Callable[[str, str], str]  # gives words a colour
 
 
@@ -37,12 +38,36 @@ class Section(t.NamedTuple):
 
 def trace(answer: trace_result.Data, *, colours: bool = False) -> str:
     """Return an answer as text. Raises Refused."""
-    return _text(_Writer(_painter(colours)).lines(trace_result.read(answer)))
+    paint, explained = _painter(colours), answer.get("explanation")
+    since = [*_explained(explained, paint), ""] if isinstance(explained, dict) else []
+    return _text([*since, *_Writer(paint).lines(trace_result.read(answer))])
 
 
 def audit(result: findings.Data, *, colours: bool = False) -> str:
     """Return findings as text. Raises Refused."""
     return _text(_lines(findings.read(result), _painter(colours)))
+
+
+def explanation(result: t.Mapping[str, t.Any], *, colours: bool = False) -> str:
+    """Return an explanation of what changed, or those of several paths, as text."""
+    paint = _painter(colours)
+    paths = result.get("paths") or [result]
+    lines = [line for number, path in enumerate(paths) for line in (*([""] if number else []), *_explained(path, paint))]
+    notes = [Section("Ignored", [[line] for line in result.get("ignored") or ()])]
+    return _text([*lines, *_sections(notes, paint)])
+
+
+def _explained(path: t.Mapping[str, t.Any], paint: Paint) -> t.Iterator[str]:
+    doubt = "" if path["certain"] or not path["guilty"] else " (not certain)"
+    colour = RED if path["guilty"] else YELLOW
+    yield paint(f"{path['reason'][:1].upper()}{path['reason'][1:]}{doubt}", colour)
+    if path["packet"]:
+        yield from ("", f"{'Packet':<9}{path['packet']}")
+        yield from (f"{label:<9}{path['verdict'][label.lower()]}" for label in ("Before", "After"))
+    undo = [change["undo"] for change in path["guilty"] if change["undo"]]
+    yield from _labelled("Undo", undo)
+    if undo and path["is_undone"] is not None:
+        yield f"{'':<9}{paint(UNDONE[path['is_undone']], FAINT)}"
 
 
 def _text(lines: t.Iterable[str]) -> str:

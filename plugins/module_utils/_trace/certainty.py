@@ -89,7 +89,7 @@ def explore(
                 met.update(dict.fromkeys(new))
                 if number == 1:
                     waiting += [world for world in _worlds(dict.fromkeys(new), opened, 1) if world not in answers]
-        if len({_key(answer) for answer in answers.values()}) > 1 or number >= len(met):
+        if len({fate(answer) for answer in answers.values()}) > 1 or number >= len(met):
             return Exploration(first, answers, True, met)
 
 
@@ -106,7 +106,7 @@ def _worlds(met: t.Mapping[str, None], opened: t.Mapping[str, Open], number: int
             yield tuple(zip(names, places))
 
 
-def _key(answer: Answer | None) -> tuple[t.Any, ...]:
+def fate(answer: Answer | None) -> tuple[t.Any, ...]:
     """Return what must be the same in every world."""
     if answer is None:
         return UNKNOWN, None
@@ -172,7 +172,7 @@ def _is_blamed(key: str, way: Way) -> bool:
 
 def disagree(explored: Exploration) -> bool:
     """Return whether the verdict on the packet, or on its reply, is not the same in all worlds."""
-    return len({_key(answer)[:2] for answer in explored.answers.values()}) > 1
+    return len({fate(answer)[:2] for answer in explored.answers.values()}) > 1
 
 
 def assumed(explored: Exploration, family: str) -> list[Assumption]:
@@ -193,7 +193,7 @@ def conclusion(
     evidence: about the packet. accepted: ids of substitutions that the operator knows to be as on the node.
     """
     first = explored.first
-    keys = {_key(answer) for answer in explored.answers.values()}
+    keys = {fate(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
     undecided = (fact for name, fact in opened.items() if name not in deciding)
     without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
@@ -245,7 +245,7 @@ def _decides(name: str, explored: Exploration) -> bool:
     """Return whether the answer changes with a value of the fact alone."""
     for world, answer in explored.answers.items():
         without = tuple(part for part in world if part[0] != name)
-        if without != world and without in explored.answers and _key(explored.answers[without]) != _key(answer):
+        if without != world and without in explored.answers and fate(explored.answers[without]) != fate(answer):
             return True
     return False
 
@@ -255,7 +255,7 @@ def _weight(entry: Dependency, explored: Exploration, opened: t.Mapping[str, Ope
     one that changes the culprit alone.
     """
     name = entry.fact
-    verdicts = {_key(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
+    verdicts = {fate(answer)[:2] for world, answer in explored.answers.items() if {part[0] for part in world} <= {name}}
     return not likelihood.likeliest(entry.outcomes), -len(verdicts), list(opened).index(name)
 
 

@@ -41,7 +41,7 @@ class Question(t.NamedTuple):
     commands.
 
     is_own: whether the snapshot is of the node on which this runs. is_compared: whether it is sent before the changes, too.
-    end: when the answer must be there, by time.monotonic().
+    explores: whether other worlds that fit the snapshot are asked. end: when the answer must be there, by time.monotonic().
     """
 
     snapshot: Entry
@@ -51,6 +51,7 @@ class Question(t.NamedTuple):
     wants_reply: bool = True
     is_own: bool = False
     is_compared: bool = True
+    explores: bool = True
     end: float = 0.0
 
 
@@ -134,6 +135,11 @@ def _lost_as(way: Way, carrier: Way, reason: str, comes_in: bool) -> Way:
     return way._replace(verdict=carrier.verdict, interface="", culprit=culprit, reason=reason, steps=steps, met=carrier.met)
 
 
+def in_one_world(question: Question, run: process.Runner) -> Answer:
+    """Return the answer in the world that a plain trace asks first, for comparisons. Raises DatapathError."""
+    return judge(question._replace(explores=False), run).answer
+
+
 def _judged(question: Question, run: process.Runner) -> Judgement:
     given = snapshot_form.read(question.snapshot)
     if question.is_own:
@@ -149,7 +155,8 @@ def _judged(question: Question, run: process.Runner) -> Judgement:
     tracer = _Tracer(question, snapshot, run, opened, facts.keys())
     first = tracer.of_snapshot(snapshot)
     last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
-    explored = certainty.explore(first, tracer.opened, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
+    explorable = tracer.opened if question.explores else {}
+    explored = certainty.explore(first, explorable, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
     ends = _ends(question.packet)
     evidence = _evidence_about(snapshot.evidence, question.packet, explored)
     result = _by_connections(explored, tracer, ends, evidence)

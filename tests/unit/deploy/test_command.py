@@ -202,7 +202,7 @@ OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--html", "--j
     ("words", "completed"),
     [
         (["tr"], ["trace"]),
-        ([""], ["audit", "commands", "completion", "snapshot", "trace"]),
+        ([""], ["audit", "commands", "completion", "explain", "snapshot", "trace"]),
         (["--v"], ["--version"]),
         (["trace", "-"], OPTIONS),
         (["trace", "x", "--js"], ["--json"]),

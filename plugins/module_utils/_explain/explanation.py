@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which changes of a node are the cause of what becomes of a packet: delta debugging (Zeller and Hildebrandt, 2002)."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from .._trace.answer import Answer
+from .._trace.packet import Packet
+from .differences import Change
+
+Changes = frozenset[Change]
+NO_PATH: dict[str, t.Any] = {
+    "packet": "", "guilty": [], "changes": 0, "verdict": {"before": "", "after": ""}, "certain": False, "is_undone": None,
+    "reason": "No path of the node's pods and Services is lost after the changes and was not before.",
+}  # fmt: skip
+MOST_CAUSES = 16  # of one packet, each of which would stop it alone
+
+
+class Explanation(t.NamedTuple):
+    """guilty: the changes with which the packet is lost, and without which it arrives. changes: how many there are.
+
+    before, after: the answers for the packet. reason: why nothing is guilty; empty if something is. is_undone: whether the
+    commands that undo them were tried, and the packet arrives; None if they were not.
+    """
+
+    packet: Packet
+    guilty: tuple[Change, ...]
+    changes: int
+    before: Answer
+    after: Answer
+    reason: str = ""
+    is_undone: bool | None = None
+
+    @property
+    def certain(self) -> bool:
+        return self.before.certain and self.after.certain
+
+    @property
+    def is_well(self) -> bool:
+        """Return whether the packet arrives after the changes as before."""
+        return not self.guilty and not self.is_loss and self.certain
+
+    @property
+    def sentence(self) -> str:
+        """Say which changes are guilty."""
+        if not self.guilty:
+            return self.reason
+        verb = "lost" if self.is_loss else "elsewhere"
+        others = self.changes - len(self.guilty)
+        without = f"; {others} other change{'s are' if others > 1 else ' is'} without effect" if others else ""
+        return f"{verb} since {', and '.join(change.text for change in self.guilty)}{without}."
+
+    @property
+    def is_loss(self) -> bool:
+        return not self.after.way.is_well(self.after.way.reply is not None)
+
+    def plain(self) -> dict[str, t.Any]:
+        """Return the explanation as the module returns it."""
+        return {
+            "packet": str(self.packet),
+            "guilty": [change.plain() for change in self.guilty],
+            "changes": self.changes,
+            "verdict": {"before": self.before.way.verdicts, "after": self.after.way.verdicts},
+            "certain": self.certain,
+            "reason": self.sentence,
+            "is_undone": self.is_undone,
+        }
+
+
+def plain(explained: t.Sequence[Explanation], is_one: bool) -> dict[str, t.Any]:
+    """Return explanations as the module returns them. is_one: whether a packet was asked about, and not all paths of the node.
+
+    The first values are those of the first path, and all paths have their own in ``paths``.
+    """
+    paths = [each.plain() for each in explained]
+    first = paths[0] if paths else NO_PATH
+    return first if is_one else {**first, "guilty": _each_once(each for path in paths for each in path["guilty"]), "paths": paths}
+
+
+def _each_once(changes: t.Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    return [*{change["text"]: change for change in changes}.values()]
+
+
+def least(changes: Changes, fails: t.Callable[[Changes], bool]) -> Changes:
+    """Return a part of changes with which it fails, and of which no single one can be left out. With all of them it fails."""
+    remaining = sorted(changes)
+    size = len(remaining)
+    while True:
+        size, count = max(1, size // 2), len(remaining)
+        for start in reversed(range(0, count, size)):
+            rest = remaining[:start] + remaining[start + size :]
+            if rest and fails(frozenset(rest)):
+                remaining = rest
+        if size == 1 and len(remaining) == count:
+            return frozenset(remaining)
+
+
+def _ends_as(fate: t.Callable[[Changes], t.Hashable], end: t.Hashable, changes: Changes) -> bool:
+    return fate(changes) == end
+
+
+def _needed(
+    cause: Changes, changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
+) -> Changes:
+    """Return a cause without the changes that only alter what stops the packet, as a route to another place does."""
+    for change in sorted(cause):
+        part = cause - {change}
+        if part and not is_well(part) and fate(changes - part) == fate(changes - cause):
+            cause = part
+    return cause
+
+
+def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]) -> Changes | None:
+    """Return the changes that are the cause of a fate: one after the other, as one may stop what another one would stop, too.
+
+    fate: what becomes of the packet with some changes. is_well: whether it is then as it was without any. None if there are too
+    many causes.
+    """
+    found: Changes = frozenset()
+    for _cause in range(MOST_CAUSES):
+        remaining = changes - found
+        if is_well(remaining):
+            return found
+        if not remaining:
+            return None
+        cause = least(remaining, functools.partial(_ends_as, fate, fate(remaining)))
+        found |= _needed(cause, remaining, fate, is_well)
+    return None

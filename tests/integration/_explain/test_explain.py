@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guilty changes of real nodes, which the twins of snapshots find among innocent ones."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._explain import explain_backend, lost_paths_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explanation import Explanation
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
+from lab import network
+
+from .._audit.layouts import Calico, EniPolicyRouting, Layout, NftablesBridge
+from .._audit.mutation_trials import snapshot_of
+from .._trace import random_nodes
+from . import histories
+
+TO_POD = "tcp 198.51.100.7:40000 > 10.60.1.5:8080 in eth0"
+
+
+def _states(layout: Layout, *commands: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the snapshots of a node before and after commands."""
+    with network.built(layout) as machines, network.listening(machines):
+        before = snapshot_of(layout, machines)
+        for command in commands:
+            machines["node"].run(shlex.split(command))
+        return before, snapshot_of(layout, machines)
+
+
+def _explained(layout: Layout, line: str, *commands: str) -> Explanation:
+    before, after = _states(layout, *commands)
+    packet = entrance.packet(packet_text.options(line), before)
+    return explain_backend.explain(before, after, packet, {}, random_nodes.run)
+
+
+INNOCENT = (
+    "ip rule add to 203.0.113.0/24 lookup 300 priority 900",
+    "ip route add 203.0.113.0/24 via 192.0.2.1 dev eth0",
+    "sysctl -q -w net.ipv4.conf.cali2.send_redirects=0",
+    "iptables-nft -I FORWARD -s 203.0.113.9 -j DROP",
+)
+SCENES: dict[str, tuple[str, Sequence[str], Sequence[str], bool | None]] = {
+    "a policy rule is gone": (
+        TO_POD, ["ip rule del priority 32766"], ["ip rule 32766: from all lookup main is gone"], True,
+    ),
+    "a route leads elsewhere": (
+        TO_POD, ["ip route replace 10.60.1.5 dev cali2"],
+        ["route 10.60.1.5 dev cali2 scope link is in the place of 10.60.1.5 dev cali1 scope link"], True,
+    ),
+    "two rules, each of which stops it alone": (
+        TO_POD, ["iptables-nft -I FORWARD -d 10.60.1.5 -j DROP", "ip rule add to 10.60.1.5 blackhole priority 300"],
+        ["rule of ip filter: -A FORWARD -d 10.60.1.5/32 -j DROP is new", "ip rule 300: from all to 10.60.1.5 blackhole is new"],
+        True,
+    ),
+    "a policy and a rule, which only together stop it": (
+        TO_POD,
+        ["iptables-nft -N OWN", "iptables-nft -I FORWARD -d 10.60.1.5 -j OWN", "iptables-nft -A OWN -j DROP"],
+        ["rule of ip filter: -A FORWARD -d 10.60.1.5/32 -j OWN is new", "rule of ip filter: -A OWN -j DROP is new"], True,
+    ),
+    "a rule of nft, in its words": (
+        TO_POD,
+        ["nft 'table inet own { chain c { type filter hook forward priority 0; ip daddr 10.60.1.5 tcp dport 8080 drop; }; }'"],
+        ["rule of inet own c: ip daddr 10.60.1.5 tcp dport 8080 drop is new"], None,
+    ),
+    "a link that is down, with its routes": (TO_POD, ["ip link set cali1 down"], ["link cali1 is down"], True),
+    "the address of a gateway": (
+        "tcp 203.0.113.5:40000 > 192.0.2.11:22 in eth0", ["ip addr del 192.0.2.11/24 dev eth0"],
+        ["address 192.0.2.11/24 dev eth0 is gone"], True,
+    ),
+    "a setting": (
+        TO_POD, ["sysctl -q -w net.ipv4.conf.eth0.forwarding=0"], ["net.ipv4.conf.eth0.forwarding is 0 instead of 1"], True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_guilty_changes_are_named_among_innocent_ones(name: str) -> None:
+    line, commands, guilty, is_undone = SCENES[name]
+    explained = _explained(Calico(), line, *INNOCENT[:2], *commands, *INNOCENT[2:])
+    assert sorted(change.text for change in explained.guilty) == sorted(guilty)
+    assert (explained.is_loss, explained.is_undone) == (True, is_undone)
+    # With the last address of a link, the kernel removes a route of an innocent change.
+    assert explained.changes - len(guilty) in (len(INNOCENT), len(INNOCENT) - 1)
+    assert all(change.undo for change in explained.guilty)
+
+
+def test_a_rule_that_moved_to_another_table_is_not_guilty() -> None:
+    """The node accepts a packet in iptables before, and in nft afterwards; a link that goes down is what is guilty."""
+    layout = Calico()
+    layout.saves["iptables-nft-restore"] += "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n"
+    moved = ("iptables-nft -P INPUT ACCEPT", "iptables-nft -F INPUT", "ip rule add to 203.0.113.5 blackhole priority 200")
+    explained = _explained(layout, "tcp 203.0.113.5:40000 > 192.0.2.11:22 in eth0", *moved)
+    texts = [change.text for change in explained.guilty]
+    assert texts == ["ip rule 200: from all to 203.0.113.5 blackhole is new"], explained.sentence
+
+
+def test_a_packet_that_leaves_elsewhere_is_explained() -> None:
+    rule = "PREROUTING -d 203.0.113.5/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 203.0.113.6:443"
+    line = "tcp 10.60.1.5:40000 > 203.0.113.5:443 in cali1"
+    explained = _explained(Calico(), line, f"iptables-nft -t nat -I {rule}", *INNOCENT)
+    assert [change.text for change in explained.guilty] == [f"rule of ip nat: -A {rule} is new"]
+    assert explained.sentence.startswith("elsewhere since ")
+
+
+def test_a_packet_that_was_lost_before_and_one_that_is_well_have_no_guilty_change() -> None:
+    before, after = _states(Calico(), *INNOCENT)
+    well = entrance.packet(packet_text.options(TO_POD), before)
+    explained = explain_backend.explain(before, after, well, {}, random_nodes.run)
+    assert (explained.guilty, explained.is_well, explained.reason) == ((), True, explain_backend.IS_THERE)
+    lost = entrance.packet(packet_text.options("tcp 198.51.100.7 > 10.60.1.99:80 in eth0"), before)
+    explained = explain_backend.explain(before, after, lost, {}, random_nodes.run)
+    assert not explained.guilty and explained.reason.startswith("The packet was lost before the changes, too: ")
+
+
+def test_without_a_packet_each_path_that_is_lost_is_explained_once() -> None:
+    before, after = _states(Calico(), *INNOCENT, "ip rule add to 10.60.1.5 blackhole priority 300", "ip link set cali2 down")
+    packets = lost_paths_backend.since(before, after, {}, random_nodes.run)
+    explained = [explain_backend.explain(before, after, packet, {}, random_nodes.run) for packet in packets]
+    named = {change.text for each in explained for change in each.guilty}
+    assert named == {"ip rule 300: from all to 10.60.1.5 blackhole is new", "link cali2 is down"}
+    assert len(packets) <= lost_paths_backend.MOST
+
+
+def test_rules_of_kube_proxy_in_nft_are_changes_of_one_element_each() -> None:
+    layout = NftablesBridge()
+    before, after = _states(layout, "nft flush map ip kube-proxy service-ips")
+    line = "tcp the node > 10.96.0.10:80"
+    explained = explain_backend.explain(before, after, entrance.packet(packet_text.options(line), before), {}, random_nodes.run)
+    assert [change.text.partition(":")[0] for change in explained.guilty] == ["element of map ip kube-proxy service-ips"]
+
+
+def test_a_pods_uplink_is_explained_on_a_node_of_enis() -> None:
+    guilty = "ip rule add from 10.0.1.21 unreachable priority 400"
+    explained = _explained(EniPolicyRouting(), "tcp 10.0.1.21:40000 > 198.51.100.7:443 in eni2", guilty, INNOCENT[0])
+    assert [change.text for change in explained.guilty] == ["ip rule 400: from 10.0.1.21 unreachable is new"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_guilty_changes_of_a_random_history_are_exact(seed: int) -> None:
+    history = histories.history(seed, most=12)
+    assert history.verdict == histories.EXACT, str(history)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_the_guilty_changes_of_a_long_history_are_exact(seed: int) -> None:
+    history = histories.history(seed)
+    assert history.verdict == histories.EXACT, str(history)
