@@ -30,6 +30,7 @@ NAMES = {
     "checks": "--check",
     "commands": "--command",
     "dump": "EVIDENCE",
+    "earlier": "BEFORE",
     "finding": "--finding",
     "node": "--node",
     "packet": "PACKET",

@@ -20,7 +20,7 @@ from .._snapshot.values import Entry
 from .._trace import certainty, changes_backend, trace_backend
 from .._trace.answer import Answer
 from .._trace.packet import Packet
-from .._twin import isolation_backend
+from .._twin import isolation_backend, snapshot_form
 from . import explanation
 from .differences import Change
 from .explanation import Changes, Explanation
@@ -35,6 +35,10 @@ OPEN = "What becomes of the packet is not known: {reason}"
 
 def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, t.Any], run: process.Runner) -> Explanation:
     """Return the changes by which a packet is lost, or leaves elsewhere. Raises DatapathError."""
+    try:
+        snapshot_form.check(before)
+    except Invalid as error:
+        raise error.renamed(f"earlier{error.option.removeprefix('snapshot')}") from None
     questions = [trace_backend.Question(snapshot, packet, assume) for snapshot in (before, after)]
     earlier, later = [trace_backend.judge(question, run).with_likelihood().answer for question in questions]
     difference = Difference(before, after)

@@ -102,24 +102,23 @@ def output_name(name: str) -> OutputName:
     return OutputName(stem.strip("-_. "), " ".join(states).lower() or (number[1] if number else ""))
 
 
-# Of the earlier state and of the later one. Times and numbers are compared.
-_ORDERED = (
-    *(("before", "after"), ("old", "new"), ("good", "bad"), ("working", "broken"), ("working", "failing")),
-    ("fixed", "broken"),  # of which the latter is to be explained
-)
+# Words for the earlier state and for the later one. Times and numbers are compared.
+_EARLIER, _LATER = ("before", "old", "good", "working", "fixed"), ("after", "new", "bad", "broken", "failing")
 
 
 def two_states(texts: t.Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
     """Divide outputs by name into those of an earlier and of a later state; None if their names are not of two states.
 
-    An output without a state in its name is of both.
+    An output that has no state in its name is of both, if no other one is of the same command.
     """
     names = {name: output_name(name) for name in texts}
-    states = sorted({each.state for each in names.values()} - {""})
-    order = next((pair for pair in _ORDERED if [*pair] == states or sorted(pair) == states), states)
-    if len(states) != 2:
+    states = sorted({each.state for each in names.values()} - {""}, key=lambda state: (state in _LATER, state))
+    if len(states) == 1:
+        states = [states[0], ""] if states[0] in _EARLIER else ["", states[0]]
+    if len(states) != 2 or not any(names[name].state for name in names):
         return None
-    of = [{each.command: texts[name] for name, each in names.items() if each.state in ("", state)} for state in order]
+    common = {each.command: texts[name] for name, each in names.items() if not each.state}
+    of = [{**common, **{each.command: texts[name] for name, each in names.items() if each.state == state}} for state in states]
     return of[0], of[1]
 
 

@@ -188,6 +188,44 @@ def test_a_remedy_is_found_without_a_library_of_the_machine(programs: dict[str, 
     assert [cure["change"] for cure in answer["cures"]] == ["eni_policy_routing: {remedy: loose, manage: [mark_rule, connmark]}"]
 
 
+@pytest.mark.parametrize("installed", ["3.9", "file"])
+def test_a_guilty_change_is_named_to_an_ordinary_user(programs: dict[str, Program], folder: Path, installed: str) -> None:
+    """Without a packet, the paths of the sweep are explained; a packet may stand behind an option."""
+    program, before, after = programs[installed], folder / "monday.json", folder / "tuesday.json"
+    strict = {**ENIS, "rules": [*ENIS["rules"], {"priority": 900, "family": "ipv4", "to": "10.0.1.11", "action": "blackhole"}]}
+    before.write_text(json.dumps({**ENIS, "rules": [{"priority": 100, "family": "ipv4", "to": "10.9.9.9"}, *ENIS["rules"]]}))
+    after.write_text(json.dumps({**strict, "rules": [rule for rule in strict["rules"] if rule["priority"] != 512]}))
+    packet = "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0"
+    guilty = ["ip rule 512: from all to 10.0.1.11 lookup main is gone", "ip rule 900: from all to 10.0.1.11 blackhole is new"]
+    for words in ((before, after, "--json", packet), (before, after, packet, "--json"), (before, after, "--json")):
+        done = program.run("explain", *words)
+        answer = json.loads(done.stdout)
+        assert done.returncode == 1, done.stderr
+        assert [change["text"] for change in answer["guilty"]] == guilty
+        assert (answer["changes"], answer["is_undone"]) == (3, True)
+    shown = program.run("explain", before, after).stdout.decode()
+    assert "Undo     ip rule del from all to 10.0.1.11 blackhole priority 900" in shown
+    assert (program.run("explain", before, before).returncode, program.run("explain", before).returncode) == (0, 3)
+
+
+def test_two_states_in_one_folder_are_compared(program: Program, folder: Path) -> None:
+    states = folder / "states"
+    states.mkdir()
+    outputs = {
+        "ip-addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.11/24 scope global eth0\n",
+        "ip-route-before": "default via 192.0.2.1 dev eth0\n192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.11\n",
+        "ip-route-after": "blackhole default\n192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.11\n",
+    }
+    for name, text in outputs.items():
+        (states / f"{name}.txt").write_text(text)
+    done = program.run("explain", states, "--json", "tcp the node > 198.51.100.7:443")
+    assert [change["text"] for change in json.loads(done.stdout)["guilty"]] == [
+        "route blackhole default is in the place of default via 192.0.2.1 dev eth0"
+    ]
+    refused = program.run("trace", states, "tcp the node > 198.51.100.7:443")
+    assert refused.returncode == 3 and b"kubenode-datapath explain" in refused.stderr
+
+
 def test_evidence_comes_by_standard_input(program: Program, node: Node, bundles: dict[str, Path]) -> None:
     packet = line(node.packets["policy"])
     outputs = node.node.run(["sh", "-xc", "ip addr; ip rule; ip route show table all; iptables-save"])

@@ -33,6 +33,7 @@ NAT6 = """\
 -A PREROUTING -d fd00::4/128 -p tcp -m tcp --dport 30080 -j DNAT --to-destination [fd01::5]:80
 COMMIT
 """
+UPLINK_OUTPUT = "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.11/24 scope global eth0\n"
 UPLINK = {"name": "eth0", "index": 2, "kind": "", "mac": "00:0d:3a:00:00:01", "flags": ["UP", "LOWER_UP"]}
 POD = {"name": "pod1", "index": 5, "kind": "veth", "flags": ["UP", "LOWER_UP"], "peer": {"mac": "0a:00:00:00:00:05"}}
 FORWARDING = {"node": {"net.ipv4.ip_forward": 1}, "ipv6": {"all": {"forwarding": 1}}, "ipv4": {}}
@@ -101,6 +102,16 @@ def test_what_if_tells_before_and_after(node: NamespaceNode, change: dict[str, A
     found = trace(node, packet, dump=dump, assume=settings, **change)
     assert found["before"]["reply"]["verdict"] == "dropped"
     assert (found["reply"]["verdict"], found["culprit"], found["cures"]) == ("delivered", None, [])
+
+
+def test_an_earlier_state_tells_which_change_is_guilty(node: NamespaceNode) -> None:
+    packet = {"destination": "203.0.113.5", "destination_port": 443}
+    earlier = {"ip route": "default via 192.0.2.1 dev eth0\n", "ip addr": UPLINK_OUTPUT}
+    later = {**earlier, "ip route": "default via 192.0.2.1 dev eth0\nunreachable 203.0.113.0/24\nblackhole 198.51.100.0/24\n"}
+    found = trace(node, packet, dump=later, earlier=earlier)["explanation"]
+    assert [change["text"] for change in found["guilty"]] == ["route unreachable 203.0.113.0/24 is new"]
+    assert (found["changes"], found["guilty"][0]["undo"]) == (2, "ip route del unreachable 203.0.113.0/24")
+    assert found["verdict"]["after"] == "dropped"
 
 
 def test_a_rule_of_ebtables_that_diverts_a_frame_is_found_and_cured(node: NamespaceNode) -> None:
@@ -272,6 +283,8 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command of iptables with one of -A"),
         ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command of nft with one of add"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
+        ({"earlier": {"format": 1, "unread": []}, "commands": ["ip route flush"]}, "earlier must be left out with a finding"),
+        ({"earlier": {"format": 99, "unread": []}}, "earlier must be a snapshot of format 1"),
         ({"dump": ""}, "dump must be a folder, an archive or a file, a dictionary of texts by command, a text with commands"),
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
         ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),

@@ -144,6 +144,28 @@ def test_two_states_are_named_with_their_files(first: str, second: str, shown: s
     assert shown in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("ip-route-before.txt", "ip-route-after.txt"),
+        ("ip-route.old", "ip-route.txt"),
+        ("ip-route.txt", "ip-route-new.txt"),
+        ("ip-route-working.txt", "ip-route-broken.txt"),
+        ("ip-route-20261103.txt", "ip-route-20261104.txt"),
+    ],
+)
+def test_two_states_are_told_apart_for_a_comparison(earlier: str, later: str) -> None:
+    divided = output_names.two_states({later: SECOND, earlier: FIRST, "ip-rule.txt": "0: from all lookup local\n"})
+    assert divided is not None
+    assert [*map(sorted, divided)] == [["ip-route", "ip-rule"]] * 2
+    assert [state["ip-route"] for state in divided] == [FIRST, SECOND]
+
+
+def test_outputs_of_one_state_or_of_three_are_not_two_states() -> None:
+    assert output_names.two_states({"ip-route.txt": FIRST}) is None
+    assert output_names.two_states({f"ip-route-{word}.txt": FIRST for word in ("before", "after", "new")}) is None
+
+
 def test_all_files_of_a_state_are_named() -> None:
     dump = {"ip-route-before": FIRST, "ip-route-after": SECOND, "ip-rule-before": "0: from all lookup local\n"}
     with pytest.raises(Invalid, match="before: ip-route-before, ip-rule-before"):
