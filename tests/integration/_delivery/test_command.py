@@ -204,7 +204,7 @@ def test_a_guilty_change_is_named_to_an_ordinary_user(programs: dict[str, Progra
         assert [change["text"] for change in answer["guilty"]] == guilty
         assert (answer["changes"], answer["is_undone"]) == (3, True)
     shown = program.run("explain", before, after).stdout.decode()
-    assert "Undo     ip rule del from all to 10.0.1.11 blackhole priority 900" in shown
+    assert " ip rule del from all to 10.0.1.11 blackhole priority 900\n" in shown
     assert (program.run("explain", before, before).returncode, program.run("explain", before).returncode) == (0, 3)
 
 
