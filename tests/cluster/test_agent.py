@@ -238,7 +238,7 @@ def test_an_upgrade_of_the_image_loses_no_probe(cluster: Cluster, delivery: Deli
     assert all(cluster.load_balancer.probe_tcp(target, held, tries=5) for target in targets)
 
     def probing(target: str) -> Probing:
-        return Probing(lambda: cluster.load_balancer.probe_tcp(target, held, 2.0), lambda: 0.005, lambda: None)
+        return Probing(lambda: cluster.load_balancer.probe_tcp(target, held, 2.0), 0.005)
 
     running = [probing(target) for target in targets]
     delivery.image = agent_image.retag(delivery.image, "2")

@@ -124,7 +124,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def none_lost(site: Site, address: str) -> Iterator[None]:
     """A pod gets requests during the whole block, and answers each."""
     prober = Prober(site.other)
-    probing = Probing(lambda: prober.http(address, SERVER_PORT, PATIENT, 1) is not None, lambda: 0.02, lambda: None)
+    probing = Probing(lambda: prober.http(address, SERVER_PORT, PATIENT, 1) is not None, 0.02)
     try:
         yield
     finally:

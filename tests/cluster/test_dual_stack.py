@@ -21,7 +21,6 @@ from lab import machine, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.client import PATIENCE
-from lab.kubernetes.forwarding import FAMILIES
 from lab.kubernetes.manifests import BOTH, IpFamily
 from lab.load_balancer import PROBE_SOURCE
 from lab.probing import Probing
@@ -179,7 +178,7 @@ def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[No
     Probes that a pod refused on a busy machine do not count: its server queues nine connections.
     """
     before = site.turned_away()
-    probings = {name: Probing(ask, lambda: 0.005, lambda: None) for name, ask in asks.items()}
+    probings = {name: Probing(ask, 0.005) for name, ask in asks.items()}
     try:
         yield
         for name, probing in probings.items():
@@ -207,14 +206,11 @@ def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[]
 def test_the_trouble_comes_back_with_the_table_absent_and_nothing_else_ever_changes(bare: Site) -> None:
     site = bare
     assert observed(site) == expected(with_table=False)
-    wait_for_backends(site, with_table=False)
     assert site.play() == 2
     assert observed(site) == expected(with_table=True)
-    wait_for_backends(site, with_table=True)
     assert site.play() == 0
     assert site.play(state="absent") == 2
     assert observed(site) == expected(with_table=False)
-    wait_for_backends(site, with_table=False)
 
 
 def observed(site: Site) -> dict[str, object]:
@@ -246,17 +242,6 @@ def expected(with_table: bool) -> dict[str, object]:
             wanted |= {f"{service}: health of node1": 200, f"{service}: health of node2": 503}
         wanted |= {f"{service}: the pod sees the client's {family} address": is_local for family in families}
     return wanted
-
-
-def wait_for_backends(site: Site, with_table: bool) -> None:
-    """With policy Cluster, the load balancer sends no traffic to the node of the pods before the table is loaded."""
-    for service, (policy, families) in SERVED.items():
-        for family in families:
-            nodes = {"node1", "node2"} if with_table or family == "IPv4" else {"node2"}
-            wanted = {"node1"} if policy == "Local" else nodes
-            site.cluster.load_balancing.wait_for(f"default/{service}", FAMILIES[family], wanted)
-            address = site.cluster.load_balancing.address(f"default/{service}", FAMILIES[family])
-            assert site.cluster.client.fetch(address, 80, PATIENT), (service, family)
 
 
 # No probe is lost

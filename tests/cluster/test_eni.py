@@ -17,15 +17,17 @@ import pytest
 from lab import place
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.delivery import Delivery
-from lab.kubernetes.eni import INSTANCES, SharedInterfaces, filter_strictly
+from lab.kubernetes.eni import SharedInterfaces, filter_strictly
 from lab.metadata_replies import Aws
 from lab.prober import Answer
-from lab.service import IPV4
 
 QUICK = 0.4  # seconds to wait for an answer that must not come
 TRIES = 12  # kube-proxy chooses one of two pods for each connection
 OF_ROLE = {"pod_interfaces": ["veth*"], "layout": "aws_vpc_cni", "connmark": "always", "remedy": "strict"}
 VARIABLES = {f"eni_policy_routing_{name}": value for name, value in OF_ROLE.items()}
+
+ADDRESSES = {"far": "203.0.113.1", "near-local": "203.0.113.2"}
+"""Of the load balancer, by the names of Services. It forwards the second to the node port of node1."""
 
 Call = Callable[[float], Answer | None]
 
@@ -41,10 +43,6 @@ class Site:
         """The names of the pods on node1."""
         return {pod.name for pod in self.cluster.pods_of("app=near")}
 
-    def address(self, service: str) -> str:
-        """The load balancer's address of the service."""
-        return self.cluster.load_balancing.address(f"default/{service}", IPV4)
-
     def troubled(self) -> dict[str, Call]:
         """The calls that get no answer without the role."""
         fetch = self.cluster.client.fetch
@@ -53,13 +51,13 @@ class Site:
             "a pod behind eth1, to the load balancer's address": lambda limit: self.call_from("10.1.1.", limit),
             "a client, to the node port, policy Cluster": lambda limit: fetch(self.node.ipv4, ports["near"], limit),
             "a client, to the node port, policy Local": lambda limit: fetch(self.node.ipv4, ports["near-local"], limit),
-            "a client, to the load balancer's address": lambda limit: fetch(self.address("near-local"), 80, limit),
+            "a client, to the load balancer's address": lambda limit: fetch(ADDRESSES["near-local"], 80, limit),
         }
 
     def call_from(self, prefix: str, limit: float = 1.0) -> Answer | None:
         """A pod on node1, with an address of the prefix, calls the load balancer's address of the pod on node2."""
         (pod,) = (pod for pod in self.cluster.pods_of("app=near") if pod.ipv4.startswith(prefix))
-        return pod.fetch(self.address("far"), 80, limit)
+        return pod.fetch(ADDRESSES["far"], 80, limit)
 
     def hanging(self) -> list[str]:
         """The names of the calls that get no answer."""
@@ -91,14 +89,29 @@ def site() -> Iterator[Site]:
     near["spec"]["replicas"] = 2
     local = manifests.service("near-local", policy="Local", families=["IPv4"], selector={"app": "near"})
     services = [local, *(manifests.service(name, families=["IPv4"]) for name in ("near", "far"))]
-    with Cluster("eni", network=SharedInterfaces(), metadata=Aws(), balanced_as=INSTANCES) as cluster:
+    with Cluster("eni", network=SharedInterfaces(), metadata=Aws()) as cluster:
         cluster.apply(near, far, *services)
         for name in ("near", "far"):
             cluster.wait_for_rollout(f"deployment/{name}")
         for node in cluster.nodes:
             filter_strictly(node)
-        cluster.load_balancing.wait_for("default/far", IPV4, {"node1"})  # node2 fails for the same reason as the calls to node1
+        balance(cluster)
         yield Site(cluster)
+
+
+def balance(cluster: Cluster) -> None:
+    node = cluster.node("node1")
+    for service, address in ADDRESSES.items():
+        cluster.balance(service, address)
+    target = f"ip daddr {ADDRESSES['near-local']} tcp dport 80 dnat to {node.ipv4}:{cluster.node_port('near-local')}"
+    chain = f"chain prerouting {{ type nat hook prerouting priority dstnat; {target}; }}"
+    cluster.load_balancer.run_from_host(["nft", "-f", "-"], f"table ip balancer {{ {chain}\n}}\n")
+
+    def served() -> set[str]:
+        rules = node.run(["iptables-save", "--table=nat"]).stdout
+        return {address for address in ADDRESSES.values() if f"-d {address}/32" in rules}
+
+    cluster.until("kube-proxy serves the addresses of the load balancer", served, expected={*ADDRESSES.values()})
 
 
 def test_a_pod_whose_eni_has_an_address_of_its_own_needs_no_role(site: Site) -> None:
@@ -117,8 +130,6 @@ def test_the_daemonset_delivers_the_profile_the_listener_restores_a_rule_and_a_n
         delivery.apply()
         delivery.wait()
         site.assert_answered()
-        for service in ("near", "far"):
-            site.cluster.load_balancing.wait_for(f"default/{service}", IPV4, {"node1", "node2"})
         assert "changed" in delivery.events(site.node.name) and site.node.name in site.cluster.kubectl(
             "get", "nodes", "--selector=kubenode.datapath/eni-policy-routing", "--output=name"
         )

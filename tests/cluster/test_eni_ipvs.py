@@ -21,7 +21,6 @@ from lab.kubernetes.client import PATIENCE
 from lab.node import POD_PORT, Pod
 from lab.playbook import Played
 from lab.prober import Answer, Prober
-from lab.service import IPV4
 from lab.vm import Cable, VmNode
 from lab.waiting import until
 
@@ -34,6 +33,8 @@ iptables-save --table nat | grep -q "^-A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ"
 """
 LOCAL, REMOTE = "local", "remote"
 """Services: the first leads to the pod, the second to a machine elsewhere."""
+ADDRESS = "203.0.113.1"
+"""The load balancer's address of the second."""
 
 
 class Site:
@@ -48,26 +49,21 @@ class Site:
         named = {f"eni_policy_routing_{name}": value for name, value in given.items()}
         return playbook.play(self._inventory, PLAYBOOK, "--limit=node1", variables=named).well()
 
-    @property
-    def address(self) -> str:
-        """The load balancer's address of the service whose pod is elsewhere."""
-        return self.cluster.load_balancing.address(f"default/{REMOTE}", IPV4)
-
     def call_load_balancer(self, limit: float = 3.0) -> Answer | None:
-        return Prober(self.pod).http(self.address, 80, limit, tries=1)
+        return Prober(self.pod).http(ADDRESS, 80, limit, tries=1)
 
     def call_node_port(self, limit: float = 3.0) -> Answer | None:
         return self.cluster.client.fetch(self.node.ipv4, self.cluster.node_port(LOCAL), limit)
 
     def is_served(self) -> bool:
         """Whether kube-proxy has written all rules of the service whose pod is elsewhere; the masquerade rule is the last."""
-        return self.node.run(["sh", "-c", SERVED, "sh", self.address], check=False).returncode == 0
+        return self.node.run(["sh", "-c", SERVED, "sh", ADDRESS], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     others = [Node("node1", ["pod1"], "bookworm", besides=["conntrack", "ipset"], vm=True), Node("elsewhere")]
-    with Cluster("eni-ipvs", nodes=(), balanced_as=eni.INSTANCES, others=others) as cluster:
+    with Cluster("eni-ipvs", nodes=(), others=others) as cluster:
         running = Site(cluster, tmp_path_factory.mktemp("eni-ipvs"))
         connect(running)
         eni.filter_strictly(running.node)
@@ -81,6 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             node = {"nodeName": "node1"} if name == LOCAL else {}
             subset = {"addresses": [{"ip": address, **node}], "ports": [{"port": POD_PORT}]}
             cluster.apply(service, {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": [subset]})
+        cluster.balance(REMOTE, ADDRESS)
         cluster.start_proxy(running.node, "ipvs")
         until("kube-proxy serves the Services", running.is_served, running.node, limit=PATIENCE)
         yield running

@@ -30,62 +30,40 @@ class ProbeRecord:
         return len(self.probes)
 
     @property
-    def answered(self) -> int:
-        return self.sent - len(self.lost)
-
-    @property
     def lost(self) -> list[float]:
         """The times of probes that got no answer, or a wrong one."""
         return [probe.sent for probe in self.probes if not probe.answered]
-
-    def since(self, moment: float) -> ProbeRecord:
-        """The probes sent at or after a moment, in seconds since 1970."""
-        return ProbeRecord([probe for probe in self.probes if probe.sent >= moment])
 
 
 class Probing:
     """Probes one target, in a thread of its own, until it is stopped.
 
-    ``ask`` sends one probe and returns whether it was answered. ``interval`` returns the seconds between two probes,
-    and is called before each; if an answer takes longer than that, the next probe follows at once. ``changed`` is called
-    after a probe that makes the target healthy or unhealthy.
+    ``ask`` sends one probe and returns whether it was answered. ``interval`` is the seconds between two probes; if an answer
+    takes longer than that, the next probe follows at once.
     """
 
-    def __init__(self, ask: Callable[[], bool], interval: Callable[[], float], changed: Callable[[], None]) -> None:
+    def __init__(self, ask: Callable[[], bool], interval: float) -> None:
         self._ask = ask
         self._interval = interval
-        self._changed = changed
         self._probes: list[Probe] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probing", daemon=True)
         self._thread.start()
 
     @property
-    def is_healthy(self) -> bool:
-        """Whether the last probe was answered; a target is not healthy before its first."""
-        return bool(self._probes) and self._probes[-1].answered
-
-    @property
     def record(self) -> ProbeRecord:
         return ProbeRecord(tuple(self._probes))
 
-    def end(self) -> None:
-        """Send no more probes; close() waits for the last."""
-        self._stopped.set()
-
     def close(self) -> None:
-        self.end()
+        self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
         following = time.monotonic()
         while not self._stopped.wait(max(0.0, following - time.monotonic())):
-            following = max(following, time.monotonic()) + self._interval()
-            was_healthy = self.is_healthy
+            following = max(following, time.monotonic()) + self._interval
             sent = time.time()
             self._probes.append(Probe(sent, self._is_answered()))
-            if self.is_healthy != was_healthy:
-                self._changed()
 
     def _is_answered(self) -> bool:
         try:

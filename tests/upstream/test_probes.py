@@ -83,7 +83,7 @@ def test_no_probe_of_a_pod_is_lost_while_kube_proxy_restarts(lab: Lab, proxy: Ku
 @contextmanager
 def probing(targets: Targets) -> Iterator[Callable[[], dict[str, ProbeRecord]]]:
     """Probe all targets a hundred times a second during the block."""
-    running = {name: Probing(probe, lambda: 0.01, lambda: None) for name, probe in targets.items()}
+    running = {name: Probing(probe, 0.01) for name, probe in targets.items()}
     try:
         yield lambda: {name: target.record for name, target in running.items()}
     finally:

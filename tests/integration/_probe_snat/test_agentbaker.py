@@ -111,7 +111,7 @@ def expect_theirs(node: SystemdNode, before: dict[str, Any]) -> None:
 
 def test_the_unit_is_taken_over_and_given_back_without_a_lost_probe(lab: Lab, node: SystemdNode) -> None:
     before, pod = node.snapshot(), lab.pod("pod1").address
-    with closing(Probing(lambda: lab.load_balancer.probe_tcp(pod, 8080, timeout=0.9), lambda: PACE, lambda: None)) as probing:
+    with closing(Probing(lambda: lab.load_balancer.probe_tcp(pod, 8080, timeout=0.9), PACE)) as probing:
         four_steps(node, **TAKE_OVER)
         expect_ours(node)
         four_steps(node, state="absent")

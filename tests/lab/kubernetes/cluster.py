@@ -20,8 +20,6 @@ from lab.kubernetes import agent_image, binaries, pod_images, worker
 from lab.kubernetes.api import MERGE_PATCH, Api
 from lab.kubernetes.client import PATIENCE, Client
 from lab.kubernetes.control_plane import ControlPlane
-from lab.kubernetes.forwarding import AZURE, Balancer
-from lab.kubernetes.load_balancing import LoadBalancing
 from lab.kubernetes.pod_network import PodNetwork, PointToPoint
 from lab.machine import Machine
 from lab.namespace import Namespace
@@ -47,9 +45,8 @@ class RunningPod(Machine):
 class Cluster(Lab, Client):
     """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
 
-    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: the cloud
-    whose load balancer Services of type LoadBalancer get; ``load_balancing`` is the controller that follows them. ``others`` are
-    further nodes of the lab, on which nothing of Kubernetes runs until ``start_proxy()``.
+    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``others`` are further nodes
+    of the lab, on which nothing of Kubernetes runs until ``start_proxy()``.
     """
 
     minor = 20  # its kubectl is too old for the kustomize files
@@ -62,11 +59,8 @@ class Cluster(Lab, Client):
         without: Sequence[str] = (),
         besides: Sequence[str] = (),
         metadata: bool | metadata_replies.Cloud = False,
-        balanced_as: Balancer = AZURE,
         others: Sequence[Node] = (),
     ) -> None:
-        self.load_balancing: LoadBalancing
-        self._balanced_as = balanced_as
         self.network = network or PointToPoint()
         packages = (*worker.PACKAGES, *besides)
         workers = [Node(node, (), "bookworm", without, packages) for node in nodes]
@@ -118,6 +112,11 @@ class Cluster(Lab, Client):
         items = self.api.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}")
         pods = [_running_pod(pod) for pod in items if "deletionTimestamp" not in pod["metadata"]]
         return sorted((pod for pod in pods if pod), key=lambda pod: (pod.node, pod.name))
+
+    def balance(self, service: str, address: str) -> None:
+        """Give a Service of type LoadBalancer its IPv4 address, which kube-proxy then serves on each node."""
+        body = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        self.api.request(f"/api/v1/namespaces/default/services/{service}/status", "PATCH", body, MERGE_PATCH)
 
     def debug_pods(self) -> list[str]:
         """The names of the pods that kubectl debug has started on nodes."""
@@ -208,8 +207,6 @@ class Cluster(Lab, Client):
         for node in self.workers:
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
-        self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
-        self._endings.callback(self.load_balancing.close)
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
         """The node as kubelet finds it: the subnets of its pods can be set only once."""

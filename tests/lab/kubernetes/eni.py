@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from lab import links, place
 from lab.eni import Subnet
-from lab.kubernetes.forwarding import Balancer
 from lab.kubernetes.pod_network import PodNetwork
 from lab.machine import Machine
 from lab.metadata_replies import Nic
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
 TO_POD_PRIORITY, FROM_POD_PRIORITY = 512, 1536
 """amazon-vpc-cni-k8s has them (pkg/networkutils/network.go), for each pod; here they are for each subnet of pods."""
-
-INSTANCES = Balancer(floating_ip=False, ingress="ip", probe_sources={})
-"""A load balancer that forwards to node ports, and whose address kube-proxy serves on each node."""
 
 _PODS = 10  # addresses of each ENI
 _STRICT_PATH = "/etc/sysctl.d/10-strict.conf"
