@@ -441,6 +441,10 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
         ("value of backend must be one of", {"backend": "iptables"}),
         ("value of owner must be one of", {"owner": "flannel"}),
         ("backup must be", {"backup": "relative"}),
+        *(
+            ("backup must be in or below a folder that is named kubenode", {"backup": folder})  # a boot or a program reads others
+            for folder in ("/run/kubenode-backup", "/etc/cni/net.d", "/etc/cron.d")
+        ),
         (
             "backup must be a folder that exists or whose parent exists; /srv/kubenode/none is not a folder",
             {"backup": "/srv/kubenode/none/backup"},
@@ -524,6 +528,10 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
         ("rules[0].goto must be the priority of a listed or existing rule", {"rules": [{"priority": 7, "goto": 900}]}),
         ("protocol must be one that no other program uses; 4 belongs to static", {"protocol": 4, "rules": []}),
         ("rules must be a list of dictionaries, or JSON text of one", {"rules": "from all"}),
+        *(
+            ("path must be in or below", {"rules": [], "path": path})  # which a boot empties
+            for path in ("/run/kubenode/policy-routes-75.json", "/run/kubenode/set.json", "/var/run/set.json")
+        ),
         ("immediate must be true if permanent is false", {"immediate": False, "permanent": False, "rules": []}),
     ],
     "rp_filter": [
@@ -532,6 +540,8 @@ BAD_INPUT: dict[str, list[tuple[str, Options]]] = {
         ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),
         ("interfaces[0] must be a link's name", {"interfaces": ["eth0/1"]}),
         ("path must be an absolute path", {"path": "/etc/sysctl.d/a b.conf"}),
+        ("path must be in /etc/sysctl.d, or in or below a folder", {"path": "/run/sysctl.d/90-kubenode-rp-filter.conf"}),
+        ("path must be in /etc/sysctl.d, or in or below a folder", {"path": "/run/kubenode/rp-filter.jsonl"}),
     ],
 }
 

@@ -136,10 +136,6 @@ class ClusterNode(Machine, abc.ABC):
         """Put a script in a program's place; ``@REAL@`` in the script is the path of the original program."""
         return programs.Replacement(self, {path: script})
 
-    def break_program(self, path: str, call: int = 1, action: programs.Action = "fail") -> programs.Replacement:
-        """Let the ``call``-th call from now go wrong: "fail", "die", "kill caller", "run and kill caller"."""
-        return programs.broken(self, path, call, action)
-
     def count_processes(self, names: Iterable[str] = programs.COUNTED) -> AbstractContextManager[list[list[str]]]:
         """``with node.count_processes() as calls:`` fills ``calls`` with the argv of each program started in the block."""
         return programs.counted(self, names)

@@ -13,33 +13,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Literal
 
 from lab.machine import Machine
 from lab.namespace import TOOLS
 
-Action = Literal["fail", "die", "kill caller", "run and kill caller"]
-"""What happens at a broken call: exit status 1 with an error; SIGKILL to the program; SIGKILL to the process that
-called it, before or after the program did its work."""
-
-_ACTIONS: dict[Action, str] = {
-    "fail": 'echo "Error: broken by the lab" >&2; exit 1',
-    "die": "kill -KILL $$",
-    "kill caller": "kill -KILL $PPID; exit 1",
-    "run and kill caller": '@REAL@ "$@"; kill -KILL $PPID; exit 1',
-}
-
-# exec -a keeps the name by which the program was called, from which xtables-nft-multi chooses its function.
-_BREAK = """\
-#!/bin/bash
-echo >> {folder}/calls
-if [ "$(wc -l < {folder}/calls)" -eq {call} ]; then
-  {action}
-fi
-exec -a "$0" @REAL@ "$@"
-"""
-
-# One printf is one write to the log, so that calls at the same time do not mix.
+# One printf is one write to the log, so that calls at the same time do not mix. exec -a keeps the name by which the program was
+# called, from which xtables-nft-multi chooses its function.
 _COUNT = """\
 #!/bin/bash
 printf '%s\\0' "$#" "$0" "$@" >> {log}
@@ -99,13 +78,6 @@ class Replacement:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.restore()
-
-
-def broken(machine: Machine, path: str, call: int, action: Action) -> Replacement:
-    """The program works until its ``call``-th call (1 is the next one), which ends as ``action`` says."""
-    folder = f"{TOOLS}/broken-{next(_numbers)}"
-    machine.run(["mkdir", folder])
-    return Replacement(machine, {path: _BREAK.format(folder=folder, call=call, action=_ACTIONS[action])})
 
 
 @contextmanager

@@ -43,23 +43,6 @@ def valid_mark(node: NamespaceNode, link: str = "eth0") -> int:
 # Boots
 
 
-def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode, connmark: Steps) -> None:
-    connmark.run()
-    node.run(["nft", "flush", "ruleset"])
-    assert connmark.run(check=True)["changed"]
-    (command,) = re.findall("^ExecStart=(.*)$", node.read(UNIT), re.M)
-    node.run(["sh", "-c", command])
-    assert not connmark.run()["changed"]
-
-
-def test_the_boot_sets_what_strict_needs(node: NamespaceNode, connmark: Steps) -> None:
-    connmark.run(strict=True)
-    node.set_sysctls({SETTING: 0})
-    node.run(["sysctl", "-p", SYSCTL])
-    assert valid_mark(node) == 1
-    assert not connmark.run(strict=True)["changed"]
-
-
 @pytest.mark.parametrize("way", [{"state": "absent"}, {"strict": False}], ids=["absent", "not strict"])
 def test_what_the_boot_has_set_goes_although_a_boot_forgets_the_record(
     node: NamespaceNode, connmark: Steps, way: dict[str, Any]

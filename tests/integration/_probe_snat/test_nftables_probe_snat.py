@@ -15,7 +15,7 @@ import pytest
 
 from lab import Lab, agentbaker, bpf, steps
 from lab.load_balancer import RouterAdvertisements
-from lab.node import LOCK, NamespaceNode
+from lab.node import NamespaceNode
 from lab.node_conditions import ANOTHER_ROOT
 from lab.waiting import until
 
@@ -37,15 +37,6 @@ def warnings(result: dict[str, Any]) -> str:
 
 
 # Boots
-
-
-def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode) -> None:
-    run(node)
-    node.run(["nft", "flush", "ruleset"])
-    assert run(node, check=True)["changed"]
-    (command,) = re.findall("^ExecStart=(.*)$", node.read(UNIT), re.M)
-    node.run(["sh", "-c", command])
-    assert not run(node)["changed"]
 
 
 def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
@@ -85,15 +76,6 @@ def test_counters_of_an_unchanged_table_keep_counting(lab: Lab, node: NamespaceN
     assert all(later >= earlier for earlier, later in zip(*readings, strict=True)) and any(readings[1])
 
 
-def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
-    clean = node.snapshot()
-    run(node, boot_condition="address")
-    four_steps(node, path="/etc/kubenode-elsewhere/probe.nft")
-    assert not node.exists("/etc/kubenode")
-    run(node, state="absent", path="/etc/never/there.nft")
-    assert node.snapshot() == clean
-
-
 def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> None:
     run(node)
     assert f"{PATH} may not be replaced by this run: it has another purpose" in refused(node, table="other")
@@ -105,40 +87,12 @@ def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> No
 # Two at once
 
 
-def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _number: run(node), range(4)))
-    assert [result["changed"] for result in results].count(True) == 1
-    assert not run(node)["changed"]
-    clean_after = node.snapshot()["files"]
-    assert LOCK not in clean_after
-
-
 def test_two_runs_with_different_options_leave_one_of_them_whole(node: NamespaceNode) -> None:
     desired_states: list[dict[str, Any]] = [{"priority": -290}, {"priority": -280}]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda desired: node.module("nftables_probe_snat", desired), desired_states * 2))
     assert not [result["msg"] for result in results if result["failed"]]
     assert [run(node, check=True, **desired)["changed"] for desired in desired_states].count(False) == 1
-
-
-def test_an_nft_that_dies_after_its_work_is_rolled_back(node: NamespaceNode) -> None:
-    run(node)
-    before = node.snapshot()
-    script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && mkdir /run/died 2>/dev/null && kill -KILL $$\nexit $status\n'
-    with node.replace_program("/usr/sbin/nft", script):
-        error = node.module("nftables_probe_snat", {"priority": -290})
-    node.run(["rmdir", "/run/died"])
-    assert error["failed"] and "killed by signal 9" in error["msg"] and "were undone" in error["msg"]
-    assert node.snapshot() == before
-
-
-def test_a_run_that_is_told_to_end_rolls_back_what_it_did(node: NamespaceNode) -> None:
-    before = node.snapshot()
-    script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && kill -TERM $PPID && sleep 0.3\nexit $status\n'
-    with node.replace_program("/usr/sbin/nft", script):
-        assert node.module("nftables_probe_snat")["failed"]
-    assert node.snapshot() == before
 
 
 # Failures of the node

@@ -337,9 +337,6 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
     assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: an image does not have this machine's links
 
 
-# Kills, and failures of the node
-
-
 # Packets
 
 
@@ -380,10 +377,3 @@ def reaches(lab: Lab, node: NamespaceNode) -> bool:
             return inside.recv(16) == b"x"
         except socket.timeout:
             return False
-
-
-@pytest.mark.parametrize("path", [RECORD, "/run/sysctl.d/90-kubenode-rp-filter.conf"])
-def test_what_the_next_boot_sets_is_not_kept_where_a_boot_empties(lab: Lab, path: str) -> None:
-    steps = Steps(lab.node("node1"), "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})
-    assert "path must be in /etc/sysctl.d, or in or below a folder" in steps.refused(path=path)
-    assert not steps.node.module("rp_filter", {"path": path, "state": "absent"})["failed"]

@@ -41,7 +41,7 @@ node.service(30080, [lab.pod("pod1").address])
 lab.inventory()
 for seconds in (1000, 2000):
     threading.Thread(target=node.run, args=[["sh", "-c", f": {token}; sleep {seconds}"]], daemon=True).start()
-replaced = node.break_program("/usr/sbin/nft")
+replaced = node.replace_program("/usr/sbin/nft", "#!/bin/sh\\nexit 1\\n")
 print(*(machine.pid for machine in [lab.load_balancer, lab.client, *lab.nodes, *lab.pods]), flush=True)
 sys.stdin.read()
 """
@@ -230,17 +230,15 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("part", CHANGES)
-def test_a_snapshot_tells_a_change_and_equals_the_first_when_it_is_undone(lab: Lab, part: str) -> None:
+def test_a_snapshot_tells_a_change_and_equals_the_first_when_it_is_undone(lab: Lab) -> None:
     node = lab.node("node1")
     before = node.snapshot()
-    assert node.snapshot() == before
-    do, undo = CHANGES[part]
-    node.run(do)
-    changed = node.snapshot()
-    assert part in {key for key in before if before[key] != changed[key]}
-    node.run(undo)
-    assert node.snapshot() == before
+    for part, (do, undo) in CHANGES.items():
+        node.run(do)
+        changed = node.snapshot()
+        assert part in {key for key in before if before[key] != changed[key]}
+        node.run(undo)
+        assert node.snapshot() == before, part
 
 
 FILE_CHANGES = [
@@ -249,103 +247,21 @@ FILE_CHANGES = [
     "chown 1 /etc/hosts",
     "rm /etc/hosts",
     "rm -r /etc/default",
-    "rm -r /etc/default && mkdir /etc/default",
+    "mkdir /etc/default",
     "mkdir -p /var/lib/a/b",
     "ln -s nowhere /etc/systemd/system/x.service",
     "mkfifo /run/pipe",
 ]
 
 
-@pytest.mark.parametrize("change", FILE_CHANGES)
-def test_a_snapshot_tells_each_change_of_a_file(lab: Lab, change: str) -> None:
+def test_a_snapshot_tells_each_change_of_a_file(lab: Lab) -> None:
     node = lab.node("node1")
     before = node.snapshot()["files"]
-    node.run(["sh", "-c", change])
-    assert node.snapshot()["files"] != before
-
-
-def test_a_file_changed_and_changed_back_is_no_difference(lab: Lab) -> None:
-    node = lab.node("node1")
-    before = node.snapshot()
-    node.run(["sh", "-c", "cp -a /etc/hosts /run/h && echo x >> /etc/hosts && cat /run/h > /etc/hosts && rm /run/h"])
-    assert node.snapshot() == before
-
-
-def test_counters_and_handles_are_no_difference(lab: Lab) -> None:
-    node = lab.node("node1")
-    table = "table ip6 t { chain c { type filter hook input priority 0; counter; }; }"
-    node.run(["nft", "-f", "-"], table)
-    before = node.snapshot()
-    assert lab.client.ping(node.address)
-    assert node.snapshot() == before
-    node.run(["nft", "-f", "-"], f"delete table ip6 t\n{table}")
-    assert node.snapshot() == before
-
-
-# Programs
-
-
-def test_processes_are_counted_with_their_arguments(lab: Lab) -> None:
-    node = lab.node("node1")
-    node.run(["nft", "list", "tables"])
-    with node.count_processes() as calls:
-        node.run(["nft", "list", "tables"])
-        node.run(["sh", "-c", "ip6tables -t nat -S '' 2>/dev/null; /sbin/ip -br link"])
-        lab.node("node2").run(["nft", "list", "tables"])
-        node.snapshot()
-    node.run(["nft", "list", "tables"])
-    assert [[os.path.basename(program), *rest] for program, *rest in calls] == [
-        ["nft", "list", "tables"],
-        ["ip6tables", "-t", "nat", "-S", ""],
-        ["ip", "-br", "link"],
-    ]
-
-
-def test_a_replaced_program_can_call_what_was_there_before(lab: Lab) -> None:
-    node = lab.node("node1")
-    node.run(["nft", "add", "table", "ip6", "t"])
-    with (
-        node.replace_program("/usr/sbin/nft", '#!/bin/sh\necho inner\nexec @REAL@ "$@"\n'),
-        node.replace_program("/usr/sbin/nft", '#!/bin/sh\necho outer\nexec @REAL@ "$@"\n'),
-    ):
-        assert node.run(["nft", "list", "tables"]).stdout == "outer\ninner\ntable ip6 t\n"
-        assert lab.node("node2").run(["nft", "list", "tables"]).stdout == ""
-    assert node.run(["nft", "list", "tables"]).stdout == "table ip6 t\n"
-
-
-def test_a_program_breaks_at_the_call_asked_for(lab: Lab) -> None:
-    node = lab.node("node1")
-    with node.break_program("/usr/sbin/nft", call=2, action="fail"):
-        assert [node.run(["nft", "list", "tables"], check=False).returncode for _call in range(3)] == [0, 1, 0]
-    with node.break_program("/usr/sbin/nft", action="die"):
-        assert node.run(["nft", "list", "tables"], check=False).returncode == -signal.SIGKILL
-
-
-@pytest.mark.parametrize("action, done", [("kill caller", ""), ("run and kill caller", "table ip6 t\n")])
-def test_the_caller_of_a_program_is_killed_before_or_after_its_work(lab: Lab, action: str, done: str) -> None:
-    node = lab.node("node1")
-    with node.break_program("/usr/sbin/nft", action=action):
-        status = node.run(["sh", "-c", "nft add table ip6 t; echo survived"], check=False)
-    until("the tables are as expected", lambda: node.run(["nft", "list", "tables"]).stdout, expected=done)
-    assert "survived" not in status.stdout
-
-
-# Files that cannot be written
-
-
-def test_a_read_only_folder_refuses_and_recovers(lab: Lab) -> None:
-    node = lab.node("node1")
-    with node.read_only("/etc"), pytest.raises(LabError, match="Read-only file system"):
-        node.write("/etc/x", "x")
-    node.write("/etc/x", "x")
-
-
-def test_a_full_folder_refuses_and_recovers(lab: Lab) -> None:
-    node = lab.node("node1")
-    before = node.snapshot()
-    with node.full("/etc/default"), pytest.raises(LabError, match="No space left"):
-        node.write("/etc/default/x", "x")
-    assert node.snapshot() == before
+    for change in FILE_CHANGES:
+        node.run(["sh", "-c", change])
+        after = node.snapshot()["files"]
+        assert after != before, change
+        before = after
 
 
 # The connection plugin
@@ -366,11 +282,3 @@ def test_the_connection_refuses_the_host(lab: Lab, tmp_path: Path, not_unshared:
     refused = ansible(lab, inventory, "node1", "-e", f"lab_node_pid_file={pid_file}", "-m", "ping")
     assert refused.returncode != 0
     assert "refused to enter process" in refused.stdout + refused.stderr
-
-
-def test_the_connection_says_that_a_node_is_gone(lab: Lab, tmp_path: Path) -> None:
-    inventory = lab.write_inventory(tmp_path / "hosts.json")
-    lab.close()
-    gone = ansible(lab, inventory, "node1", "-m", "ping")
-    assert gone.returncode != 0
-    assert "is the lab still running?" in gone.stdout + gone.stderr

@@ -90,17 +90,17 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("part, change", CHANGES)
-def test_a_snapshot_tells_each_change(part: str, change: str) -> None:
+def test_a_snapshot_tells_each_change() -> None:
     with Lab("snapshot", nodes=[Node("node1", system="bookworm")]) as lab:
         node = lab.node("node1")
-        if part == "packages":
-            node.run(["apt-mark", "manual", "libjansson4"])
+        node.run(["apt-mark", "manual", "libjansson4"])
         before = node.snapshot()
         assert node.snapshot() == before
-        node.run(["sh", "-c", change])
-        after = node.snapshot()
-        assert [key for key in before if before[key] != after[key]][-1] == part
+        for part, change in CHANGES:
+            node.run(["sh", "-c", change])
+            after = node.snapshot()
+            assert [key for key in before if before[key] != after[key]][-1] == part, change
+            before = after
 
 
 # Kubelet's stand-in

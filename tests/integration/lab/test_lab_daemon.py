@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from lab import collection, inventory
+from lab import collection
 from lab.waiting import until
 
 NAMESPACES = {"metadata": True, "nodes": [{"name": "node1", "pods": ["pod1"]}]}
@@ -81,34 +81,6 @@ def tool(tmp_path: Path) -> Iterator[Tool]:
     tool.call("down")
 
 
-def test_it_answers_ansible_and_one_command_after_another(tool: Tool) -> None:
-    tool.up(NAMESPACES)
-    assert tool.ask("probe", "pod1") is False
-    before = tool.ask("snapshot", "node1")
-    environment = {**os.environ, **inventory.environment()}
-    module = ["--module-name", "kubenode.datapath.nftables_probe_snat", "--args", "permanent=false"]
-    result = subprocess.run(
-        [sys.executable, "-m", "ansible", "adhoc", "--inventory", tool.folder / "inventory.json", "nodes", *module],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "CHANGED" in result.stdout, result.stdout + result.stderr
-    assert tool.ask("probe", "pod1") is True
-    assert tool.ask("snapshot", "node1") != before
-
-
-def test_a_command_that_fails_is_told_and_the_lab_goes_on(tool: Tool) -> None:
-    tool.up(NAMESPACES)
-    for words, told in (
-        (("probe", "pod9"), "no machine is named pod9"),
-        (("metadata", "garbage"), "Expecting value"),
-        (("reboot", "node1"), "reboot"),
-    ):
-        failed = tool.call(*words)
-        assert failed.returncode == 1
-        assert told in failed.stderr
-    tool.ask("metadata", '{"fault": "silence"}')
-
-
 def test_a_lab_that_cannot_be_built_says_why(tool: Tool) -> None:
     path = tool.folder.with_suffix(".json")
     path.write_text('{"nodes": [{"name": "node1", "color": "red"}]}')
@@ -118,16 +90,9 @@ def test_a_lab_that_cannot_be_built_says_why(tool: Tool) -> None:
     assert not tool.processes()
 
 
-def test_a_second_lab_in_the_same_folder_is_refused(tool: Tool) -> None:
+def test_when_down_has_returned_nothing_is_left(tool: Tool) -> None:
+    """molecule does the same with nodes that run systemd."""
     tool.up(NAMESPACES)
-    refused = tool.call("up", str(tool.folder.with_suffix(".json")))
-    assert "there is a lab" in refused.stderr
-    assert tool.ask("probe", "pod1") is False
-
-
-@pytest.mark.parametrize("declaration", [NAMESPACES, SYSTEMD], ids=["namespaces", "systemd"])
-def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[str, Any]) -> None:
-    tool.up(declaration)
     node = Path("/proc", str(tool.node_pid()))
     assert node.exists() and tool.processes()
     assert tool.call("down").returncode == 0
@@ -136,7 +101,7 @@ def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[st
     until("the lab has no processes", tool.processes, expected=[])
     assert "there is no lab" in tool.call("probe", "pod1").stderr
     assert tool.call("down").returncode == 0  # succeeds without a lab too
-    tool.up(declaration)  # and the folder can be used again
+    tool.up(NAMESPACES)  # and the folder can be used again
 
 
 @pytest.mark.parametrize("declaration", [NAMESPACES, SYSTEMD], ids=["namespaces", "systemd"])

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, Node
-from lab.load_balancer import LINK
-from lab.prober import Prober
+from lab import Lab, Node
 from lab.theft import Theft
-from lab.vm import Cable, VmNode
+from lab.vm import VmNode
 from lab.waiting import until
 
-# VMs are emulated, and make test boots those of test_ebtables_legacy.py, test_kernel_of_its_own.py and
-# test_datapath_info_modules.py, which need what is tested here.
+# VMs are emulated. make test boots those of test_ebtables_legacy.py, test_kernel_of_its_own.py and test_datapath_info_modules.py,
+# and make cluster plugs cards in: cluster/test_eni_ipvs.py.
 pytestmark = pytest.mark.thorough
 
 
@@ -49,44 +47,11 @@ def node(running: Lab) -> VmNode:
     return found
 
 
-def test_a_card_is_plugged_in_and_out_while_it_runs(running: Lab, node: VmNode) -> None:
-    front = running.load_balancer
-    for _time in range(2):
-        cable = Cable(node.place.mac(0x80), front, "eni1")
-        link = node.plug(cable)
-        assert link == "eth1"
-        front.ip(["address add 2001:db8:9::1/64 dev eni1 nodad", "link set eni1 up"])
-        node.ip([f"address add 2001:db8:9::2/64 dev {link} nodad", f"link set {link} up"])
-        assert Prober(front).icmp("2001:db8:9::2", timeout=1.0, tries=5)
-        node.unplug(cable)
-        assert not node.exists(f"/sys/class/net/{link}")
-    assert "eni1" not in front.run_from_host(["ip", "-br", "link"])
-
-
 def test_a_stale_rule_of_either_backend_steals_the_traffic_of_the_next_pod(running: Lab, node: VmNode) -> None:
     node.run(["systemctl", "stop", "systemd-networkd.socket", "systemd-networkd.service"])
     theft = Theft(node, running.node("node2"))
     for ebtables in ("ebtables-legacy", "ebtables-nft"):
         theft.happens(ebtables)
-
-
-@pytest.mark.thorough
-def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(running: Lab, node: VmNode) -> None:
-    node.write("/root/kept", "over the boot")
-    node.run(["ip", "link", "add", "name", "forgotten", "type", "bridge"])
-    before = node.boot_id()
-    node.reboot()
-    assert node.boot_id() != before
-    assert node.read("/root/kept") == "over the boot"
-    links = [line.split()[0] for line in node.run(["ip", "-br", "link"]).stdout.splitlines()]
-    assert links == ["lo", "eth0", "veth-pod1"]
-    assert running.client.fetch(running.pod("pod1").address, 8080)
-    assert LINK in running.load_balancer.run_from_host(["ip", "link", "show", "dev", node.place.port])
-
-
-def test_what_only_the_host_s_kernel_could_do_is_refused(node: VmNode) -> None:
-    with pytest.raises(LabError, match="node1 is a VM"):
-        node.serve(80)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from sampling import sampled
 
-from lab import Lab, Node, agentbaker, playbook
+from lab import Lab, Node, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
 from lab.metadata_replies import DUAL_STACK
@@ -70,31 +69,6 @@ def state_of(node: SystemdNode, unit: str = UNIT) -> str:
     return node.run(["systemctl", "is-active", unit], check=False).stdout.strip()
 
 
-def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
-    running: Lab, bare: dict[str, object], play: Callable[..., int]
-) -> None:
-    node = running.node("node1")
-    pod = running.pod("pod1").address
-    assert not running.load_balancer.probe_tcp(pod, 8080)
-    assert play() == 1  # the package and the table, one transaction
-    assert running.load_balancer.probe_tcp(pod, 8080)
-    assert play() == 0
-    until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
-    assert state_of(node, "nftables.service") == "inactive"
-    assert play(state="absent") == 1
-    assert node.snapshot() == bare
-    assert state_of(node) == "inactive"
-    assert play(state="absent") == 0
-
-
-def test_a_converged_run_executes_one_module(node: SystemdNode, play: Callable[..., int]) -> None:
-    for variables in ({}, {"ipv6": "address"}):
-        play(**variables)
-        with node.count_processes(names=["python3"]) as calls:
-            assert play(**variables) == 0
-        assert len(calls) == 1, calls
-
-
 def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
     running: Lab, node: SystemdNode, play: Callable[..., int]
 ) -> None:
@@ -123,16 +97,6 @@ def test_a_node_that_enables_nftables_service_boots_with_the_table(node: Systemd
     assert TABLE in node.kubelet_starts()[-1].tables
     node.run(["systemctl", "disable", "--now", "--quiet", "nftables.service"])
     until("the table is back", lambda: has_table(node), node)
-
-
-def test_metadata_that_comes_after_10_seconds_is_waited_for(running: Lab, node: SystemdNode) -> None:
-    running.metadata.change(Behaviour(up_after=10))
-    started = time.clock_gettime(time.CLOCK_BOOTTIME)
-    node.stop()
-    node.start()
-    until("kubelet is active", lambda: state_of(node, "kubelet"), node, expected="active")
-    start = node.kubelet_starts()[-1]
-    assert TABLE in start.tables and 7 < start.clock - started < 25
 
 
 @pytest.mark.parametrize("fault", sampled(["refused", "garbage", "silence"], lambda fault: fault == "silence"))
@@ -231,25 +195,3 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     time.sleep(3)
     assert (state_of(node), state_of(node, TIMER), has_table(node)) == ("inactive", "inactive", False)
     assert play() > 0
-
-
-def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
-    """Both run for KUBENODE_FIGHT_SECONDS (5): neither the role nor the unit after it removes or changes the table."""
-    node = Node("node2", pods=["pod2"], system="bookworm")
-    with Lab("fight", nodes=[node], metadata=True) as lab:
-        machine: SystemdNode = lab.node("node2")
-        agentbaker.place(machine)
-        machine.reboot()
-        until("the table is there", lambda: has_table(machine), machine)
-        before = machine.snapshot()
-        deadline = time.monotonic() + float(os.environ.get("KUBENODE_FIGHT_SECONDS", "5"))
-        while time.monotonic() < deadline:
-            for state in ("present", "absent"):
-                result = machine.module("nftables_probe_snat", {"state": state, "boot_condition": "imds"})
-                assert (result["changed"], result["managed_by"]) == (False, "ipv6_nftables.service"), result
-                assert ("in packets to every destination" in str(result.get("warnings"))) is (state == "present")
-                assert lab.load_balancer.probe_tcp(lab.pod("pod2").address, 8080)
-            machine.run(["systemctl", "restart", "ipv6_nftables.service"])
-            until("the table is there", lambda: has_table(machine), machine)
-            time.sleep(1)  # as often as an impatient operator, not as a load test
-        assert machine.snapshot() == before

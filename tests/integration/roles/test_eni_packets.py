@@ -363,26 +363,6 @@ def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, stric
     assert lab.client.fetch(PRIMARY.address, SERVER_PORT)
 
 
-@EACH_STRICTNESS
-def test_three_modules_bring_it_and_take_it_back(lab: EniLab, strict: bool) -> None:
-    node = serve_node_port(lab)
-    node.filter_reverse_path(STRICT)
-    clean = node.snapshot()
-    connmark = Steps(node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "strict": strict})
-    rule = {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}
-    steps = [connmark, Steps(node, "policy_routes", {"rules": [rule]})]
-    steps += [] if strict else [Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})]
-    assert_unanswered(lab, call_node_port, "reverse path")
-    for one in steps:
-        assert one.run()["changed"]
-    assert call_node_port(lab)
-    assert not any(one.run()["changed"] for one in steps)
-    for one in reversed(steps):
-        one.run(state="absent")
-    assert_unanswered(lab, call_node_port, "reverse path")
-    assert node.snapshot() == clean
-
-
 # A Service's address that is on no interface of the node
 
 

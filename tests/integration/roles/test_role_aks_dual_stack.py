@@ -181,34 +181,15 @@ def test_a_link_with_a_dot_in_its_name_decides_and_probes_may_be_json_text(site:
     assert "fe80::10" in site.node.read("/etc/kubenode/probe-snat.nft")
 
 
-def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
-    site.module().run()
-    site.module(state="absent").run()  # absent keeps the package nftables
+def test_the_report_says_which_unit_loads_the_table(site: Site) -> None:
+    """What the module does beside AgentBaker's unit is in _probe_snat/test_agentbaker.py."""
+    agentbaker.place(site.node, is_enabled=False)  # as on Azure Container Linux
+    said = site.play("--check").well().output
+    assert "The node's image has AgentBaker's files, but ipv6_nftables.service is not enabled." in said
     site.node.run(["nft", "-f", "-"], agentbaker.TABLE)
     agentbaker.place(site.node)
-    before = site.node.snapshot()
-    for state in ("present", "absent"):
-        run = site.play(aks_dual_stack_state=state)
-        assert run.changed == 0 and "ipv6_nftables.service of the node's image loads the table" in run.output, run.output
-        assert ("Set aks_dual_stack_agentbaker to take_over" in run.output) is (state == "present")
-        assert site.node.snapshot() == before
-
-
-def test_agentbakers_unit_is_taken_over_and_given_back(site: Site) -> None:
-    agentbaker.place(site.node)
-    site.node.run(["nft", "-f", "-"], agentbaker.TABLE)
-    before = site.node.snapshot()
-    taken = site.play(aks_dual_stack_agentbaker="take_over")
-    assert taken.changed == 1 and "The role's unit replaces ipv6_nftables.service of the node's image." in taken.output
-    assert site.node.exists(f"{agentbaker.UNIT}.d/kubenode-nft-ip6-azureSLBProbe.conf")
-    assert site.play(aks_dual_stack_agentbaker="take_over").changed == 0
-    assert site.module(state="absent").run()["changed"]
-    assert site.node.snapshot() == before
-
-
-def test_files_of_agentbaker_without_its_unit_are_reported(site: Site) -> None:
-    """As on Azure Container Linux."""
-    agentbaker.place(site.node, is_enabled=False)
-    run = site.play()
-    assert run.changed == 1
-    assert "The node's image has AgentBaker's files, but ipv6_nftables.service is not enabled." in run.output
+    said = site.play("--check").well().output
+    assert "ipv6_nftables.service of the node's image loads the table. The role leaves the table to that unit." in said
+    assert "Set aks_dual_stack_agentbaker to take_over" in said
+    said = site.play("--check", aks_dual_stack_agentbaker="take_over").well().output
+    assert "The role's unit replaces ipv6_nftables.service of the node's image." in said
